@@ -1,8 +1,8 @@
-"""Decides the admission of a data directory to the cluster: the broker id it gets, and which directory it replaces.
+"""Decides the admission of a data directory to the cluster: its broker id, and which directory it replaces, if any.
 
 Admission precedes registration: until a broker registers its endpoints (`brokers.RegisterBroker`), it carries no
-replicas of topics and is not shown to clients.  The admission is recorded anyway, which reserves the broker id and lets
-the broker follow the metadata shard.
+replicas of topics and is not shown to clients.  Recording the admission reserves the broker id, and it lets the broker
+follow the metadata shard.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NO_BROKER: Final = BrokerId(-1)
 class AdmitBroker:
     """Admit a data directory.
 
-    A repeated request of an admitted directory gets the same response and writes no records.
+    If the directory is admitted already, the response is the same and no records are written.
     """
 
     directory_id: DirectoryId
@@ -84,10 +84,10 @@ def _not_admitted_problem(broker_id: BrokerId, old: DirectoryId, held: Broker | 
 
 
 def _replace_directory(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) -> tuple[list[Record], tuple[str, ...]]:
-    """Return the records that put directory `new` in the place of `old`, and a warning if shards are lost with `old`.
+    """Return the records that replace directory `old` with `new`, and a warning if shards are lost with `old`.
 
-    The new directory replaces the old one in the replicas of every shard.  A shard whose only replica was in the old
-    directory cannot be served any more; the warning names its topic.
+    The new directory replaces the old one among the replicas of every shard.  A shard whose only replica was in the old
+    directory can no longer be served; the warning names its topic.
     """
     records: list[Record] = []
     lost: list[str] = []

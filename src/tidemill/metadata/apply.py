@@ -33,7 +33,7 @@ V = TypeVar("V")
 def apply(image: ClusterImage, records: Iterable[Record], *, end_offset: int | None = None) -> ClusterImage:
     """Return the image after `records`.
 
-    Its offset is `end_offset`; when that is None, the old offset plus the number of records.
+    The new image's offset is `end_offset` or, if that is None, the old image's offset plus the number of records.
     Raises MetadataFormatError for a feature level that this version does not support.
     """
     draft = _Draft(image)
@@ -45,7 +45,7 @@ def apply(image: ClusterImage, records: Iterable[Record], *, end_offset: int | N
 
 
 class _Table(Generic[K, V]):
-    """Copy-on-write view of one mapping of the old image: copied before the first change."""
+    """A copy-on-write view of one mapping of the old image: the mapping is copied before the first change."""
 
     __slots__ = ("_copied", "current")
 
@@ -110,13 +110,13 @@ class _Draft:
             case ShardIdsRecord():
                 self._next_shard_id = max(self._next_shard_id, record.next_shard_id)
             case SnapshotEndRecord():
-                pass  # Not state: it only marks the point from which the log start may advance.
+                pass  # The record holds no state: it only allows the log to start at the snapshot's first record.
             case _:
                 assert_never(record)
 
     def _apply_topic(self, record: TopicRecord) -> None:
         if record.topic_id in self._topics_by_id.current:
-            return  # a snapshot within the log repeats existing topics
+            return  # A snapshot within the log repeats the records of existing topics.
         assert record.name not in self._topics.current, "topic names are unique"
         self._put_topic(
             Topic(
@@ -134,9 +134,8 @@ class _Draft:
     def _apply_shard(self, record: ShardRecord) -> None:
         topic = self._topics_by_id.current[record.topic_id]
         known = self._shards.current.get(record.shard_id)
-        if (
-            known is not None
-        ):  # a snapshot within the log repeats existing shards; their replicas may have changed since
+        if known is not None:
+            # A snapshot within the log repeats the records of existing shards, whose replicas may have changed since.
             partitions = range(record.first_partition, record.first_partition + record.partition_count)
             assert (known.partitions, known.initial_voters) == (partitions, record.initial_voters), (
                 "a shard is created once"

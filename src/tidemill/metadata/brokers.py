@@ -42,7 +42,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowReplicas:
-    """Add the replicas of internal topics that are possible now: brokers may have become live again."""
+    """Add the replicas of internal topics for which enough brokers are live now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
     initial_voter = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None)
     if image.cluster_id == command.cluster_id:
         is_initial_voter = command.voter in image.shards[METADATA_SHARD].initial_voters
-        # An earlier build could stop between writing the cluster's records and the broker's.
+        # An older version of Tidemill could stop after writing the cluster's records and before writing the broker's.
         is_missing = is_initial_voter and command.voter.broker_id not in image.brokers
         return Result((initial_voter,) if is_missing else (), Registered())
     if image.cluster_id:
@@ -76,7 +76,7 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
 
 
 def register_broker(context: DecisionContext, command: RegisterBroker) -> Result[Registered]:
-    """Record the endpoints and rack of a broker if they changed, and plan the replicas it makes possible."""
+    """Record a broker's endpoints and rack if they changed, and plan the replicas that the broker makes possible."""
     known = context.image.brokers.get(command.broker_id)
     if known is None:
         problem = Problem(

@@ -26,7 +26,7 @@ from tidemill.model.config_types import ConfigType, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 from tidemill.model.topic_config_keys import KIND
 
-SUGGESTIONS_MAX: Final = 10  # larger requests come from programs: their errors do not suggest the nearest key
+SUGGESTIONS_MAX: Final = 10  # programs send larger requests; errors of such requests suggest no similar key
 
 
 class Operation(IntEnum):
@@ -53,7 +53,7 @@ class IncrementalAlterConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """The given settings replace all existing settings of each resource."""
+    """Replace all existing settings of each resource with the given settings."""
 
     resources: tuple[tuple[ConfigResource, tuple[tuple[str, str | None], ...]], ...]
     validate_only: bool = False
@@ -86,7 +86,7 @@ def alter_configs(context: DecisionContext, command: AlterConfigs) -> Result[tup
 def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest: bool) -> dict[str, str]:
     """Return the settings of a new topic.
 
-    Raises KafkaError (INVALID_CONFIG) for the first key that is unknown and the first value that is invalid or null.
+    Raises KafkaError (INVALID_CONFIG) for the first setting with an unknown key or with an invalid or null value.
     """
     checked: dict[str, str] = {}
     for name, value in settings:
@@ -115,7 +115,7 @@ def _alter_each(
             answers[resource] = AlteredResource(resource=resource, problem=problem)
             continue
         records += made
-        if any(record.key == MIN_INSYNC for record in made):  # later resources are checked against this change
+        if any(record.key == MIN_INSYNC for record in made):  # The checks of later resources depend on this change.
             context = replace(context, image=apply(context.image, made))
         answers[resource] = AlteredResource(resource=resource)
     return Result(() if validate_only else tuple(records), tuple(answers.values()))
@@ -134,7 +134,7 @@ def _config_records(
         if change.operation is Operation.DELETE and change.key in before:
             _check_may_change(context.image, resource, keys.get(change.key), None)
             records.append(ConfigRecord(resource, change.key, None))
-            continue  # before the lookup below: a key that this version no longer knows can still be deleted
+            continue  # A setting can be deleted even if this version no longer knows its key, so skip the lookup.
         key = known_key(keys, change.key, suggest=suggest)
         if change.operation is Operation.DELETE:
             continue

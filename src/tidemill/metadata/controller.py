@@ -1,8 +1,8 @@
-"""The controller: the entry point to the metadata state machine, on the broker that leads the metadata shard.
+"""The controller: the entry point of the metadata state machine, on the broker that leads the metadata shard.
 
-It has the three methods of every coordinator.  `decide` reads the state and returns records without changing anything.
-`replay` applies the decided records once their append is accepted.  `snapshot` returns records that may replace all
-earlier ones in the log.
+The controller has the three methods of every coordinator.  `decide` reads the state and returns records without
+changing the state.  `replay` applies the decided records once their append is accepted.  `snapshot` returns records
+that may replace all earlier ones in the log.
 
 If an append fails, this broker is no longer the leader: drop the controller, and build a new one from the committed
 image when the broker leads again.  The caller must not call `decide` again between a `decide` and its `replay`, or both
@@ -77,7 +77,7 @@ class Controller:
         entropy: Entropy,
         internal_topics: tuple[InternalTopic, ...] = INTERNAL_TOPICS,
     ) -> None:
-        """Start from the committed `image`; `static` holds the settings this broker was started with."""
+        """Start from the committed `image`; `static` holds the settings that this broker was started with."""
         self._image = image
         self._broker_id = broker_id
         self._static = static
@@ -119,8 +119,8 @@ class Controller:
     def decide(self, command: Command, now_ms: int, *, live: Live = None) -> Result[object]:
         """Return the records that carry out `command` and the response to send once they are committed.
 
-        `now_ms` is the wall clock, for decisions that expire.  `live` are the live brokers, for the placement of
-        replicas; None: every broker.
+        `now_ms` is the wall-clock time, for decisions that expire.  `live` holds the live brokers, for the placement of
+        replicas; None means that all are live.
         """
         context = DecisionContext(
             image=self._image,
@@ -160,8 +160,8 @@ class Controller:
         self._image = apply(self._image, records, end_offset=end_offset)
 
     def snapshot(self) -> Iterator[tuple[Record, ...]]:
-        """Return the whole state in chunks that end with an end record.
+        """Return the whole state as chunks of records; the last record is the end record.
 
-        The caller appends all of them before the next `replay`.
+        The caller appends all chunks before the next `replay`.
         """
         return snapshot_chunks(self._image)

@@ -1,4 +1,4 @@
-"""The answer of DescribeConfigs: every key of a resource, with its effective value and the value's source."""
+"""Answers DescribeConfigs: every key of a resource, with its effective value and the source of the value."""
 
 from collections.abc import Mapping
 
@@ -19,14 +19,14 @@ from tidemill.model.errors import KafkaError
 
 
 def describe_topic(image: ClusterImage, name: str, layers: BrokerLayers) -> tuple[Resolved, ...]:
-    """Return all keys of a topic; KafkaError (UNKNOWN_TOPIC_OR_PARTITION) when there is no such topic."""
+    """Return all keys of a topic.  Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) if the topic does not exist."""
     if image.topic(name) is None:
         raise KafkaError(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic_settings(image.topic_overrides(name), layers)
 
 
 def topic_settings(overrides: Mapping[str, str], layers: BrokerLayers) -> tuple[Resolved, ...]:
-    """Return all keys of a topic with these settings of its own; CreateTopics calls it for a topic that is new."""
+    """Return all keys of a topic whose own settings are `overrides`; the topic need not exist yet."""
     return tuple(
         resolve_topic(key, overrides, layers)
         for key in TOPIC_KEYS.values()

@@ -1,8 +1,8 @@
 """Plans additional replicas of internal topics as brokers join; the number of replicas never decreases.
 
-The number is odd unless an even one is configured: two replicas tolerate no more failures than one, and both must be
-up.  Existing replicas keep their order at the front of the list, so no leader moves.  Additional replicas are placed on
-other racks where possible, on the least loaded brokers.
+The number is odd unless an even number is configured: two replicas tolerate no more failures than one does, because a
+majority of two is both.  Existing replicas stay first in the list, in their order, so no leader moves.  Additional
+replicas are placed on the least loaded brokers, on other racks where possible.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ METADATA_REPLICAS_MAX: Final = 5  # tolerates two failures; more replicas would 
 
 
 def internal_replication_factor(topic: InternalTopic, broker_count: int, layers: BrokerLayers) -> int:
-    """Return the number of replicas of an internal topic in a cluster of `broker_count` brokers; at least one."""
+    """Return the number of replicas, at least one, of an internal topic in a cluster of `broker_count` brokers."""
     keys = topic.keys
     wanted = METADATA_REPLICAS_MAX if keys is None else broker_int(layers, keys.replication_factor)
     if broker_count >= wanted:
@@ -30,7 +30,7 @@ def internal_replication_factor(topic: InternalTopic, broker_count: int, layers:
 
 
 def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
-    """Return a record for each shard of an internal topic that can have more replicas; only live brokers are added."""
+    """Return a record for each shard of an internal topic that can get more replicas, which only live brokers do."""
     image = context.image
     candidates = [candidate for candidate in candidates_of(context) if candidate.is_live]
     loads = loads_of(image)
@@ -50,9 +50,9 @@ def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
 
 
 def metadata_learners(image: ClusterImage) -> tuple[ReplicaKey, ...]:
-    """Return the learners of the metadata shard: every admitted broker that is not one of its voters.
+    """Return the learners of the metadata shard: every admitted broker that is not one of the shard's voters.
 
-    Every broker follows the metadata shard.
+    Every broker is a voter or a learner of the metadata shard, because every broker needs the metadata.
     """
     voters = image.shards[METADATA_SHARD].replicas
     return tuple(broker.voter for _, broker in sorted(image.brokers.items()) if broker.voter not in voters)

@@ -1,6 +1,6 @@
-"""The cluster metadata up to one offset of the metadata log: an immutable value, held by every broker.
+"""The cluster metadata up to one offset of the metadata log: an immutable value that every broker holds.
 
-`apply` builds the next image from this one and copies only the tables that change.
+`apply` builds the next image from an image and copies only the tables that change.
 """
 
 from bisect import bisect_right
@@ -48,10 +48,8 @@ class Shard:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    initial_voters: tuple[ReplicaKey, ...]  # the voters until the shard's own log records a change; they never change
-    replicas: tuple[
-        ReplicaKey, ...
-    ]  # the target assignment, preferred leader first; the shard's log has the actual voters
+    initial_voters: tuple[ReplicaKey, ...]  # the founders: the voters until the shard's log records a change
+    replicas: tuple[ReplicaKey, ...]  # planned, preferred leader first; the shard's log records the actual voters
 
     @property
     def partitions(self) -> range:
@@ -84,10 +82,10 @@ class ClusterImage:
     feature_level: int
     topics: Mapping[str, Topic]  # by name, in the order they were created
     topics_by_id: Mapping[TopicId, Topic]
-    metric_names: Mapping[str, str] = field(repr=False)  # metric name → topic name, if the topic's has a '.' or '_'
+    metric_names: Mapping[str, str] = field(repr=False)  # metric name → topic name, for names with a '.' or '_'
     shards: Mapping[ShardId, Shard]
     brokers: Mapping[BrokerId, Broker]
-    configs: Mapping[ConfigResource, Mapping[str, str]]  # explicit settings, as text; resources without any are absent
+    configs: Mapping[ConfigResource, Mapping[str, str]]  # explicit settings, as text; only resources that have any
     next_producer_id: int
     next_shard_id: ShardId
     offset: int  # exclusive: the first offset of the metadata log that is not in this image
@@ -99,7 +97,7 @@ class ClusterImage:
         return self.topics_by_id.get(topic_id)
 
     def shard_of(self, topic: str, partition: int) -> Shard | None:
-        """Return the shard that holds a partition; None when there is no such partition."""
+        """Return the shard that holds a partition; None if the partition does not exist."""
         found = self.topics.get(topic)
         shard_id = None if found is None else found.shard_of(partition)
         return None if shard_id is None else self.shards[shard_id]
@@ -118,7 +116,7 @@ class ClusterImage:
     def broker_layers(self, broker_id: BrokerId, static: Mapping[str, str]) -> BrokerLayers:
         """Return the layers of a broker's configuration.
 
-        `static` holds the settings the broker was started with; the metadata log does not contain them.
+        `static` holds the settings that the broker was started with, which the metadata log does not contain.
         """
         return BrokerLayers(
             dynamic=self.configs.get(ConfigResource(BROKER_RESOURCE, str(broker_id)), NOTHING),
@@ -128,10 +126,10 @@ class ClusterImage:
 
 
 def metric_name(topic: str) -> str:
-    """Return the form of a topic's name that must be unique.
+    """Return the form of a topic's name that metrics use and that must be unique.
 
-    Like Kafka, Tidemill rejects a topic whose name differs from another's only in '.' and '_', because metric names
-    could not tell the two apart.
+    Like Kafka, Tidemill rejects a topic whose name differs from another topic's name only in '.' and '_', because the
+    two would have the same name in metrics.
     """
     return topic.replace(".", "_")
 

@@ -1,7 +1,7 @@
 """Checks that min.insync.replicas does not exceed the replication factor of a topic.
 
-No acks=all write to such a topic could ever succeed.  Kafka creates it and answers every Produce request with
-NOT_ENOUGH_REPLICAS; Tidemill rejects the request that would create it or change its configuration.
+If it did, no acks=all write to the topic could ever succeed.  Kafka creates such a topic and answers every acks=all
+write with NOT_ENOUGH_REPLICAS; Tidemill rejects the request that would create the topic or change its configuration.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from tidemill.model.config_resolution import NOTHING, resolve_topic
 from tidemill.model.errors import KafkaError
 
 MIN_INSYNC: Final = "min.insync.replicas"
-NO_BROKER: Final = BrokerId(-1)  # the id of no broker, and therefore one without dynamic settings of its own
+NO_BROKER: Final = BrokerId(-1)  # an id that no broker has, so it has no dynamic settings of its own
 
 
 def default_min_insync(image: ClusterImage, static: Mapping[str, str]) -> int:
-    """Return the min.insync.replicas of a topic without its own setting.
+    """Return the min.insync.replicas of a topic that has no setting of its own.
 
-    When individual brokers have different values, the result is the largest.
+    If brokers have different values, the largest is returned.
     """
     named = [BrokerId(int(name)) for kind, name in image.configs if kind == BROKER_RESOURCE and name]
     layers = [image.broker_layers(broker_id, static) for broker_id in (NO_BROKER, *named)]
@@ -32,9 +32,9 @@ def default_min_insync(image: ClusterImage, static: Mapping[str, str]) -> int:
 def check_min_insync(
     topic: str, settings: Mapping[str, str], default: int, replication_factor: int, *, is_new: bool = True
 ) -> None:
-    """Check one topic; `settings` are its own settings and `default` is the min.insync.replicas it inherits.
+    """Check one topic, which has `settings` of its own and otherwise inherits `default` as min.insync.replicas.
 
-    Raises KafkaError when min.insync.replicas exceeds the replication factor.
+    Raises KafkaError if min.insync.replicas exceeds the replication factor.
     """
     wanted = int(settings[MIN_INSYNC]) if MIN_INSYNC in settings else default
     if wanted <= replication_factor:
@@ -63,7 +63,7 @@ def check_min_insync(
 def check_default_min_insync(image: ClusterImage, wanted: int) -> None:
     """Check a new cluster-wide default of min.insync.replicas.
 
-    Raises KafkaError when a topic that inherits the default has fewer than `wanted` replicas.
+    Raises KafkaError if a topic that inherits the default has fewer than `wanted` replicas.
     """
     small = [
         name

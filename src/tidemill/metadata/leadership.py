@@ -1,8 +1,8 @@
-"""Decides which shards should transfer leadership to their preferred leader, the first of their replicas.
+"""Decides which shards should transfer leadership to their preferred leader, which is the first of their replicas.
 
-A leadership transfer interrupts clients briefly, so leadership moves only to live brokers, and one check plans a
-limited number of transfers; the next check plans the rest.  The current leaders are not part of the metadata: callers
-pass them in, from the brokers' leader tables.
+A leadership transfer interrupts clients briefly.  Therefore leadership moves only to live brokers, and each check plans
+a limited number of transfers; the next check plans the rest.  The current leaders are not part of the metadata: callers
+pass them in from the brokers' leader tables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_i
 from tidemill.model.shard import ShardId
 
 TRANSFERS_MAX: Final = 1_000  # leadership transfers per check, as in Kafka
-PREFERRED: Final = 0  # Kafka's ElectionType
+PREFERRED: Final = 0  # this and UNCLEAN: the values of Kafka's ElectionType
 UNCLEAN: Final = 1
 Leaders = Mapping[ShardId, BrokerId]
 
@@ -28,7 +28,7 @@ class Election:
 
     topic: str
     partition: int
-    problem: Problem | None = None  # includes ELECTION_NOT_NEEDED
+    problem: Problem | None = None  # ELECTION_NOT_NEEDED is a problem too
 
 
 def preferred_leader(shard: Shard) -> BrokerId:
@@ -36,9 +36,10 @@ def preferred_leader(shard: Shard) -> BrokerId:
 
 
 def imbalance(image: ClusterImage, leaders: Leaders, live: frozenset[BrokerId]) -> list[tuple[ShardId, BrokerId]]:
-    """Return (shard, preferred leader) for the shards that another broker leads while their preferred leader is live.
+    """Return (shard, preferred leader) for the shards that another broker leads although the preferred leader is live.
 
-    At most TRANSFERS_MAX pairs.  Shards without a leader are left out: they elect one without the controller.
+    At most TRANSFERS_MAX pairs are returned.  Shards without a leader are left out: they elect one without the
+    controller.
     """
     moves = []
     for shard_id, leader in sorted(leaders.items()):
@@ -74,10 +75,11 @@ def elect(
 ) -> tuple[list[tuple[ShardId, BrokerId]], list[Election]]:
     """Decide an ElectLeaders request.
 
-    Return the (shard, target broker) pairs whose leadership must be transferred, each shard once, and the outcome per
-    partition to answer after the transfers.  `wanted` holds (topic, partitions).  None requests all partitions; the
-    outcome then omits those that need no election, as in Kafka.  Unclean elections transfer nothing: a shard with a
-    leader needs no election, and a shard without one waits for a majority of its replicas.
+    Return the leadership transfers to make, as (shard, target broker) with each shard once, and the outcome for each
+    partition, to be answered after the transfers.  `wanted` holds (topic, partitions); None requests all partitions,
+    and the outcomes then omit partitions that need no election, as in Kafka.  An unclean election never transfers
+    leadership: a shard with a leader needs no election, and a shard without a leader must wait for a majority of its
+    replicas.
     """
     everything = wanted is None
     if wanted is None:

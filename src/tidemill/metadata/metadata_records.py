@@ -1,7 +1,7 @@
 """The records of the metadata log and their encoding, which `docs/formats/metadata.md` specifies.
 
-Records are idempotent: each one sets something to an absolute value, so a snapshot can be part of the log itself.  A
-record's key is null; its value starts with a type byte and a version byte.
+Records are idempotent: each record sets an absolute value, so a snapshot can be part of the log itself.  A record's key
+is null; its value starts with a type byte and a version byte.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tidemill.model.topic import TopicId
 
 
 class MetadataFormatError(Exception):
-    """A metadata record that this version of Tidemill cannot read.  The broker cannot build an image without it."""
+    """This version of Tidemill cannot read a metadata record.  Without the record, the broker cannot build an image."""
 
 
 class Endpoint(NamedTuple):
@@ -24,21 +24,21 @@ class Endpoint(NamedTuple):
     security: str  # PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
 
 
-# Reserved endpoint names: no listener for clients may have them.
+# Reserved endpoint names, which no listener for clients may have.
 PEER_ENDPOINT: Final = "PEER"  # for connections from other brokers
 HTTP_ENDPOINT: Final = "HTTP"  # health, readiness and metrics
 
 
 class ConfigResource(NamedTuple):
-    type: int  # one of the numbers below
-    name: str  # the topic, the broker id ("" for the cluster's default), or the group
+    type: int  # TOPIC_RESOURCE, BROKER_RESOURCE or GROUP_RESOURCE
+    name: str  # a topic name, a broker id ("": the default of all brokers), or a group id
 
 
-TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
+TOPIC_RESOURCE: Final = 2  # this and the next two: the values of Kafka's ConfigResource.Type
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
 
-TOPIC_KINDS: Final = ("log", "keyed", "timer")  # a kind is encoded as its index in this tuple
+TOPIC_KINDS: Final = ("log", "keyed", "timer")  # a topic kind is encoded as its index in this tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeatureRecord:
-    """Raise the cluster's feature level: later records and behaviour may be of any level up to this one."""
+    """Raise the cluster's feature level: from here on, records and behaviour may use any level up to `level`."""
 
     level: int
 
@@ -65,7 +65,7 @@ class BrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic without partitions; the records of its shards follow."""
+    """A topic that has no partitions yet; the records of its shards follow."""
 
     topic_id: TopicId
     name: str
@@ -80,14 +80,14 @@ class ShardRecord:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    initial_voters: tuple[ReplicaKey, ...]  # the voters until the shard's own log records a change; they never change
+    initial_voters: tuple[ReplicaKey, ...]  # the founders: the voters until the shard's log records a change
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRecord:
-    """The target replicas of a shard; the shard's leader carries out the reassignment.
+    """The planned replicas of a shard; the shard's leader carries out the reassignment.
 
-    Without such a record, the target replicas are the shard's founders.
+    A shard without such a record has its founders as planned replicas.
     """
 
     shard_id: ShardId
@@ -110,7 +110,7 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRecord:
-    """All producer ids below `next_producer_id` are allocated, the newest block of them to `broker_id`."""
+    """All producer ids below `next_producer_id` are allocated, and the newest block belongs to `broker_id`."""
 
     next_producer_id: int
     broker_id: BrokerId
@@ -118,14 +118,14 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class ShardIdsRecord:
-    """All shard ids below `next_shard_id` are used, including those of deleted topics.  Occurs only in snapshots."""
+    """All shard ids below `next_shard_id` are used up, also by deleted topics.  The record occurs only in snapshots."""
 
     next_shard_id: ShardId
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEndRecord:
-    """The preceding `record_count` records are the whole state, so the log may start at the first of them."""
+    """The `record_count` records before this one are the whole state, so the log may start at the first of them."""
 
     record_count: int
 
@@ -152,7 +152,7 @@ _REPLICAS: Final = 11
 
 
 def encode(record: Record) -> bytes:
-    """Return the value of the record as it is stored in the log."""
+    """Return the value under which the log stores the record."""
     out = bytearray(2)
     match record:
         case ClusterRecord(cluster_id):
@@ -213,7 +213,10 @@ def encode(record: Record) -> bytes:
 
 
 def decode(value: bytes | memoryview) -> Record:
-    """The inverse of `encode`; MetadataFormatError for a record that is damaged or newer than this version."""
+    """Decode the value of a record.
+
+    Raises MetadataFormatError for a damaged record or one that a newer version of Tidemill wrote.
+    """
     if len(value) < 2:
         raise MetadataFormatError(f"a metadata record of {len(value)} bytes has no type and version")
     record_type, version = value[0], value[1]
@@ -231,7 +234,7 @@ def decode(value: bytes | memoryview) -> Record:
 
 
 class _Fields:
-    """Reads one field after another; every length is checked against the bytes that are left."""
+    """Reads one field after another, and checks every length against the number of remaining bytes."""
 
     __slots__ = ("_bytes", "_position")
 

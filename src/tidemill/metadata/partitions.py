@@ -18,7 +18,7 @@ from tidemill.model.shard import ShardId
 class MorePartitions:
     name: str
     partition_count: int  # the new total, including the existing partitions
-    assignments: tuple[tuple[BrokerId, ...], ...] | None = None  # one per new partition; None: the controller decides
+    assignments: tuple[tuple[BrokerId, ...], ...] | None = None  # brokers per new partition; None: chosen by load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """Divides partitions into shards and assigns each shard its replicas.
 
 As in Kafka, the replicas of a shard are spread over as many racks as possible, as evenly as possible; all brokers
-without a rack count as one rack.  Unlike Kafka, which goes round the brokers from a random start, placement prefers the
-least loaded brokers: the broker that leads the fewest shards leads the next one, and the brokers that carry the fewest
-replicas follow it.
+without a rack count as one rack.  Unlike Kafka, which takes brokers in turn from a random start, placement prefers the
+least loaded brokers: the broker that leads the fewest shards becomes the preferred leader of the next shard, and the
+brokers that carry the fewest replicas become its followers.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 
-PARTITIONS_PER_SHARD_MAX: Final = 16  # that many partitions share one election and one log
+PARTITIONS_PER_SHARD_MAX: Final = 16  # the partitions of a shard share one leader and one log
 
 
 class ShardPlan(NamedTuple):
@@ -30,12 +30,12 @@ class Candidate(NamedTuple):
 
 
 class Loads:
-    """The number of shards per broker: those it is the preferred leader of, and those it carries a replica of."""
+    """For each broker, the number of shards whose preferred leader it is, and the number of replicas it carries."""
 
     __slots__ = ("carried", "led")
 
     def __init__(self, shards: Iterable[Sequence[ReplicaKey]] = ()) -> None:
-        """Count `shards`: the replicas of each shard, the preferred leader first."""
+        """Count `shards`, which holds the replicas of each shard, preferred leader first."""
         self.led: Counter[BrokerId] = Counter()
         self.carried: Counter[BrokerId] = Counter()
         for replicas in shards:
@@ -56,7 +56,7 @@ class Loads:
 
 
 def shard_count(partition_count: int, broker_count: int) -> int:
-    """Return the number of shards for a topic: every broker can lead one, and none exceeds PARTITIONS_PER_SHARD_MAX."""
+    """Return how many shards a topic gets: enough that every broker can lead one and none is above the maximum size."""
     return max(min(partition_count, broker_count), -(-partition_count // PARTITIONS_PER_SHARD_MAX))
 
 
@@ -68,9 +68,9 @@ def place(
     candidates: Sequence[Candidate],
     loads: Loads,
 ) -> tuple[ShardPlan, ...]:
-    """Divide partitions into contiguous ranges of nearly equal size and choose the replicas of each.
+    """Divide partitions into contiguous ranges of nearly equal size and choose the replicas of each range.
 
-    `loads` are the loads without the new shards; the function does not change them.
+    `loads` does not include the new shards, and the function does not change it.
     """
     assert 1 <= replication_factor <= len(candidates), (replication_factor, len(candidates))
     loads = loads.copy()
@@ -90,7 +90,7 @@ def place(
 def extend(
     replicas: tuple[ReplicaKey, ...], count: int, candidates: Sequence[Candidate], loads: Loads
 ) -> tuple[ReplicaKey, ...]:
-    """Return `replicas` followed by additional ones, until there are `count` or every candidate has one."""
+    """Return `replicas` followed by additional replicas: up to `count` in total, and at most one per candidate."""
     racks = {candidate.voter.broker_id: candidate.rack for candidate in candidates}
     order = {candidate.voter.broker_id: index for index, candidate in enumerate(candidates)}
     while len(replicas) < count:
@@ -116,10 +116,10 @@ def _leader_rank(candidate: Candidate, loads: Loads) -> tuple[bool, int, int]:
 def _follower_rank(
     candidate: Candidate, on_rack: Counter[str | None], loads: Loads, distance: int
 ) -> tuple[bool, int, int, int, bool, int]:
-    """Return the sort key of a candidate follower; the least one is chosen.
+    """Return the sort key of a candidate follower; the candidate with the lowest key is chosen.
 
-    At equal load the next broker after the last replica is chosen, so that replicas spread over all pairs of brokers
-    rather than over those with the lowest ids.
+    At equal load, that is the next candidate after the broker of the last replica, so that shards are spread over all
+    pairs of brokers and not only over the brokers with the lowest ids.
     """
     broker_id = candidate.voter.broker_id
     return (
@@ -133,7 +133,7 @@ def _follower_rank(
 
 
 def place_as_assigned(*, first_partition: int, assignments: Sequence[tuple[ReplicaKey, ...]]) -> tuple[ShardPlan, ...]:
-    """Return one shard per run of partitions with the same replicas, of at most PARTITIONS_PER_SHARD_MAX partitions."""
+    """Group consecutive partitions with equal replicas into shards of at most PARTITIONS_PER_SHARD_MAX partitions."""
     plans: list[ShardPlan] = []
     for partition, voters in enumerate(assignments, first_partition):
         last = plans[-1] if plans else None

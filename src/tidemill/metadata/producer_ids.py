@@ -1,4 +1,4 @@
-"""Allocates producer ids to brokers in blocks, so that not every new producer writes to the metadata log."""
+"""Allocates producer ids to brokers in blocks, so that a new producer rarely requires a write to the metadata log."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +8,7 @@ from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 
-BLOCK_SIZE: Final = 1_000  # as in Kafka; a restart wastes the rest of a block, which 2^63 ids can afford
+BLOCK_SIZE: Final = 1_000  # as in Kafka; a restart wastes the rest of a block, but there are 2^63 ids
 PRODUCER_ID_END: Final = (1 << 63) - 1
 
 
@@ -19,7 +19,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlock:
-    """The ids allocated to the requesting broker; empty when there is a problem."""
+    """The ids allocated to the requesting broker; none if there is a problem."""
 
     ids: range
     problem: Problem | None = None

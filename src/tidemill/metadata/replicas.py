@@ -1,4 +1,4 @@
-"""Plans the replicas of new partitions: checks the user's assignments, or chooses brokers."""
+"""Plans the replicas of new partitions: checks the user's assignments or chooses the brokers."""
 
 from collections.abc import Sequence
 
@@ -27,9 +27,10 @@ def loads_of(image: ClusterImage) -> Loads:
 def plan_automatic(
     context: DecisionContext, loads: Loads, *, first_partition: int, partition_count: int, replication_factor: int
 ) -> tuple[ShardPlan, ...]:
-    """Choose the replicas of new partitions; a broker that is down is chosen only when too few are live.
+    """Choose the replicas of new partitions.  A broker that is down is chosen only if too few brokers are live.
 
-    Raises KafkaError (INVALID_REPLICATION_FACTOR) when the cluster has fewer brokers than `replication_factor`.
+    Raises KafkaError (INVALID_REPLICATION_FACTOR) if `replication_factor` is less than 1 or more than the cluster's
+    number of brokers.
     """
     if replication_factor < 1:
         raise KafkaError(
@@ -55,7 +56,7 @@ def plan_automatic(
 def plan_assigned(
     context: DecisionContext, *, first_partition: int, assignments: Sequence[Sequence[BrokerId]]
 ) -> tuple[ShardPlan, ...]:
-    """Plan shards from the user's assignments; KafkaError (INVALID_REPLICA_ASSIGNMENT) when one is not possible."""
+    """Plan shards from the user's assignments.  Raises KafkaError (INVALID_REPLICA_ASSIGNMENT) for an invalid one."""
     image = context.image
     voters = []
     for partition, broker_ids in enumerate(assignments, first_partition):

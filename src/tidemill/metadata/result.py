@@ -1,4 +1,4 @@
-"""The result of a controller's decision, and what the decision is based on."""
+"""The inputs and the result of a decision of the controller."""
 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -16,8 +16,8 @@ Response = TypeVar("Response", covariant=True)
 @dataclass(frozen=True, slots=True)
 class Result(Generic[Response]):
     """
-    The host appends `records` to the metadata log, all or none.  When they are committed, it logs the `warnings`, which
-    are whole sentences, and sends the `response`.
+    The result of a decision.  The host appends either all `records` to the metadata log or none.  When the records are
+    committed, the host logs the `warnings`, which are whole sentences, and sends the `response`.
     """
 
     records: tuple[Record, ...]
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """The inputs of a decision beside the command.  `image` contains every appended record, committed or not."""
+    """The inputs of a decision besides the command.  `image` includes every appended record, committed or not."""
 
     image: ClusterImage
     layers: BrokerLayers

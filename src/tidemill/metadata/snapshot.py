@@ -1,8 +1,8 @@
-"""Encodes an image as records, which replace all earlier records of the metadata log.
+"""Encodes an image as records that replace all earlier records of the metadata log.
 
-The leader appends the snapshot in chunks with nothing in between, closed by a SnapshotEndRecord.  The log start may
-advance to the snapshot's first offset only when that record is committed.  A snapshot without an end record is
-harmless: its records repeat the state as it is.
+The leader appends the snapshot in chunks, without other records in between.  The last record is a SnapshotEndRecord;
+when it is committed, the log start may advance to the snapshot's first offset.  A snapshot without an end record is
+harmless: its records only repeat the current state.
 """
 
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ from tidemill.metadata.metadata_records import (
 from tidemill.model.broker_id import BrokerId
 
 CHUNK_RECORDS_MAX: Final = 1_000  # usually about 64 KiB, one batch
-CHUNK_BYTES_MAX: Final = 512 << 10  # the record that reaches it is the chunk's last; a record may have tens of KiB
+CHUNK_BYTES_MAX: Final = 512 << 10  # the record that reaches the limit ends the chunk; a record may have tens of KiB
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[Record]:
-    """Yield the records of the whole image, in an order that can be applied, and then the end record."""
+    """Yield the records of the whole image, in an order in which they can be applied, and then the end record."""
     count = 0
     for record in _state(image):
         count += 1
@@ -39,7 +39,7 @@ def snapshot_records(image: ClusterImage) -> Iterator[Record]:
 
 
 def snapshot_chunks(image: ClusterImage, records_max: int = CHUNK_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
-    """Yield the records of `snapshot_records` in chunks that fit one batch each."""
+    """Yield the records of `snapshot_records` in chunks, each of which fits in one batch."""
     chunk: list[Record] = []
     byte_count = 0
     for record in snapshot_records(image):

@@ -1,4 +1,4 @@
-"""A cache of compiled topic configurations on one broker; a topic is recompiled only after its settings change."""
+"""A broker's cache of compiled topic configurations.  A topic is compiled again only after its settings change."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from tidemill.model.topic_config import TopicConfig, compile_topic_config
 class TopicConfigs:
     """Compiled topic configurations.  `of` is cheap enough to be called for every request.
 
-    Successive images share the mappings of unchanged settings, so comparing object identity detects every change.
+    Successive images share the mapping objects of unchanged settings, so comparing identities detects every change.
     """
 
     def __init__(self, broker_id: BrokerId, static: Mapping[str, str]) -> None:

@@ -44,7 +44,7 @@ class NewTopic:
     name: str
     partition_count: int = DEFAULT
     replication_factor: int = DEFAULT
-    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, brokers); then both above are DEFAULT
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, brokers); requires DEFAULT counts
     settings: tuple[tuple[str, str | None], ...] = ()  # (key, value); a value of None is rejected, as in Kafka
 
 
@@ -56,7 +56,7 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """The outcome for one topic; `topic_id`, the counts and `settings` are valid only when `problem` is None."""
+    """The outcome for one topic.  If there is a `problem`, the fields after it are not set."""
 
     name: str
     problem: Problem | None = None
@@ -92,7 +92,7 @@ def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tup
     times_named = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     answers: list[CreatedTopic] = []
-    taken: dict[str, str] = {}  # metric name → name, of the topics of this command
+    taken: dict[str, str] = {}  # metric name → topic name, for the topics of this command
     next_shard_id = context.image.next_shard_id
     named_twice: set[str] = set()
     partition_count = 0
