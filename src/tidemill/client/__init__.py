@@ -1,1 +1,1 @@
-"""The client, which runs in users' processes: a thin blocking layer for the CLI, Spark and tests."""
+"""A thin blocking client for the CLI, Spark and tests.  It runs in users' processes."""

@@ -9,10 +9,11 @@ from tidemill.client.failures import ClientError, RetriesExhausted
 
 class BackOff:
     """
-    Pauses between retries, doubling from `first_ms` to `longest_ms`.
+    Pauses between retries, for a time that doubles from `first_ms` to `longest_ms`.
 
-    Each pause is random, between half of that value and all of it, so that the clients of a restarted broker do not all
-    retry at once.  `reset` restarts back-off and deadline: `deadline_ms` limits one outage, not the whole job.
+    The actual pause is random, from half of that time to all of it, so that the clients of a restarted broker do not
+    all retry simultaneously.  `reset` restarts the back-off and the deadline: `deadline_ms` limits one outage, not the
+    whole job.
     """
 
     def __init__(
@@ -40,7 +41,10 @@ class BackOff:
         self._gives_up_at = self._monotonic() + self._deadline_ms / 1_000
 
     def pause(self, why: ClientError) -> None:
-        """Sleep before the next retry.  Raise RetriesExhausted from `why` if the pause would pass the deadline."""
+        """Sleep before the next retry.  Raise RetriesExhausted if the pause would end after the deadline.
+
+        `why` is the failure that makes the retry necessary; it becomes the cause of RetriesExhausted.
+        """
         step_ms = min(self._first_ms << min(self._tries, 16), self._longest_ms)
         seconds = step_ms * (1 + self._chance()) / 2_000
         if self._monotonic() + seconds > self._gives_up_at:

@@ -19,7 +19,7 @@ from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
 _FRAME_SIZE: Final = Struct(">i")
-_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, and less than HTTP or TLS bytes read as a size
+_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, but less than bytes of HTTP or TLS taken for a size
 _BUFFER_BYTES_KEPT: Final = 16 << 20  # a larger buffer, for a response with one huge batch, is not reused
 _API_VERSIONS_VERSION: Final = 3  # v4 adds nothing that this client needs
 _CLIENT_NAME: Final = "tidemill"
@@ -27,7 +27,7 @@ _CLIENT_VERSION: Final = "0.1"
 
 
 class BrokerConnection:
-    """A connection to one broker.  It is not thread-safe, and it is closed after raising BrokerUnreachable."""
+    """A connection to one broker.  It is not thread-safe.  A connection that raises BrokerUnreachable is closed."""
 
     def __init__(self, endpoint: Endpoint, settings: ConnectionSettings) -> None:
         self.endpoint = endpoint
@@ -47,14 +47,17 @@ class BrokerConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no response is outstanding, so that the connection can be used for another request."""
+        """Whether no response is outstanding, so that the connection can be used for another request."""
         return self._requests.in_flight_count == 0
 
     def close(self) -> None:
         self._socket.close()
 
     def version_of(self, api: Api, *, newest: int | None = None) -> int:
-        """Return the newest version that both sides support, at most `newest`.  Raise ProtocolMismatch if none."""
+        """Return the newest version that both sides support, at most `newest`.
+
+        Raise ProtocolMismatch if the two sides have no version in common.
+        """
         try:
             version = self._requests.version_of(api)
         except ProtocolError as error:
@@ -109,8 +112,8 @@ class BrokerConnection:
         if not 4 <= size <= _FRAME_BYTES_MAX:
             raise ProtocolError(f"a response has a size of {size} bytes")
         if size > len(self._buffer) or len(self._buffer) > _BUFFER_BYTES_KEPT:
-            # Allocate a new buffer instead of resizing: a caller may still hold views on the old one.  The new one is
-            # half again as large as needed, so that slightly larger responses do not allocate each time.
+            # Allocate a new buffer instead of resizing: a caller may still hold views on the old buffer.  The new one
+            # is half again as large as needed, so that slightly larger responses do not need another buffer.
             self._buffer = bytearray(size if size > _BUFFER_BYTES_KEPT else min(size + size // 2, _BUFFER_BYTES_KEPT))
         frame = memoryview(self._buffer)[:size]
         self._fill(frame)
@@ -128,7 +131,8 @@ class BrokerConnection:
         """
         Request the broker's versions.
 
-        A broker that does not know the version of this request refuses it in v0; the client then sends v0 (KIP-511).
+        A broker that does not know the request's version refuses the request with a v0 response; the client then sends
+        the request in v0 (KIP-511).
         """
         api = api_versions.API
         request = api_versions.Request(client_software_name=_CLIENT_NAME, client_software_version=_CLIENT_VERSION)

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
-TIMEOUT_S: Final = 2.0  # a broker responds from memory, so one that takes longer is stopped or unreachable
+TIMEOUT_S: Final = 2.0  # a broker responds from memory, so a slower broker is stalled or unreachable
 BODY_BYTES_MAX: Final = 16 << 20
 
 

@@ -18,7 +18,7 @@ _TRANSIENT: Final = frozenset({errors.LEADER_NOT_AVAILABLE, errors.REQUEST_TIMED
 
 
 class LeaderUnknown(ClientError):
-    """The partition has no leader at the moment, because of an election.  Retry after a refresh."""
+    """The partition has no leader at the moment, because of an election.  The caller refreshes and retries."""
 
 
 class Leader(NamedTuple):
@@ -48,7 +48,7 @@ class ClusterMetadata:
         self._connections.clear()
 
     def back_off(self, deadline_ms: int | None = None) -> BackOff:
-        """Return a back-off for one call, limited to `deadline_ms`, by default `default.api.timeout.ms`."""
+        """Return a back-off for one call that gives up after `deadline_ms`, by default `default.api.timeout.ms`."""
         return BackOff(
             first_ms=self.settings.retry_backoff_ms,
             longest_ms=self.settings.retry_backoff_ms_max,
@@ -59,7 +59,7 @@ class ClusterMetadata:
         """
         Request the metadata of these topics, or of all topics (None), from any broker.
 
-        Raise RetriesExhausted if no broker responds in time, or if a topic has no leaders by then.
+        Raise RetriesExhausted if no broker responds before the deadline, or if a topic still has no leader then.
         """
         back_off = self.back_off()
         while True:
@@ -75,7 +75,7 @@ class ClusterMetadata:
             back_off.pause(LeaderUnknown(f"topic {pending[0]!r} is being created or has no leader yet"))
 
     def topics(self) -> tuple[str, ...]:
-        """Return the names of all topics except internal ones, sorted.  Call `refresh(None)` before."""
+        """Return the sorted names of all topics except internal ones.  Call `refresh(None)` first."""
         return tuple(
             sorted(n for n, topic in self._topics.items() if topic.error_code == errors.NONE and not topic.is_internal)
         )
@@ -85,12 +85,15 @@ class ClusterMetadata:
         return tuple(sorted(self._existing(topic).leaders))
 
     def topic_id(self, topic: str) -> TopicId | None:
-        """Return the topic's id, or None if the topic does not exist or the broker has no ids (before Kafka 2.8)."""
+        """Return the topic's id; None if the topic does not exist or the broker has no topic ids (before Kafka 2.8)."""
         known = self._topics.get(topic)
         return None if known is None else known.topic_id
 
     def leader(self, partition: TopicPartition) -> Leader:
-        """Return the partition's leader.  Raise LeaderUnknown during an election, UnknownTopic if it does not exist."""
+        """Return the partition's leader.
+
+        Raise LeaderUnknown during an election, and UnknownTopic if the topic or the partition does not exist.
+        """
         leaders = self._existing(partition.topic).leaders
         if partition.partition not in leaders:
             raise UnknownTopic(partition.topic, f"partition {partition.partition} does not exist")
@@ -100,7 +103,7 @@ class ClusterMetadata:
         return leader
 
     def connection_to(self, broker_id: int) -> BrokerConnection:
-        """Return an idle connection to this broker, kept for later calls.  Raise BrokerUnreachable."""
+        """Return an idle connection to this broker; it is kept for later calls.  Raise BrokerUnreachable."""
         return self._connection(self._brokers[broker_id])
 
     def _existing(self, topic: str) -> _Topic:
@@ -126,7 +129,8 @@ class ClusterMetadata:
         """
         Request metadata from the first broker that responds.
 
-        The order is: connected brokers, known brokers, bootstrap servers.  Raise BrokerUnreachable if none responds.
+        Connected brokers are tried first, then known brokers, then bootstrap servers.  Raise BrokerUnreachable if none
+        responds.
         """
         endpoints = dict.fromkeys([*self._connections, *self._brokers.values(), *self.settings.bootstrap])
         failures = []

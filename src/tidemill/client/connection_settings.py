@@ -23,7 +23,7 @@ NO_EFFECT: Final = frozenset(
         "enable.metrics.push",
         "exclude.internal.topics",
         "fetch.min.bytes",
-        "group.id",  # Spark tracks offsets in its checkpoint; no group is joined and nothing is committed
+        "group.id",  # Spark tracks offsets in its checkpoint, so the client joins no group and commits no offsets
         "group.instance.id",
         "group.protocol",
         "heartbeat.interval.ms",
@@ -107,7 +107,7 @@ def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
 
 
 def unknown_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys that are neither obeyed nor known to have no effect, sorted.  They are probably misspelt."""
+    """Return, sorted, the keys that are neither obeyed nor known to have no effect.  They are probably misspelt."""
     return tuple(
         sorted(k for k in keys if k not in _OBEYED and k not in NO_EFFECT and not k.startswith(("ssl.", "sasl.")))
     )

@@ -1,8 +1,8 @@
 """Selects the data batches of a Fetch response, and determines the offset of the next fetch.
 
 Only batch headers are read, no records.  Control batches are skipped.  Under read_committed, the batches of aborted
-transactions are skipped as well: the response lists producers with the first offset of each aborted transaction, which
-ends with the producer's next control batch.
+transactions are skipped as well: the response lists the producer and the first offset of each aborted transaction, and
+the transaction ends with the producer's next control batch.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ class CorruptBatch(ClientError):
 
 
 class FetchedBatches(NamedTuple):
-    """The data batches of a response."""
+    """The data batches of a response, and the offset of the next fetch."""
 
     runs: list[memoryview]  # sequences of complete data batches; more than one if batches between them were skipped
-    next_offset: int  # offset of the next fetch; equal to the fetch offset if there was no complete batch
+    next_offset: int  # offset of the next fetch; equal to the fetch offset if the response has no complete batch
 
 
 def data_batches(
@@ -40,7 +40,8 @@ def data_batches(
     """
     Return the data batches of a response that overlap [fetch_offset, end_offset).
 
-    `aborted` is the response's list of aborted transactions, and None under read_uncommitted.  Raise CorruptBatch.
+    `aborted` is the response's list of aborted transactions; it is None under read_uncommitted.  Raise CorruptBatch for
+    a damaged or unsupported batch.
     """
     runs: list[memoryview] = []
     waiting = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
@@ -57,7 +58,7 @@ def data_batches(
         if length < HEADER_BYTES - LENGTH_BYTES:
             raise CorruptBatch(f"the batch at offset {base_offset} has an invalid length of {length} bytes")
         if end > len(records):
-            break  # truncated by the broker's limit of bytes; the next fetch returns the complete batch
+            break  # The broker's byte limit truncated this batch; the next fetch returns the complete batch.
         if base_offset >= end_offset:
             next_offset = end_offset  # there are no records between this offset and the next batch
             break

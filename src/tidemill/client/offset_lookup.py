@@ -12,7 +12,7 @@ from tidemill.wire.messages import list_offsets
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-NO_MATCH: Final = -1  # the result for a timestamp after the last record's
+NO_MATCH: Final = -1  # the result for a timestamp later than that of every record
 
 LEADER_MOVED: Final = frozenset(
     {
@@ -36,8 +36,8 @@ def look_up(cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int]) -> d
     """
     Return an offset for each partition in `wanted`.
 
-    Each value of `wanted` is EARLIEST, LATEST or a timestamp in milliseconds.  A timestamp without a record at or after
-    it gives NO_MATCH.  Under read_committed, LATEST means the last stable offset.
+    Each value of `wanted` is EARLIEST, LATEST or a timestamp in milliseconds.  The result for a timestamp is NO_MATCH
+    if no record has that timestamp or a later one.  Under read_committed, LATEST means the last stable offset.
 
     Raise UnknownTopic, RetriesExhausted, or ClientError if a broker refuses the request.
     """

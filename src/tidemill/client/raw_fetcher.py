@@ -1,8 +1,8 @@
 """Fetches the record batches of one partition between two offsets, undecoded.
 
-One request is always in flight while the caller decodes a response.  The fetcher follows a leader that moves and
-retries after failed connections and timeouts.  It raises OffsetOutOfRange for missing offsets, because the caller
-decides whether they are data loss.
+While the caller decodes a response, the next request is already in flight.  If the leader changes, the fetcher reads
+from the new leader; after failed connections and timeouts it retries.  It raises OffsetOutOfRange for missing offsets,
+because the caller decides whether they are data loss.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ from tidemill.wire.messages import fetch
 
 _NO_SESSION_EPOCH: Final = -1  # a full fetch without a session, because a read concerns a single partition
 _LAST_VERSION_BY_NAME: Final = 12  # later versions identify topics by id
-_BYTES_PER_OFFSET: Final = 1_024  # the initial estimate, replaced by observed sizes
-_BYTES_MIN: Final = 64 << 10  # with smaller responses, the additional round trips would cost more than they save
+_BYTES_PER_OFFSET: Final = 1_024  # an initial estimate, which observed sizes replace
+_BYTES_MIN: Final = 64 << 10  # smaller responses would need more round trips, which cost more than they save
 
 _TOPIC_ID_PROBLEMS: Final = frozenset(
     {errors.UNKNOWN_TOPIC_ID, errors.INCONSISTENT_TOPIC_ID, errors.FETCH_SESSION_TOPIC_ID_ERROR}
@@ -32,7 +32,7 @@ _TOPIC_ID_PROBLEMS: Final = frozenset(
 
 
 class LeaderMoved(ClientError):
-    """The broker does not lead the partition, or its view of the partition is stale.  Refresh and retry."""
+    """The broker does not lead the partition, or its view of it is stale.  The read refreshes and retries."""
 
 
 class RawFetcher:
@@ -50,9 +50,10 @@ class RawFetcher:
         Yield sequences of data batches with all records of [start_offset, end_offset), in order.
 
         The first and the last batch may have records outside that range.  Each view is valid until the next one is
-        requested.  With `topic_id`, the topic must have that id.
+        requested.  If `topic_id` is given, the topic must have that id.
 
-        Raise TopicRecreated, UnknownTopic, OffsetOutOfRange, RetriesExhausted, or ClientError if the broker refuses.
+        Raise TopicRecreated, UnknownTopic, OffsetOutOfRange, RetriesExhausted, or ClientError if the broker refuses the
+        request.
         """
         back_off = self._cluster.back_off(self._deadline_ms)
         position = _Position(partition, start_offset, end_offset, topic_id)
@@ -82,12 +83,12 @@ class RawFetcher:
                 position.update_size(fetched)
                 if fetched.next_offset < position.end_offset:
                     request.send(fetched.next_offset)
-                # Advance only now: if sending fails, these batches were not yielded and must be fetched again.
+                # Advance only after the send: if it fails, these batches are not yielded and must be fetched again.
                 position.offset = fetched.next_offset
                 yield from fetched.runs
         finally:
             if not connection.is_idle:
-                connection.close()  # its outstanding response would be taken for that of the next request
+                connection.close()  # The outstanding response would be taken for that of the next request.
 
     def _receive(self, connection: BrokerConnection, position: "_Position") -> FetchedBatches:
         response: fetch.Response = connection.receive()
@@ -115,9 +116,9 @@ class RawFetcher:
 
     def _out_of_range(self, connection: BrokerConnection, position: "_Position") -> ClientError:
         """
-        Check the range again after a refresh and return the error to raise.
+        Check the range again after a refresh, and return the error to raise.
 
-        A new leader may not know the committed offsets yet.
+        The offset may be in range after all: a new leader at first does not know all committed offsets.
         """
         partition = position.partition
         self._cluster.refresh({partition.topic})

@@ -10,7 +10,7 @@
     ssl.endpoint.identification.algorithm   https (default), or none or empty             (both)
     enable.ssl.certificate.verification     true (default) or false                       (librdkafka)
 
-JKS and PKCS#12 stores are formats of Java and are refused; the error names the command that converts them to PEM.
+Java's store formats JKS and PKCS#12 are refused; the error names the command that converts a store to PEM.
 """
 
 import ssl
@@ -36,13 +36,13 @@ _UNSUPPORTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """The TLS settings of a connection.  They are picklable: files are read when a connection is opened."""
+    """The TLS settings of a connection.  They are picklable, because files are read only when a connection opens."""
 
     ca_location: str | None = None  # None: the system's trusted authorities
     ca_certificates: str | None = field(default=None, repr=False)
     certificate_location: str | None = None
     key_location: str | None = None
-    key_password: str | None = field(default=None, repr=False)  # not in the repr, which plans and logs show
+    key_password: str | None = field(default=None, repr=False)  # plans and logs show the repr
     is_hostname_checked: bool = True
     is_certificate_verified: bool = True
 
