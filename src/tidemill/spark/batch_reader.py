@@ -1,4 +1,4 @@
-"""The reader of batch queries: the driver resolves start and end offsets once, and executors read ranges of them."""
+"""The reader of batch queries: the driver resolves start and end offsets once, and executors read offset ranges."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans and reads a batch query.  It is pickled to every executor with options and schema, without connections."""
+    """Plans and reads a batch query.  A pickled copy, without connections, goes to every executor."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         # Refuse an unknown column before any task starts.
@@ -55,6 +55,6 @@ class BatchReader(DataSourceReader):
         return [InputPartition(part) for part in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        if partition.value is None:  # Spark replaces an empty plan by one partition without value
+        if partition.value is None:  # Spark replaces an empty plan with one partition without a value.
             return iter(())
         return RangeReader(self._options, self._schema).record_batches(partition.value)

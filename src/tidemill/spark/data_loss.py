@@ -1,4 +1,4 @@
-"""Reports data loss as an error or a warning, as `failOnDataLoss` requires."""
+"""Reports data loss as an error or a warning, depending on `failOnDataLoss`."""
 
 import logging
 

@@ -1,7 +1,7 @@
 """The data source class behind `format("tidemill")`.
 
-Spark imports this file in every session that looks for Python data sources, so the readers are imported only by a
-read.
+Spark imports this module in every session that looks for Python data sources.  The readers are therefore imported only
+when a query reads from Tidemill.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TidemillDataSource(DataSource):
-    """Batch and streaming reads of topics.  Options and columns are those of Spark's Kafka source."""
+    """Batch and streaming reads of topics, with the options and columns of Spark's Kafka source."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""The start or end of a read as given by options, and offsets as the JSON in checkpoints.
+"""The start or end of a read that options set, and the JSON form of offsets in checkpoints.
 
 Three options can set the same bound, and the most specific one wins, as in Spark's Kafka source: `startingTimestamp`,
 then `startingOffsetsByTimestamp`, then `startingOffsets`.
@@ -23,7 +23,7 @@ class Everywhere:
 
 @dataclass(frozen=True, slots=True)
 class Specific:
-    """An offset, EARLIEST or LATEST per partition.  Every partition that is read must be included."""
+    """An offset, EARLIEST or LATEST for each partition.  Every partition that is read must be included."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -37,7 +37,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The first record at or after a timestamp (milliseconds since the epoch) per partition."""
+    """In each partition, the first record at or after a timestamp of its own (milliseconds since the epoch)."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
@@ -49,7 +49,7 @@ def parse(options: Mapping[str, str], end: str, default: OffsetBound) -> OffsetB
     """
     Return the bound that the options set, or `default`.
 
-    `end` is `starting` or `ending`.  Raise ValueError, with an example of a legal value.
+    `end` is `starting` or `ending`.  Raise ValueError for an illegal value; the message has an example of a legal one.
     """
     if (timestamp := options.get(f"{end}timestamp")) is not None:
         if not timestamp.strip().isdecimal():
@@ -89,7 +89,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Return the offsets in `offsets`; the inverse of `to_json`."""
+    """Return the offsets of this JSON; the inverse of `to_json`."""
     return {TopicPartition(topic, int(p)): offset for topic, ends in offsets.items() for p, offset in ends.items()}
 
 

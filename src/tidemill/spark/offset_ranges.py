@@ -1,6 +1,6 @@
 """Plans the offsets of a trigger and divides them among Spark's partitions.
 
-Plans depend only on their input, so a micro-batch that is planned again after a crash is the same as before.
+Plans depend only on their input, so planning a micro-batch again after a crash gives the same plan.
 """
 
 import math
@@ -22,11 +22,11 @@ class OffsetRange:
     partition: int
     start_offset: int
     end_offset: int  # exclusive
-    topic_id: TopicId | None = None  # id of the topic when the range was planned; None if the broker has no ids
+    topic_id: TopicId | None = None  # the topic's id when the range was planned; None if the broker has no topic ids
 
     @property
     def size(self) -> int:
-        """Return the number of offsets; there may be fewer records, because of compaction and transactions."""
+        """The number of offsets.  Because of compaction and transactions, there may be fewer records."""
         return max(self.end_offset - self.start_offset, 0)
 
 
@@ -36,8 +36,8 @@ def divided(
     """
     Divide `ranges` among Spark's partitions; empty ranges are dropped.
 
-    With `records_per_partition_max`, ranges are split into equal parts of at most that size.  With `partitions_min`,
-    larger ranges are split until there are about that many.  Otherwise each range stays whole.
+    With `records_per_partition_max`, ranges are split into equal parts of at most that size.  If there are then fewer
+    than `partitions_min` ranges, the larger ones are split to give about that many.  Otherwise ranges stay whole.
     """
     planned = [piece for piece in ranges if piece.size > 0]
     if records_per_partition_max is not None:
@@ -47,7 +47,7 @@ def divided(
     if partitions_min is None or len(planned) >= partitions_min:
         return planned
     total = sum(piece.size for piece in planned)
-    # Small ranges stay whole; the large ones share the remaining number of parts.
+    # Small ranges stay whole.  The large ranges are split into the number of parts that remains.
     small = {piece for piece in planned if _part_count(piece.size, total, partitions_min) == 1}
     large_total = total - sum(piece.size for piece in small)
     large_parts = max(partitions_min - len(small), 1)
@@ -70,11 +70,11 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
     """
-    Return end offsets, at most `end`, such that about `offsets_max` offsets are between `start` and them.
+    Return end offsets, at most `end`, that are about `offsets_max` offsets in total after `start`.
 
-    Each partition gets a share in proportion to its pending offsets, and at least one offset if it has any, so that a
-    small partition is never starved.  With more such partitions than `offsets_max`, the limit is exceeded, as in
-    Spark's own source.
+    Each partition gets a share in proportion to its pending offsets.  A partition with pending offsets gets at least
+    one, so that a small partition is never starved.  If there are more such partitions than `offsets_max`, the limit is
+    exceeded, as in Spark's own source.
     """
     waiting = {partition: offset - start[partition] for partition, offset in end.items() if offset > start[partition]}
     total = sum(waiting.values())
@@ -90,5 +90,5 @@ def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartiti
 
 
 def waiting_count(start: Offsets, end: Offsets) -> int:
-    """Return the number of offsets between `start` and `end`.  Partitions whose offset decreased count as 0."""
+    """Return the number of offsets from `start` to `end`.  A partition whose end is below its start counts as 0."""
     return sum(max(offset - start.get(partition, 0), 0) for partition, offset in end.items())

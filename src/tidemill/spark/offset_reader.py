@@ -18,7 +18,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class OffsetReader:
-    """Resolves partitions and offsets.  It has connections, so it is created where it is used and never pickled."""
+    """Resolves partitions and offsets.  It holds connections, so it is never pickled."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -57,7 +57,7 @@ class OffsetReader:
         return found
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId | None]:
-        """Return topic → id, as of the last call of `partitions`."""
+        """Return the id of each topic, as of the last call of `partitions`."""
         return {topic: self._cluster.topic_id(topic) for topic in topics}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -70,8 +70,8 @@ class OffsetReader:
         """
         Return the end offsets.
 
-        A new leader may return an end offset below the `known` one; such offsets are requested again, up to
-        `fetchOffset.numRetries` times in total, before they are accepted.
+        A new leader may return an end offset below the `known` one.  Such an offset is requested again and accepted
+        only after `fetchOffset.numRetries` requests in total.
         """
         wanted = list(partitions)
         ends = self._look_up(dict.fromkeys(wanted, LATEST))
@@ -85,9 +85,9 @@ class OffsetReader:
 
     def resolve(self, bound: OffsetBound, partitions: Iterable[TopicPartition], *, is_start: bool) -> Offsets:
         """
-        Return the offsets of a bound set by options.
+        Return the offsets of `bound`, which is a start if `is_start` and otherwise an end.
 
-        Raise ValueError if the bound has other partitions, or if a starting timestamp has no match.
+        Raise ValueError if the bound names other partitions than `partitions`, or if a starting timestamp has no match.
         """
         wanted = list(partitions)
         match bound:
@@ -116,7 +116,7 @@ class OffsetReader:
         return {**found, **self._look_up(dict.fromkeys(unmatched, LATEST))}
 
     def _look_up(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Look up offsets in up to `fetchOffset.numRetries` attempts, each of which handles elections by itself."""
+        """Look up offsets in up to `fetchOffset.numRetries` attempts, each of which waits for elections to end."""
         if not wanted:
             return {}
         attempts_left = self._options.offset_fetch_retries

@@ -1,6 +1,6 @@
 """Reads an offset range as Arrow record batches.  It runs in executors.
 
-Spark reuses Python workers for many tasks; a worker keeps its connections to each cluster for further tasks.
+Spark uses a Python worker for many tasks, so a worker keeps its connections to clusters for later tasks.
 """
 
 import atexit
@@ -22,12 +22,12 @@ from tidemill.spark.source_options import SourceOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CLUSTERS_MAX: Final = 4  # a worker serves few queries at a time; the least recently used cluster is closed
+_CLUSTERS_MAX: Final = 4  # clusters with kept connections; the least recently used one is closed
 _clusters: dict[ConnectionSettings, ClusterMetadata] = {}
 
 
 class RangeReader:
-    """Implements `read` for both the batch and the stream reader."""
+    """Implements `read` for the batch reader and the stream reader."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -44,7 +44,7 @@ class RangeReader:
 
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         for rows in self._decoded(work):
-            # The arrays fit as they are; only the case of names and the nullability of the user's schema may differ.
+            # The arrays need no conversion: only the case of names and the nullability may differ in the user's schema.
             yield rows if rows.schema.equals(wanted) else type(rows).from_arrays(rows.columns, schema=wanted)
 
     def _decoded(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
@@ -61,7 +61,7 @@ class RangeReader:
                         start_offset=start_offset,
                         end_offset=work.end_offset,
                         columns=self._columns,
-                        check_crc=False,  # the fetcher has checked it
+                        check_crc=False,  # the fetcher has checked the CRC
                     )
             except UnknownTopic as error:
                 self._report_loss(f"{error}.")
@@ -69,7 +69,7 @@ class RangeReader:
             except OffsetOutOfRange as error:
                 self._report_loss(f"{error}.")
                 if error.log_start_offset <= error.fetch_offset:
-                    return  # the partition ends before this offset, so there is nothing to read
+                    return  # The partition ends before this offset, so there is nothing to read.
                 start_offset = error.log_start_offset
                 continue
             return
@@ -84,7 +84,7 @@ def _cluster(settings: ConnectionSettings) -> ClusterMetadata:
         if len(_clusters) >= _CLUSTERS_MAX:
             _clusters.pop(next(iter(_clusters))).close()
         cluster = ClusterMetadata(settings)
-    _clusters[settings] = cluster  # move it to the end: the dictionary is ordered by last use
+    _clusters[settings] = cluster  # The newest key is the last, so the dictionary is ordered by last use.
     return cluster
 
 

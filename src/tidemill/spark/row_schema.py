@@ -1,4 +1,4 @@
-"""The columns of Spark's Kafka source.  With a schema of only some columns, the others are not decoded."""
+"""The columns of Spark's Kafka source.  Columns that are not in the user's schema are not decoded."""
 
 from pyspark.sql.types import (
     ArrayType,
@@ -29,12 +29,12 @@ _BY_LOWER_NAME = {name.lower(): name for name in _COLUMNS}
 
 
 def full(*, has_headers: bool) -> StructType:
-    """Return the schema of a read for which the user specifies none."""
+    """Return the schema of a read for which the user specifies no schema."""
     return StructType([StructField(n, t) for n, t in _COLUMNS.items() if has_headers or n != HEADERS])
 
 
 def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
-    """Return the source's names of the columns of `schema`, in order.  Raise ValueError for a wrong name or type."""
+    """Return the columns of `schema` under the source's names, in order.  Raise ValueError for a wrong name or type."""
     columns = []
     for field in schema.fields:
         column = _BY_LOWER_NAME.get(field.name.lower())

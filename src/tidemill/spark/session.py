@@ -1,4 +1,4 @@
-"""Recommended session settings, for fast bulk reads and files that other tools can read."""
+"""Recommended session settings, which give fast bulk reads and Parquet files that other tools can read."""
 
 import os
 import sys
@@ -19,14 +19,14 @@ DEFAULTS: Final = {
 
 
 def builder(app_name: str, master: str | None = None) -> "SparkSession.Builder":
-    """Return a session builder with these defaults; later settings override them."""
+    """Return a session builder with the settings of DEFAULTS; settings made on the builder later override them."""
     from pyspark.sql import SparkSession
 
     configured = SparkSession.builder.appName(app_name)
     if master is not None:
         configured = configured.master(master)
         if master.startswith("local"):
-            # Otherwise workers would run the first `python3` on the path, which may lack Tidemill.
+            # Without this, workers would run the first `python3` on the path, which may not have Tidemill.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in DEFAULTS.items():
         configured = configured.config(key, value)
@@ -37,8 +37,8 @@ def install(spark: "SparkSession") -> None:
     """
     Register `format("tidemill")` explicitly.
 
-    This is needed if the cluster gets Tidemill only as a `--py-files` archive, in which Spark does not search for
-    `pyspark_tidemill`.
+    This is needed if the Spark cluster has Tidemill only as a `--py-files` archive, because Spark does not search such
+    archives for `pyspark_tidemill`.
     """
     from tidemill.spark.data_source import TidemillDataSource
 

@@ -1,7 +1,7 @@
-"""The options of Spark's Kafka source, parsed to one frozen value that is pickled to executors.
+"""The options of Spark's Kafka source, parsed into one frozen value that is pickled to executors.
 
-Spark passes option names in lower case.  Refusals and their messages follow Spark's own source, so a program has to
-change only the name of the format.
+Spark passes option names in lower case.  The options that are refused, and the messages, are those of Spark's own
+source, so a program has to change only the name of the format.
 """
 
 import difflib
@@ -42,7 +42,7 @@ _KNOWN: Final = frozenset(
         "failondataloss",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
-        "groupidprefix",  # accepted without effect: no group is joined
+        "groupidprefix",  # accepted without effect, because the source joins no group
         "includeheaders",
         "kafkaconsumer.polltimeoutms",
         "maxoffsetspertrigger",
@@ -114,7 +114,7 @@ def for_stream(options: Mapping[str, str]) -> SourceOptions:
 
 
 def has_headers(options: Mapping[str, str]) -> bool:
-    """Return the value of includeHeaders, the only option that the schema depends on."""
+    """Return the value of includeHeaders, the only option on which the schema depends."""
     return _truth(options, "includeHeaders", default=False)
 
 

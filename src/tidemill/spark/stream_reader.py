@@ -1,7 +1,7 @@
 """The reader of streaming queries.  Offsets have the form `{"topic": {"0": 23}}`, as in Spark's Kafka source.
 
-One instance exists on the driver for as long as the query runs; copies of it are pickled to executors, where Spark
-only calls `read`.  The progress of the query is stored in Spark's checkpoint only.
+One instance exists on the driver for as long as the query runs.  Executors get pickled copies, of which Spark calls
+only `read`.  The progress of the query is stored only in Spark's checkpoint.
 
 Data loss means that offsets which the query should have read no longer exist: the start is below the log start, a
 partition is missing, or a topic was deleted and created again.  Gaps (from compaction or transaction markers) are not
@@ -40,7 +40,7 @@ JsonOffsets = dict[str, dict[str, int]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A thin adapter to Spark's interface.  Apart from options and schema, its state is not pickled."""
+    """A thin adapter to Spark's interface.  Of its state, only the options and the schema are pickled."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader: OffsetReader | None = None
         self._target: Offsets | None = None  # with Trigger.AvailableNow: the end of this run
         self._reported: Offsets | None = None
-        self._topic_ids: dict[str, TopicId | None] = {}  # of the topics whose offsets this run has returned
-        self._triggered_at: float | None = None  # time of the last trigger with data; None: none, so it need not wait
+        self._topic_ids: dict[str, TopicId | None] = {}  # for the topics whose offsets this run has returned
+        self._triggered_at: float | None = None  # monotonic time of the last trigger with data; None: no such trigger
 
     def __reduce__(self) -> tuple[type["StreamReader"], tuple[SourceOptions, StructType]]:
         return StreamReader, (self._options, self._schema)
@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_bound.to_json(ends)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit that the options set; `latestOffset` applies the minimum if both limits are set."""
+        """Return the limit that the options set.  If they set a maximum and a minimum, `latestOffset` applies both."""
         if self._options.offsets_per_trigger_max is not None:
             return ReadMaxRows(self._options.offsets_per_trigger_max)
         if self._options.offsets_per_trigger_min is not None:
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._latest({})
 
     def commit(self, end: JsonOffsets) -> None:
-        """Do nothing: the offsets are in Spark's checkpoint."""
+        """Do nothing: Spark's checkpoint has the offsets."""
 
     def stop(self) -> None:
         if self._reader is not None:
@@ -136,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(part) for part in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        if partition.value is None:  # Spark replaces an empty plan by one partition without value
+        if partition.value is None:  # Spark replaces an empty plan with one partition without a value.
             return iter(())
         return RangeReader(self._options, self._schema).record_batches(partition.value)
 
@@ -151,7 +151,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         Return the end offsets of all existing partitions.
 
-        Partitions of `begin` that are missing, and topics that were created again, are reported as data loss.
+        Report as data loss the partitions of `begin` that are missing, and the topics that were created again.
         """
         reader = self._offset_reader()
         existing = reader.partitions(is_missing_allowed=True)
@@ -163,7 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         Return whether to delay the trigger because of minOffsetsPerTrigger.
 
-        The delay is at most maxTriggerDelay, and never applies with Trigger.AvailableNow, which must end.
+        The delay is at most maxTriggerDelay.  A run with Trigger.AvailableNow is never delayed, because it must end.
         """
         least = limit.min_rows if isinstance(limit, ReadMinRows) else self._options.offsets_per_trigger_min
         if least is None or self._target is not None:
@@ -178,7 +178,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _readable_start(self, begin: Offsets, ends: Offsets) -> Offsets:
-        """Return the start offsets, with the log start for partitions that are new or were created again."""
+        """Return the start offsets; partitions that are new or were created again start at the log start offset."""
         unsure = [partition for partition, end in ends.items() if begin.get(partition, end + 1) > end]
         return {**begin, **self._offset_reader().earliest(unsure)}
 
@@ -208,9 +208,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _report_recreated(self, existing: Sequence[TopicPartition]) -> None:
         """
-        Report topics whose id has changed since this query was started.
+        Report as data loss the topics whose id has changed since this query was started.
 
-        Offsets do not show it if the new topic has already grown past the old one.
+        Offsets alone do not show that a topic was created again if the new topic already has more records.
         """
         known = self._topic_ids
         now = self._offset_reader().topic_ids({partition.topic for partition in existing})

@@ -22,7 +22,7 @@ class Subscription:
         """
         Return the subscribed topics.
 
-        `existing` is used for a pattern only, which must match the whole name, as with Java's `matches`.
+        `existing` is used only for a pattern, which must match the whole topic name, as with Java's `matches`.
         """
         if self.pattern is not None:
             wanted = re.compile(self.pattern)
@@ -40,7 +40,7 @@ def parse(options: Mapping[str, str]) -> Subscription:
     """
     Return the subscription.
 
-    Raise ValueError, with the messages of Spark's own source, unless the options set exactly one kind of subscription.
+    Raise ValueError, with the message of Spark's own source, unless the options set exactly one kind of subscription.
     """
     given = [strategy for strategy in STRATEGIES if strategy in options]
     if not given:
