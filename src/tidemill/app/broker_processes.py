@@ -1,6 +1,6 @@
-"""Several brokers as child processes: started together, watched, and stopped together.
+"""Runs several brokers as child processes: starts them together, watches them, and stops them together.
 
-A broker that exits is reported and not restarted, so that users can observe failures.  When the parent process ends for
+A broker that exits is reported but not restarted, so that users can observe failures.  When the parent process ends for
 any reason, the kernel sends each broker SIGTERM.
 """
 
@@ -24,9 +24,9 @@ from tidemill.model.topic import METADATA_TOPIC
 from tidemill.runtime.os_clock import OsClock
 from tidemill.telemetry.event_log import EventLog
 
-CHECK_INTERVAL_S: Final = 0.05  # interval between checks whether the cluster is complete
-PROGRESS_INTERVAL_S: Final = 10.0  # interval between messages about what is missing
-STOP_S_MAX: Final = 10.0  # transferring leadership and a clean stop take two seconds; a longer stop hangs
+CHECK_INTERVAL_S: Final = 0.05  # between checks of whether the cluster is complete
+PROGRESS_INTERVAL_S: Final = 10.0  # between messages that say what the cluster still lacks
+STOP_S_MAX: Final = 10.0  # a clean stop with leadership transfers takes two seconds; a broker that takes longer hangs
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _AWAITED_SIGNALS: Final = STOP_SIGNALS | {signal.SIGCHLD}
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
@@ -48,9 +48,9 @@ class BrokerProcesses:
         """Run the brokers until SIGINT or SIGTERM.
 
         `ready` is called once every broker serves and the cluster tolerates the loss of any one of them.  Raises
-        StartProblem when a broker cannot start or does not stop.
+        StartProblem if a broker cannot start or does not stop.
         """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED_SIGNALS)  # `sigwaitinfo` receives them instead
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED_SIGNALS)  # `sigwaitinfo` receives the signals
         try:
             try:
                 for broker in self._brokers:
@@ -70,20 +70,20 @@ class BrokerProcesses:
         def prepare() -> None:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != parent:
-                os._exit(1)  # the parent had already exited
+                os._exit(1)  # The parent exited before prctl was called, so the kernel will not send SIGTERM.
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
         process = subprocess.Popen(
             broker.command(as_json=self._as_json),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # suppress its ready line: the cluster has its own
+            stdout=subprocess.DEVNULL,  # suppress the broker's ready line: there is one for the whole cluster
             preexec_fn=prepare,
         )
         self._running[broker] = process
         self._pids[broker] = process.pid
 
     def _wait_until_complete(self) -> bool:
-        """Wait until the cluster is complete; return False when a stop is requested first."""
+        """Wait until the cluster is complete.  Return False if a stop is requested before that."""
         reported_at = time.monotonic()
         while (problem := self._missing()) is not None:
             if time.monotonic() - reported_at > PROGRESS_INTERVAL_S:
@@ -108,7 +108,7 @@ class BrokerProcesses:
         return signal_info is not None and signal_info.si_signo in STOP_SIGNALS
 
     def _reap_exited(self) -> DevBroker | None:
-        """Log every broker that exited since the last call; return one of them."""
+        """Log every broker that exited since the last call; return one of them, or None."""
         exited = None
         for broker, process in [*self._running.items()]:
             if process.poll() is not None:
@@ -124,8 +124,9 @@ class BrokerProcesses:
         return exited
 
     def _missing(self) -> str | None:
-        """Return what the cluster still lacks: every broker sees every other, and the metadata shard has its full set
-        of voters.
+        """Return what the cluster still lacks, or None if it is complete.
+
+        A cluster is complete if every broker sees every other broker and the metadata shard has all its voters.
         """
         count = len(self._brokers)
         wanted = internal_replication_factor(METADATA, count, BrokerLayers())

@@ -21,7 +21,7 @@ SWEEP_S: Final = 1  # interval between sweeps for idle connections
 
 class ConnectionLimits:
     def __init__(self, layers: BrokerLayers, servers: Sequence[TcpServer], metrics: Metrics) -> None:
-        """`servers` may gain servers later."""
+        """Limit the connections of all `servers`, a list to which the caller may add servers later."""
         self._metrics = metrics
         self._servers = servers
         self._connections_max = broker_int(layers, "max.connections")
@@ -43,8 +43,9 @@ class ConnectionLimits:
         return admits
 
     def close_idle(self, now: float) -> None:
-        """Close idle connections, at most once per SWEEP_S; `now` is on the loop's clock.  A negative limit disables
-        it.
+        """Close idle connections, at most once per SWEEP_S; `now` is the time of the loop's clock.
+
+        If the limit of the idle time is negative, no connection is closed.
         """
         if self._idle_s_max < 0 or now - self._swept_at < SWEEP_S:
             return
@@ -55,7 +56,7 @@ class ConnectionLimits:
                 if now - writer.active_at <= self._idle_s_max or connection.is_answering:
                     continue
                 if writer.unsent_bytes:
-                    writer.abort()  # the client reads no responses, so a flush would never end
+                    writer.abort()  # The client does not read its responses, so a flush would never end.
                 else:
                     writer.close()
 

@@ -2,11 +2,12 @@
 
     DIR/cluster.key      the cluster key of all brokers
     DIR/broker-1/        data of broker 1
-    DIR/broker-1.yaml    its settings: `tidemill broker --config DIR/broker-1.yaml` starts it again
+    DIR/broker-1.yaml    settings of broker 1: `tidemill broker --config DIR/broker-1.yaml` starts it again
 
-The settings are beside the data and not within it, so that a broker whose data is lost starts as a new voter by the
-same command.  Both files contain the key and have mode 0600.  Broker 1 bootstraps the cluster.  Afterwards it has
-`tidemill.join`, too, because a broker that lost its data must not bootstrap another cluster.
+The settings are beside the data directory and not in it, so that the same command can start a broker whose data is
+lost, as a new voter.  `cluster.key` and the settings contain the key and have mode 0600.  Broker 1 bootstraps the
+cluster.  After that, its settings have `tidemill.join`, too, so that it never bootstraps another cluster if its data is
+lost.
 """
 
 import json
@@ -55,7 +56,10 @@ class DevBroker:
 
 
 class DevDirectory:
-    """The directory, locked until `close`: two commands must not overwrite each other's settings."""
+    """The directory of several brokers.
+
+    It is locked until `close`, so that two commands cannot overwrite each other's settings.
+    """
 
     def __init__(self, directory: str) -> None:
         self._ports = HeldPorts()
@@ -76,7 +80,7 @@ class DevDirectory:
         self._disk.unlock()
 
     def brokers(self, count: int, *, kafka: str, http: str, environment: Mapping[str, str]) -> list[DevBroker]:
-        """Return `count` brokers, existing and new ones, after writing their settings and reserving their ports."""
+        """Return `count` brokers, existing and new, after writing their settings and reserving their ports."""
         first_kafka, first_http = address_of("--kafka", kafka), address_of("--http", http)
         self._check(count, first_kafka, first_http)
         has_cluster = any((self._root / f"broker-{number}" / paths.IDENTITY).exists() for number in self._existing())
@@ -94,7 +98,7 @@ class DevDirectory:
         return joining
 
     def mark_bootstrapped(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
-        """Record that the cluster exists: broker 1 joins it from now on, like the others."""
+        """Record that the cluster exists: from now on, broker 1 joins it at each start, like the other brokers."""
         first, *others = brokers
         if others and not first.join:
             joining = replace(first, join=tuple(other.peer for other in others))
@@ -185,7 +189,7 @@ def _yaml(static: Mapping[str, str]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file atomically, readable only by this user."""
+    """Replace the file atomically with a file that only this user can read."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

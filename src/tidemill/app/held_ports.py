@@ -1,8 +1,8 @@
 """Reserves ports for processes that will listen on them, now or after a restart.
 
-A reserved port is bound here without listening on it.  A process that sets SO_REUSEADDR, as all our listeners do, can
-still bind it and listen.  Meanwhile the system assigns it neither to a listener that requests any free port nor to an
-outgoing connection.
+To reserve a port, this process binds it without listening.  A process that sets SO_REUSEADDR, as all of Tidemill's
+listeners do, can still bind the port and listen.  Meanwhile the system assigns the port neither to a listener that
+requests any free port nor to an outgoing connection.
 """
 
 import socket
@@ -15,8 +15,9 @@ class HeldPorts:
         self._held: list[socket.socket] = []
 
     def take(self, address: Address) -> Address:
-        """Reserve the port, or a free one for port 0; return the address with it.  OSError if another process listens
-        there.
+        """Reserve the port, or any free port if the port is 0, and return the address with the reserved port.
+
+        Raises OSError if another process listens on the port.
         """
         held = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -29,12 +30,12 @@ class HeldPorts:
         return Address(address.host, held.getsockname()[1])
 
     def take_stored(self, address: Address, stored_port: int) -> Address:
-        """Reserve as `take` does; for port 0 prefer `stored_port`, if it is still free."""
+        """Reserve a port as `take` does, but prefer `stored_port` to other free ports if the port is 0."""
         if not address.port and stored_port:
             try:
                 return self.take(Address(address.host, stored_port))
             except OSError:
-                pass  # the port is in use by now
+                pass  # Another process uses the stored port now.
         return self.take(address)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs uvicorn within the broker's event loop; uvicorn is imported at the first HTTP connection."""
+"""Runs uvicorn in the broker's event loop.  uvicorn is imported only at the first HTTP connection."""
 
 import asyncio
 import logging
@@ -15,16 +15,16 @@ from tidemill.telemetry.event_log import EventLog
 if TYPE_CHECKING:
     from tidemill.http.application import Application
 
-CONNECTIONS_MAX: Final = 1_024  # for scrapers and health checks; further ones get status 503
+CONNECTIONS_MAX: Final = 1_024  # connections of scrapers and health checks; further connections get status 503
 BACKLOG: Final = 128
-DRAIN_S: Final = 1  # the whole stop must take less than two seconds
+DRAIN_S: Final = 1  # for open requests at a stop; the whole stop must take less than two seconds
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
-"""uvicorn's imports in parts of 10 to 20 ms, so that the loop serves Kafka clients in between.  Importing in a thread
-would take seconds beside a busy loop, because every file read releases the GIL."""
+"""uvicorn's imports, divided into parts of 10 to 20 ms each, so that the loop serves Kafka clients between them.  While
+the loop is busy, importing in a thread would take seconds, because every file read releases the GIL."""
 
 
 class HttpListener:
-    """Serves HTTP: `bind` takes the port at once, `serve` starts the server at the first connection, `stop` ends it."""
+    """Serves HTTP: `bind` binds the port, `serve` starts the server at the first connection, and `stop` ends it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, events: EventLog, clock: Clock) -> None:
         self._loop = loop
@@ -35,7 +35,7 @@ class HttpListener:
         self._serving: asyncio.Task[None] | None = None
 
     def bind(self, address: Address) -> Address:
-        """Bind the port; return the address with the actual port.  Connections wait in the backlog until `serve`."""
+        """Bind the port and return the address with the actual port.  Connections wait in the backlog until `serve`."""
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         bound = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
         bound.setblocking(False)
@@ -45,8 +45,8 @@ class HttpListener:
     def serve(self, application: "Callable[[], Application]") -> None:
         """Serve `application`.
 
-        Its imports take 0.1 s and 1.5 MB, so they are deferred to the first connection: they would delay the start, and
-        a broker without HTTP clients does not need them.
+        Importing the server takes 0.1 s and 1.5 MB.  It is deferred to the first connection so that it does not delay
+        the start of the broker, and because a broker without HTTP clients does not need the server.
         """
         assert self._socket is not None
         self._loop.add_reader(self._socket, self._on_first_connection, self._socket, application)
@@ -54,7 +54,7 @@ class HttpListener:
     def _on_first_connection(self, bound: socket.socket, application: "Callable[[], Application]") -> None:
         self._loop.remove_reader(bound)
         self._starting = self._loop.create_task(self._start(application))
-        self._starting.add_done_callback(asyncio.Task.result)  # an exception reaches the loop's exception handler
+        self._starting.add_done_callback(asyncio.Task.result)  # passes an exception to the loop's exception handler
 
     async def _start(self, application: "Callable[[], Application]") -> None:
         for name in IMPORTED_IN_TURN:
@@ -62,12 +62,12 @@ class HttpListener:
             await asyncio.sleep(0)
         self._log.begin()
         self._server = _server(application())
-        # Not `serve`, which would take over SIGINT and SIGTERM from the broker.
+        # `Server.serve` is not used: it would replace the broker's handlers of SIGINT and SIGTERM.
         await self._server.startup(sockets=[self._socket])
         self._serving = self._loop.create_task(self._server.main_loop())
 
     async def stop(self) -> None:
-        """Stop serving and close the port.  Idempotent."""
+        """Stop serving and close the port.  Further calls have no effect."""
         if self._starting is not None:
             await asyncio.wait((self._starting,))
         elif self._socket is not None:
@@ -84,8 +84,9 @@ class HttpListener:
 
 
 class _LogAsEvents(logging.Handler):
-    """Turns uvicorn's log records into events: malformed requests, which anyone can send and which are rate-limited,
-    and internal errors.
+    """Turns uvicorn's log records about internal errors and malformed requests into events.
+
+    Events about malformed requests are rate-limited, because any client can cause them.
     """
 
     def __init__(self, events: EventLog, clock: Clock) -> None:
@@ -96,10 +97,10 @@ class _LogAsEvents(logging.Handler):
 
     def begin(self) -> None:
         self._logger.addHandler(self)
-        self._logger.propagate = False  # otherwise the records would also be written to stderr unformatted
+        self._logger.propagate = False  # otherwise the records would also go to stderr, unformatted
 
     def end(self) -> None:
-        """Detach from uvicorn's logger.  Idempotent."""
+        """Detach from uvicorn's logger.  Further calls have no effect."""
         self._logger.removeHandler(self)
         self._logger.propagate = True
 

@@ -1,8 +1,8 @@
-"""Listeners: the named addresses that clients connect to, and those advertised to clients.
+"""Listeners: the named addresses on which the broker listens, and the addresses that it advertises.
 
-Only PLAINTEXT is implemented for clients.  Brokers prove to each other that they know the cluster key, and do not
-encrypt.  An address that other machines can reach requires `tidemill.insecure.bind=true`, because nothing on it is
-encrypted and clients are not authenticated.
+Only PLAINTEXT is implemented for clients.  Brokers prove to each other that they know the cluster key, but do not
+encrypt their traffic.  Listening on an address that other machines can reach requires `tidemill.insecure.bind=true`,
+because no traffic is encrypted and clients are not authenticated.
 """
 
 import ipaddress
@@ -45,11 +45,11 @@ class Address(NamedTuple):
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            return False  # what a name resolves to may change
+            return False  # A host name may resolve to another address later.
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether this is every address of the machine: it can be bound, but not connected to."""
+        """Whether this address stands for all addresses of the machine, so that no client can connect to it."""
         return self.host in _WILDCARDS
 
 
@@ -64,7 +64,7 @@ class Listener:
 
 
 def address_of(key: str, text: str) -> Address:
-    """Parse `HOST:PORT`; without a host, use the loopback address.  Raises SettingRefused."""
+    """Parse `HOST:PORT`; an empty host means the loopback address.  Raises SettingRefused."""
     host, colon, port = text.strip().rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and int(port) <= 65535):
         raise SettingRefused(key, text, "write HOST:PORT, for example 127.0.0.1:9092; port 0 selects a free port")
@@ -94,7 +94,7 @@ def check_bind(
 def listeners_of(
     listeners: tuple[str, ...], advertised: tuple[str, ...], protocol_map: str, *, insecure_bind: bool
 ) -> tuple[Listener, ...]:
-    """Return the listeners in the given order, each with its advertised address; raises SettingRefused."""
+    """Return the listeners in the given order, each with its advertised address.  Raises SettingRefused."""
     key = "listeners"
     bound = _entries(key, listeners)
     if not bound:
@@ -127,7 +127,7 @@ def listeners_of(
 
 
 def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bind: bool) -> Listener:
-    """Return the listener for other brokers, with the address advertised to them; raises SettingRefused."""
+    """Return the listener for other brokers, with the address advertised to them.  Raises SettingRefused."""
     bind = address_of(PEER_LISTENER, listener)
     if not (bind.is_loopback or has_key):
         raise SettingRefused(
@@ -150,7 +150,7 @@ def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bi
 
 
 def join_of(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return HOST:PORT of each broker that can admit this one; raises SettingRefused."""
+    """Return HOST:PORT of each broker that can admit this broker to its cluster.  Raises SettingRefused."""
     addresses = [address_of(JOIN, text) for text in texts]
     for address in addresses:
         if address.port == 0 or address.is_wildcard:

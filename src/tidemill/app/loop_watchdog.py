@@ -1,8 +1,8 @@
 """A watchdog for the event loop: logs every long stall, which delays all clients, with the loop's stack.
 
-A thread schedules a callback on the loop, waits for it, and repeats.  If it waits too long, the thread captures the
-loop's current stack, and the loop logs the stall when it is over.  A native call that holds the GIL blocks the thread
-as well; the stack is then that of the moment after.
+A thread schedules a callback on the loop, waits until it is called, and repeats.  If the wait is too long, the thread
+captures the loop's current stack, and the loop logs the stall after its end.  A native call that holds the GIL blocks
+the thread as well; the captured stack is then the one just after that call.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from typing import Final
 from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
-CALLBACK_INTERVAL_S: Final = 0.1  # interval between callbacks: they wake the loop ten times a second
-STALL_S: Final = 0.25  # long enough that clients notice and that a busy machine does not explain it
-STACK_CHARACTERS_MAX: Final = 2_400  # keeps the innermost calls; the line of an event holds 4,096 characters
+CALLBACK_INTERVAL_S: Final = 0.1  # between callbacks, each of which wakes the loop
+STALL_S: Final = 0.25  # so long that clients notice, and longer than the delays of a busy machine
+STACK_CHARACTERS_MAX: Final = 2_400  # of the innermost calls; the line of an event holds 4,096 characters
 
 
 class LoopWatchdog:
-    """Watches the loop on whose thread it is created."""
+    """Watches an event loop.  Must be created on the thread of that loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics, events: EventLog) -> None:
         self._loop = loop
@@ -35,7 +35,7 @@ class LoopWatchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread.  Must be called on the loop."""
+        """Stop the watchdog's thread.  Must be called on the loop's thread."""
         self._stopping.set()
         self._responded.set()
         self._thread.join()
@@ -44,7 +44,7 @@ class LoopWatchdog:
         while not self._stopping.wait(CALLBACK_INTERVAL_S):
             self._responded.clear()
             if self._stopping.is_set():
-                return  # `stop` may have set the event just before `clear`; the loop then waits in `join`
+                return  # `stop` may have set `_responded` just before `clear`; the loop then waits in `join`.
             self._stack = ""
             self._loop.call_soon_threadsafe(self._callback, time.monotonic())
             if not self._responded.wait(STALL_S):

@@ -12,7 +12,7 @@ from tidemill.wire.api import ALL
 
 class ObservedBroker:
     def __init__(self, broker: Callable[[], Broker | None]) -> None:
-        """`broker` returns None while the process waits to join or recovers its directory."""
+        """Observe the broker that `broker` returns: None while the process recovers its directory or waits to join."""
         self._broker = broker
         self._text: PrometheusText | None = None
 
@@ -42,7 +42,7 @@ class ObservedBroker:
 
 
 def _update_gauges(broker: Broker) -> None:
-    """Update the metrics that are computed on demand, when the metrics are rendered."""
+    """Update the gauges that are computed only when the metrics are rendered."""
     metrics, table = broker.metrics, broker.shard_table
     metrics.topics = len(broker.image.topics)
     metrics.shards = len(table.shards)

@@ -1,4 +1,4 @@
-"""The links of this process to other brokers, listening on `tidemill.peer.listener`."""
+"""The links of this process to other brokers, and the listener `tidemill.peer.listener`."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -29,7 +29,7 @@ class PeerLinks:
         return self._transport.last_failure
 
     async def listen(self) -> str:
-        """Listen, and return the advertised address; OSError when the address cannot be bound."""
+        """Listen, and return the advertised address.  Raises OSError if the address cannot be bound."""
         bind = self._listener.bind
         await self._transport.bind(bind.host, bind.port)
         await self._transport.serve()

@@ -7,14 +7,14 @@ from tidemill.runtime.heap import return_freed_memory
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.metrics import Metrics
 
-CHECK_INTERVAL_S: Final = 2.0  # interval between checks
-QUIET_TRAFFIC_BYTES_MAX: Final = 1 << 20  # nearly idle: at most this much traffic since the last check
-LOAD_TRAFFIC_BYTES_MIN: Final = 16 << 20  # a load: at least this much traffic since memory was last returned
+CHECK_INTERVAL_S: Final = 2.0
+QUIET_TRAFFIC_BYTES_MAX: Final = 1 << 20  # with at most this much traffic since the last check, the broker is quiet
+LOAD_TRAFFIC_BYTES_MIN: Final = 16 << 20  # memory is returned only after this much traffic since the last return
 
 
 class QuietHeap:
     def __init__(self, metrics: Metrics, jobs: Jobs, failed: Callable[[BaseException], None]) -> None:
-        """`jobs` returns the memory on a thread beside the loop; `failed` receives its exceptions."""
+        """Return memory in `jobs`, on a thread other than the loop's; `failed` receives exceptions of these jobs."""
         self._metrics = metrics
         self._jobs = jobs
         self._failed = failed
@@ -22,7 +22,10 @@ class QuietHeap:
         self._traffic_bytes = self._traffic_bytes_at_return = 0
 
     def tick(self, now: float) -> None:
-        """Check whether a load is over; called a few times a second with the loop's clock."""
+        """Return freed memory if a load is over.
+
+        The process calls this a few times a second; `now` is the time of the loop's clock.
+        """
         if now < self._next_check_at:
             return
         self._next_check_at = now + CHECK_INTERVAL_S

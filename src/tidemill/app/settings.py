@@ -1,8 +1,8 @@
-"""The settings of a broker: from a YAML file, overridden by the environment, overridden by `--set`.
+"""The settings of a broker, from three sources: `--set` overrides the environment, which overrides a YAML file.
 
-Keys are flat and have Kafka's names; Tidemill's own begin with `tidemill.`.  `TIDEMILL_SET_LOG_DIRS` sets `log.dirs`
-and `TIDEMILL_SET_JOIN` sets `tidemill.join`; other `TIDEMILL_*` variables belong to commands.  A key overrides its
-synonyms in weaker sources: `--set log.retention.hours=1` overrides `log.retention.ms` in the file.
+Keys are flat and have Kafka's names; Tidemill's own keys begin with `tidemill.`.  `TIDEMILL_SET_LOG_DIRS` sets
+`log.dirs` and `TIDEMILL_SET_JOIN` sets `tidemill.join`; other `TIDEMILL_*` variables are for commands.  A key overrides
+its synonyms in weaker sources: `--set log.retention.hours=1` overrides `log.retention.ms` in the file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,8 +35,8 @@ from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_v
 from tidemill.model.errors import KafkaError
 
 ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
-LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # public: it protects nothing
-FILE_BYTES_MAX: Final = 1 << 20  # refuses a large file given by mistake
+LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # not secret: it protects nothing
+FILE_BYTES_MAX: Final = 1 << 20  # a larger file was named by mistake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,29 +49,28 @@ class Settings:
     join: tuple[str, ...]  # HOST:PORT of brokers that can admit this one; empty: a new directory bootstraps a cluster
     cluster_key: bytes = field(repr=False)
     http: Address
-    ineffective_keys: tuple[str, ...]  # set and accepted, but without effect: logged once at the start
+    ineffective_keys: tuple[str, ...]  # keys that were set but have no effect; logged once at the start
 
 
 def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Sequence[str]) -> Settings:
-    """Read the settings of `tidemill broker`; SettingRefused names what is wrong."""
+    """Read the settings of `tidemill broker`.  Raises SettingRefused."""
     layers = (_from_file(file) if file else {}, _from_environment(environment), _from_sets(sets))
     return settings_of(_merged(*layers))
 
 
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of `tidemill dev`: three options, and anything else from the environment.
+    """Return the settings of `tidemill dev`: three options, and all other keys from the environment.
 
-    The peer listener has a free port, so that several such brokers can run on one machine.
+    By default the peer listener has any free port, so that several such brokers can run on one machine.
     """
     options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", HTTP_LISTENER: http}
     return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
 
 
 def check_dev_broker(own: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return all settings of one of the brokers that `tidemill dev --brokers` starts: `own` and those of the
-    environment.
+    """Return all settings of a broker that `tidemill dev --brokers` starts: `own` and those of the environment.
 
-    Raises SettingRefused when the environment sets a key that must differ between the brokers.
+    Raises SettingRefused if the environment sets a key that must have a different value on each broker.
     """
     added = _from_environment(environment)
     for key in (*own, "node.id", JOIN, PEER_ADVERTISED, "advertised.listeners"):
@@ -82,7 +81,7 @@ def check_dev_broker(own: Mapping[str, str], environment: Mapping[str, str]) -> 
 
 
 def settings_of(static: Mapping[str, str]) -> Settings:
-    """Check every key by itself, and then the combination; raises SettingRefused."""
+    """Check each key by itself and then their combination, and return the settings.  Raises SettingRefused."""
     try:
         check_static(static)
     except KafkaError as error:
@@ -168,7 +167,7 @@ def _from_sets(sets: Sequence[str]) -> dict[str, str]:
 
 
 def _from_file(path: str) -> dict[str, str]:
-    import yaml  # imported on demand: it takes 1 MB, and `dev` needs none
+    import yaml  # imported late: it takes 1 MB, and `tidemill dev` does not need it
 
     try:
         with Path(path).open("rb") as file:
@@ -177,7 +176,7 @@ def _from_file(path: str) -> dict[str, str]:
             raise SettingRefused(
                 "--config", path, f"the file has more than {FILE_BYTES_MAX} bytes; name a configuration file"
             )
-        # Composed, not loaded: this keeps scalars as written and reveals duplicate keys.
+        # Compose nodes instead of loading values: nodes keep scalars as written and show duplicate keys.
         root = yaml.compose(text.decode(), Loader=yaml.SafeLoader)
     except OSError as error:
         raise SettingRefused("--config", path, f"it cannot be read ({error.strerror}); name a YAML file") from error

@@ -1,6 +1,7 @@
-"""The composition root of one broker process: starts it, reports when it is ready, and stops it in order.
+"""The composition root of one broker process: starts the broker, reports when it is ready, and stops it in order.
 
-No layer is above this one: a failure of the machine, such as a failed sync, ends the process here at once.
+No layer is above this one.  After a failure of the machine, such as a failed sync, this module ends the process
+immediately.
 """
 
 import asyncio
@@ -46,9 +47,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TICK_S: Final = 0.25
-READ_THREADS: Final = 2  # for reads that wait for the disk; they release the GIL
-STOP_S: Final = 1.5  # a clean stop takes less; after a timeout the next start replays the journal
-FAILED_EXIT: Final = 1  # the exit code of every failed command; 3 would mean that no broker was found
+READ_THREADS: Final = 2  # threads for reads that wait for the disk, without the GIL
+STOP_S: Final = 1.5  # a clean stop takes less; if it times out, the next start replays the journal
+FAILED_EXIT: Final = 1  # the exit code of every failed command, `cli.failure.ExitCode.FAILED`
 
 
 class Ready(NamedTuple):
@@ -68,8 +69,8 @@ def run(
 ) -> None:
     """Run a broker until SIGINT or SIGTERM.
 
-    `ready` is called once the broker serves.  `extra_coordinators` are hosted beside those of every broker.  Raises
-    StartProblem when the broker cannot start.
+    `ready` is called once the broker serves.  `more_coordinators` are hosted in addition to those of every broker.
+    Raises StartProblem if the broker cannot start.
     """
     raise_open_files_limit()
     stopping = asyncio.Event()
@@ -93,13 +94,13 @@ class _Process:
         self.extra_coordinators = extra_coordinators
         self.loop = loop
         self.clock = OsClock()
-        named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # several may share a stderr
+        named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # brokers may share stderr
         self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, common_fields=named)
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
         self.http = HttpListener(loop, self.events, self.clock)
-        self.broker: Broker | None = None  # None while it recovers its directory or waits to join
+        self.broker: Broker | None = None  # None while the process recovers its directory or waits to join
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         self.loop.set_exception_handler(lambda _, context: self._unhandled(context))
@@ -107,7 +108,7 @@ class _Process:
             await self._serve(ready, stopping)
         finally:
             await self.http.stop()
-            self._stop_jobs()  # a failed start leaves jobs running, which would report to a closed loop
+            self._stop_jobs()  # A failed start leaves jobs running, which would report to a closed loop.
         self.events.event("stopped")
 
     async def _serve(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
@@ -120,7 +121,7 @@ class _Process:
         tick = self.loop.create_task(self._tick(broker, limits))
         addresses = await self._unless_stopped(stopping, self._bring_up(broker, limits, http))
         if addresses is not None:
-            gc.freeze()  # objects of the start are long-lived: exclude them from later collections
+            gc.freeze()  # Objects made by the start live long: exclude them from later collections.
             gc.set_threshold(50_000, 20, 20)
             ready(addresses)
             watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
@@ -129,7 +130,7 @@ class _Process:
         await self._stop(broker, tick)
 
     async def _unless_stopped(self, stopping: asyncio.Event, coming: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result of `coming`; cancel it and return None if the broker is stopped first."""
+        """Return the result of `coming`.  If a stop is requested before it ends, cancel it and return None."""
         task = self.loop.create_task(coming)
         stopped = self.loop.create_task(stopping.wait())
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -151,8 +152,9 @@ class _Process:
             raise StartProblem(_unusable(where, error)) from error
 
     def _open_http(self) -> Address:
-        """Open the HTTP listener before anything else: a broker that waits for others must answer liveness and
-        readiness probes.
+        """Open the HTTP listener and return its address.
+
+        This happens first, because a broker that waits for others must answer liveness and readiness probes.
         """
         try:
             address = self.http.bind(self.settings.http)
@@ -232,16 +234,16 @@ class _Process:
         return PeerLinks(self.loop, self.settings.peer, owner, self.settings.cluster_key, OsEntropy(), report)
 
     def _failed(self, error: BaseException) -> None:
-        """End the process at once without flushing anything.
+        """End the process immediately, without flushing anything.
 
-        The machine has failed: data that this process believes to be on disk may not be there.
+        The machine has failed: data that the broker assumes to be on disk may be missing.
         """
         self.events.error("fatal error, the broker exits", problem=f"{type(error).__name__}: {error}")
         sys.stderr.flush()
         os._exit(FAILED_EXIT)
 
     def _unhandled(self, context: dict[str, Any]) -> None:
-        """Log an exception that no code handled; the loop continues."""
+        """Log an exception that no other code handled; the loop continues."""
         if self.broker is not None:
             self.broker.metrics.request_failures += 1
         error = context.get("exception")
@@ -253,8 +255,8 @@ class _Process:
     async def _tick(self, broker: Broker, limits: ConnectionLimits) -> None:
         """Run the broker's periodic work.
 
-        If this loop ended, the broker would hold no elections and free no journal space, so any exception ends the
-        process.
+        Without this work, the broker would hold no elections and free no journal space.  Any exception therefore ends
+        the process.
         """
         heap = QuietHeap(broker.metrics, broker.machine.background_jobs, self._failed)
         try:
@@ -294,7 +296,7 @@ class _Process:
             known.append(Endpoint(HTTP_ENDPOINT, http.host, http.port, "PLAINTEXT"))
         await wiring.register_broker(broker, tuple(known), rack if isinstance(rack, str) else None)
         for server in self.servers:
-            await server.serve()  # only now: clients learn this broker's address from the metadata
+            await server.serve()  # Serve only after registration, which puts this broker's address in the metadata.
         first = endpoints[0]
         kafka = str(Address(first.host, first.port))
         listeners = ",".join(f"{end.name}://{Address(end.host, end.port)}" for end in endpoints)

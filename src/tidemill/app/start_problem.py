@@ -1,5 +1,5 @@
-"""The exception for a broker, or a group of brokers, that cannot start."""
+"""The exception for brokers that cannot start or stop."""
 
 
 class StartProblem(Exception):
-    """A broker cannot start; the message says why and what to do."""
+    """A broker, or a group of brokers, cannot start or stop.  The message says why and what to do."""
