@@ -1,1 +1,1 @@
-"""The only code that uses the operating system: disk, sockets, threads, clocks and entropy."""
+"""The implementations of ports on the operating system: disk, sockets, threads, clocks and entropy."""

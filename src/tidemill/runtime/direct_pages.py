@@ -1,7 +1,7 @@
-"""Writes whole pages to a file around the page cache (`O_DIRECT`), optionally durable on return (`RWF_DSYNC`).
+"""Writes whole pages to a file around the page cache (`O_DIRECT`), and durably if requested (`RWF_DSYNC`).
 
-The journal is not read while the broker runs, and many segments are not read soon after they are written.  Writing them
-around the page cache saves the copy into the cache and the later write-back.
+The journal is not read while the broker runs, and many segments are not read soon after they are written.  Writing
+around the page cache saves the copy into the cache and the kernel's later write to the disk.
 """
 
 import errno
@@ -16,13 +16,13 @@ from tidemill.storage.disk import Buffer
 PAGE: Final = mmap.PAGESIZE
 STAGE_BYTES: Final = 4 << 20
 JOINED_BYTES_MAX: Final = 128 << 10  # writes up to this size are joined before they are copied to the stage
-JOINED_PARTS_MIN: Final = 64  # writes of so many parts, too: another copy costs less than a Python loop
+JOINED_PARTS_MIN: Final = 64  # writes of this many parts are joined as well: a copy costs less than a Python loop
 
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 
 
 class _Stages(threading.local):
-    """A page-aligned buffer per thread, allocated at the thread's first write."""
+    """One page-aligned buffer per thread; it is allocated at the thread's first write."""
 
     def __init__(self) -> None:
         self.stage = mmap.mmap(-1, STAGE_BYTES)
@@ -35,8 +35,9 @@ class DirectPages:
     __slots__ = ("_number",)
 
     def __init__(self, number: int) -> None:
-        """Open the file again for direct I/O.  `number` is the descriptor of an open file, which may have been renamed
-        since.
+        """Open a file a second time for direct I/O.
+
+        `number` is a descriptor of the open file, which may have been renamed since it was opened.
         """
         try:
             self._number = os.open(f"/proc/self/fd/{number}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
@@ -54,8 +55,8 @@ class DirectPages:
     def write(self, position: int, parts: Sequence[Buffer], size: int, *, is_durable: bool) -> bool:
         """Write `parts`, whose total size is `size`; `position` and `size` are multiples of the page size.
 
-        Return False when the file system does not support it: the caller must then write everything through the cache.
-        After an OSError the previous content of these pages may be lost.
+        Return False if the file system does not support such writes: the caller must then write all parts through the
+        page cache.  After an OSError, the previous content of these pages may be lost.
         """
         if self._number < 0:
             return False

@@ -13,7 +13,7 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, T]], *, stop: Callable[[], None]) -> T:
-    """Run the coroutine of `main` to its end on a new event loop; return its result.
+    """Run the coroutine that `main` returns to its end on a new event loop, and return its result.
 
     `stop` is called on the loop for each SIGINT and SIGTERM and should make `main` return; the caller decides what a
     second signal means.  Must be called on the main thread.
@@ -26,5 +26,5 @@ def run(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, T]], *, 
                 loop.add_signal_handler(number, stop)
             return runner.run(main(loop))
     finally:
-        for number, handler in before.items():  # a closed loop leaves handlers that do nothing
+        for number, handler in before.items():  # A closed loop leaves handlers that do nothing.
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Returns freed memory to the operating system: glibc keeps freed holes of its heap, which are large after a load."""
+"""Returns freed memory to the operating system.  glibc keeps free parts of its heap, which are large after a load."""
 
 import ctypes
 
@@ -6,6 +6,9 @@ _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
 
 
 def return_freed_memory() -> None:
-    """Return all unused whole pages of the heap.  Takes milliseconds, during which allocating threads wait."""
+    """Return all unused whole pages of the heap to the system.
+
+    This takes milliseconds, during which threads that allocate memory wait.
+    """
     if _malloc_trim is not None:
         _malloc_trim(0)

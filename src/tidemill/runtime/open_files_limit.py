@@ -1,7 +1,7 @@
-"""Raises the limit of open files of this process to the hard limit.
+"""Raises this process's limit of open files to the hard limit.
 
-The soft limit is 1,024 on most systems, for the sake of programs that call `select`.  A broker needs more: every
-partition that is written to keeps a file open until a checkpoint has synced it, and every client has a socket.
+The soft limit is 1,024 on most systems, for programs that call `select`.  A broker needs more: every partition that is
+written to keeps a file open until a checkpoint has synced it, and every client has a socket.
 """
 
 import resource
@@ -15,5 +15,5 @@ def raise_open_files_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError):
-        return soft  # some systems allow less than their hard limit
+        return soft  # Some systems do not allow the soft limit to reach the hard limit.
     return hard

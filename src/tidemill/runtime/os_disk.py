@@ -1,8 +1,9 @@
-"""The Disk port on Linux files, below one data directory; every call passes its position.
+"""The implementation of the Disk port on Linux, with files below one data directory.
 
-A file descriptor is closed when the last call that uses it returns: each call holds its own reference to it, and
-`close` drops the file's reference.  A reader in another thread therefore never reads from a descriptor number that was
-reused for another file.  Directories have mode 0700 and files 0600, since records may be confidential.
+No call depends on a file's current position.  A file descriptor is closed when the last call that uses it returns: each
+call holds a reference to the descriptor, and `close` drops the file's own reference.  A reader in another thread
+therefore never reads from a descriptor number that was reused for another file.  Directories have mode 0700 and files
+0600, since records may be confidential.
 """
 
 import errno
@@ -17,9 +18,9 @@ from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
 PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # the limit of one pwritev; 1024 on Linux
-AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # below this, copying into the page cache is faster
-READ_AHEAD_SIZE_MIN: Final = 512 << 10
-READ_AHEAD_BYTES: Final = 8 << 20  # read ahead for the following reads
+AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # for smaller writes, copying into the page cache is faster
+READ_AHEAD_SIZE_MIN: Final = 512 << 10  # a read of at least this size is taken for a sequential read
+READ_AHEAD_BYTES: Final = 8 << 20  # bytes after a sequential read that the kernel reads in advance
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # The file system does not support RWF_NOWAIT.
 _NOWAIT_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
@@ -27,7 +28,7 @@ _NOWAIT_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 
 class OsDisk:
     def __init__(self, directory: str | Path, *, read_only: bool = False) -> None:
-        """Create the data directory if it does not exist; with `read_only` nothing is ever created or changed."""
+        """Create the data directory if it does not exist.  With `read_only`, nothing is ever created or changed."""
         self._root = os.path.abspath(directory)
         self._read_only = read_only
         self._lock_descriptor: int | None = None
@@ -73,7 +74,7 @@ class OsDisk:
             except FileNotFoundError:
                 if not os.path.isdir(self._root):
                     raise
-                continue  # another thread has removed a parent directory that was empty
+                continue  # Another thread removed a parent directory while it was empty: create it again.
             return
 
     def rename(self, old: str, new: str) -> None:
@@ -118,7 +119,7 @@ class OsDisk:
         self._lock_descriptor = descriptor
 
     def unlock(self) -> None:
-        """Release the lock before the process ends, as tests do; otherwise the end of the process releases it."""
+        """Release the lock.  Otherwise the end of the process releases it."""
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
@@ -132,16 +133,15 @@ class OsDisk:
 
 
 class _Descriptor:
-    """A file descriptor, closed when its last reference is dropped."""
+    """A file descriptor that is closed when the last reference to this object is dropped."""
 
     __slots__ = ("number",)
 
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __del__(
-        self, close: Callable[[int], None] = os.close
-    ) -> None:  # bound as a default: modules are cleared first at exit
+    # `os.close` is bound as a default, because at exit modules may be cleared before this is called.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         close(self.number)
 
 
@@ -152,7 +152,7 @@ class OsFile:
         self._descriptor: _Descriptor | None = _Descriptor(number)
         self._path = path
         self._direct: DirectPages | None = None  # opened by the first page-aligned `write_durably`
-        self._reads_cached = True  # until the file system turns out not to support it
+        self._reads_cached = True  # False once the file system turns out not to support RWF_NOWAIT
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
         descriptor = self._open_descriptor()
@@ -203,10 +203,10 @@ class OsFile:
 
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._open_descriptor()
-        if size >= READ_AHEAD_SIZE_MIN:  # a sequential read: the kernel's own read-ahead is only 128 KiB
+        if size >= READ_AHEAD_SIZE_MIN:  # The kernel's own read-ahead is only 128 KiB.
             os.posix_fadvise(descriptor.number, position, size + READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         data = os.pread(descriptor.number, size, position)
-        while len(data) < size:  # end of file, or a short read
+        while len(data) < size:  # after a short read, or at the end of the file
             more = os.pread(descriptor.number, size - len(data), position + len(data))
             if not more:
                 break
@@ -230,7 +230,7 @@ class OsFile:
         if count == size:
             return data
         if position + count < os.fstat(descriptor.number).st_size:
-            return None  # only the first part is in the page cache
+            return None  # Only the first part of the data is in the page cache.
         del data[count:]
         return data
 
@@ -256,7 +256,7 @@ class OsFile:
         self._direct = None
 
     def _open_descriptor(self) -> _Descriptor:
-        """Return the descriptor; the caller must hold the reference until its call is over."""
+        """Return the descriptor.  The caller must hold the reference until its system calls are over."""
         descriptor = self._descriptor
         if descriptor is None:
             raise ValueError(f"{self._path!r} is closed")
@@ -264,7 +264,7 @@ class OsFile:
 
 
 def _split(parts: Sequence[Buffer], first: int, second: int) -> tuple[list[Buffer], list[Buffer], list[Buffer]]:
-    """Split the parts into the bytes before offset `first`, those before offset `second`, and the rest."""
+    """Split the parts into the bytes before position `first`, the bytes from there to `second`, and the rest."""
     split: tuple[list[Buffer], list[Buffer], list[Buffer]] = [], [], []
     at = 0
     for part in parts:
@@ -281,7 +281,7 @@ def _split(parts: Sequence[Buffer], first: int, second: int) -> tuple[list[Buffe
 
 
 def _write_rest(number: int, position: int, parts: Sequence[Buffer], written: int) -> None:
-    """Write what remains after a short write, or of more parts than one call can take."""
+    """Write all parts except their first `written` bytes, after a short write or for too many parts for one call."""
     rest = [memoryview(part).cast("B") for part in parts if len(part)]
     first_left = 0  # index of the first part not completely written
     while True:
@@ -318,9 +318,7 @@ def _make_directory(where: str) -> None:
 
 
 def _make_directories(where: str) -> None:
-    """Create the data directory and its parents; the name of each new one is synced, so that it survives a power
-    loss.
-    """
+    """Create the data directory and its parents.  The name of each new directory is synced, to survive a power loss."""
     if os.path.isdir(where):
         return
     above = os.path.dirname(where)

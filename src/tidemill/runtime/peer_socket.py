@@ -1,4 +1,4 @@
-"""One socket to another broker, between the event loop's transport and the link's session and owner.
+"""One socket to another broker.  It connects the event loop's transport with the link's session and owner.
 
     connected ──▶ registry.connected ──▶ handshake, 5 s ──▶ registry.proven: a link
               ──▶ frames … ──▶ registry.ended(why), once
@@ -17,10 +17,10 @@ from tidemill.peer.session import KEY_DIFFERS, PeerLeft, PeerRefused, Session
 
 HANDSHAKE_SECONDS: Final = 5.0
 QUEUE_BYTES_MAX: Final = FRAME_BYTES_MAX
-"""Bytes not yet taken by the kernel.  An empty queue has room for one frame of the maximum size."""
+"""The limit of bytes that the kernel has not taken yet.  An empty queue has room for one frame of the maximum size."""
 
 FLUSH_SECONDS: Final = 1.0
-"""How long a closing socket may flush sent frames and the reason before it is reset."""
+"""How long a closing socket may flush frames and the reason of the end before it is reset."""
 
 DISCARDED_BYTES: Final = 4096
 """The size of the buffer for data that arrives while the socket is closing."""
@@ -32,9 +32,9 @@ class SocketRegistry(Protocol):
     def connected(self, socket: "PeerSocket") -> None: ...
 
     def proven(self, socket: "PeerSocket") -> str | None:
-        """Handle the end of a handshake.
+        """Handle a completed handshake.
 
-        Return None to accept the socket as a link, or after parking it; return a sentence to refuse it.
+        Return None if the socket is accepted as a link or is parked, and a sentence to refuse the socket.
         """
         ...
 
@@ -53,7 +53,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         self.other_end = ""
         """The other end's host, for reports."""
         self.is_parked = False
-        """Whether another link replaces this one: it carries no frames and waits for the other end to close it."""
+        """Whether another link replaces this one, which carries no frames and waits for the other end to close it."""
         self._loop = loop
         self._registry = registry
         self._owner = owner
@@ -84,7 +84,7 @@ class PeerSocket(asyncio.BufferedProtocol):
     # Calls of the registry
 
     def end(self, why: str, *, send_reason: bool) -> None:
-        """Stop receiving and sending.  With `send_reason`, flush sent frames and send the reason before closing."""
+        """Stop receiving and sending.  With `send_reason`, flush queued frames and send the reason before closing."""
         if not self._open:
             return
         self._open = False
@@ -97,13 +97,13 @@ class PeerSocket(asyncio.BufferedProtocol):
                 self._transport.close()
                 self._timer = self._loop.call_later(FLUSH_SECONDS, self._transport.abort)
             else:
-                self._loop.call_soon(self._transport.abort)  # deferred: libuv may be about to use the socket
+                self._loop.call_soon(self._transport.abort)  # Deferred, because libuv may be about to use the socket.
         self._registry.ended(self, why)
 
     # Calls of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are, although they do not declare it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not declare this base class
         if not self._open:
             self._transport.abort()
             return
@@ -115,7 +115,7 @@ class PeerSocket(asyncio.BufferedProtocol):
             self._transport.writelines(self.session.opening())
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
-        """Return the buffer for the next bytes.  Must not raise: uvloop 0.23 would then call it in a busy loop."""
+        """Return the buffer for the next bytes.  Must not raise, or uvloop 0.23 would call it in a busy loop."""
         if self._open:
             try:
                 return self.session.get_buffer(sizehint)
@@ -181,7 +181,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         return f"the other end closed the connection during the handshake; {KEY_DIFFERS}"
 
     def _fail(self, error: Exception) -> None:
-        """Report an exception of this broker's code to the loop's exception handler, and close only this link."""
+        """Report an unexpected exception of this broker to the loop's exception handler, and close only this link."""
         context = {"message": f"a link to {self.other_end} failed", "exception": error, "protocol": self}
         self._loop.call_exception_handler(context)
         self.end(f"internal error of this broker: {error!r}", send_reason=False)

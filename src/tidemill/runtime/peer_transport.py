@@ -1,10 +1,11 @@
 """All links of a broker on real sockets: listens, dials, and keeps exactly one link per pair of processes.
 
-Both ends may dial.  Of two links between the same processes, the one dialled by the higher broker id is kept; of
-several dialled by the same end, the last one.  Both ends compute this total order alike, so neither closes the link
-that is to be kept.  The dialler of that link knows that it is established at both ends, and closes the other.  The
-acceptor only parks the other link, which then carries no frames; closing it at once could leave the pair without a link
-until the Hello arrives.  A restarted voter, or a changed Hello, replaces the old link at once.
+Both ends may dial.  Of two links between the same processes, the one that the broker with the higher id dialled is
+kept; of several links that the same end dialled, the last one is kept.  Both ends compute the same order, so neither
+closes the link that is to be kept.  The dialler of that link knows that it is established at both ends, and closes the
+other link.  The acceptor only parks the other link, which then carries no frames: if it closed that link immediately,
+the pair could be without a link until the dialler has received the Hello.  A link of a restarted voter, or with a
+changed Hello, replaces the old link immediately.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from tidemill.peer.session import NONCE_BYTES, Session
 from tidemill.runtime.peer_socket import HANDSHAKE_SECONDS, PeerSocket
 
 UNPROVEN_MAX: Final = 64
-"""The limit of accepted connections that have not proven the key; a further one closes the oldest."""
+"""The limit of accepted connections that have not proven the key; a further connection closes the oldest."""
 
 BACKLOG: Final = 128
 BACK_OFF_SECONDS_MIN: Final = 0.05
@@ -27,7 +28,7 @@ STABLE_SECONDS: Final = 1.0
 """After a link that lasted this long, the back-off of the next dial starts from its minimum."""
 
 REPORTED_PEERS_MAX: Final = 256
-"""The number of peers whose reported problems are remembered to avoid repetition; the oldest is forgotten."""
+"""The number of peers whose reported problems are remembered, so as not to repeat reports; the oldest is forgotten."""
 
 REPORTS_PER_PEER_MAX: Final = 8
 """The limit of different reports per peer until a link to it is established."""
@@ -48,11 +49,14 @@ class PeerTransport:
         entropy: Entropy,
         report: Callable[[str], None],
     ) -> None:
-        """`report` is called with sentences about failed links; a repeated report about the same peer is suppressed."""
+        """Create a transport that does not listen yet.
+
+        `report` is called with a sentence about each failed link; repetitions about the same peer are suppressed.
+        """
         self.addresses: Sequence[tuple[str, int]] = ()
-        """The addresses it listens on, with the actual ports in place of port 0."""
+        """The addresses on which it listens, with actual ports in place of port 0."""
         self.links: dict[PeerSocket, float] = {}
-        """Established links, each with its start on the loop's clock."""
+        """Established links, each with the time on the loop's clock at which it was established."""
         self.last_failure: str | None = None
         self._loop = loop
         self._owner = owner
@@ -65,7 +69,7 @@ class PeerTransport:
         self._sockets: dict[PeerSocket, None] = {}
         self._unproven: dict[PeerSocket, None] = {}
         self._parked: dict[PeerSocket, PeerSocket] = {}
-        """Parked sockets, each with the link that replaces it; the other end closes the parked one."""
+        """Parked sockets, each with the link that replaces it; the other end closes the parked socket."""
         self._dials = 0
         self._reported: dict[str, list[str]] = {}
         self._is_closed = False
@@ -144,7 +148,7 @@ class PeerTransport:
             refusal = self._owner.linked(socket)
         finally:
             if refusal is not None:
-                self.links.pop(socket, None)  # so that `lost` is not called for it
+                self.links.pop(socket, None)  # so that `lost` is not called for this socket
         if refusal is None:
             self._reported.pop(self._name_of(socket), None)
         return refusal
@@ -161,7 +165,7 @@ class PeerTransport:
         elif not is_parked and OTHER_LINK_EXISTS not in why and not (dialler is not None and dialler.is_stopped):
             self.report_failure(name, why)
         for parked in [parked for parked, winner in self._parked.items() if winner is socket]:
-            parked.end(why, send_reason=True)  # the other end may not have established the winner yet
+            parked.end(why, send_reason=True)  # The other end may not have established the winner yet.
         if dialler is not None:
             dialler.ended(was_stable=since is not None and self._loop.time() - since >= STABLE_SECONDS)
         for other in [*self._diallers.values()]:
@@ -220,7 +224,7 @@ class PeerTransport:
 
 
 class _Dialler:
-    """Keeps a link to one address: waits, dials, or has a link; `dial_if_needed` starts a dial when one is needed."""
+    """Keeps a link to one address: waits, dials, or has a link.  `dial_if_needed` starts a dial if there is no link."""
 
     __slots__ = (
         "_failures",
@@ -237,10 +241,10 @@ class _Dialler:
     def __init__(self, transport: PeerTransport, address: str) -> None:
         self.address = address
         self.reached: int | None = None
-        """The incarnation last reached at this address; it may have its link under another address."""
+        """The incarnation last reached at this address; the link to it may be under another address."""
         self._transport = transport
-        self._failures = -1  # no dial yet: the first one is immediate
-        self._is_busy = False  # from the dial until its socket has ended
+        self._failures = -1  # dials that failed in a row; -1 before the first dial, which is not delayed
+        self._is_busy = False  # True from a dial until the dialled socket has ended
         self.is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._socket: PeerSocket | None = None
@@ -297,7 +301,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _is_same(one: Hello, other: Hello) -> bool:
-    """Return whether both Hellos are of the same broker."""
+    """Return whether both Hellos are from the same broker."""
     return one.incarnation == other.incarnation or (one.voter is not None and one.voter == other.voter)
 
 
@@ -306,7 +310,7 @@ def _is_between_the_same(one: Session, other: Session) -> bool:
 
 
 def _precedence(session: Session) -> tuple[bool, int]:
-    """Return the rank of a link among those of a pair: the greatest is kept.  Both ends compute the same."""
+    """Return the rank of a link among the links of a pair.  The highest rank is kept; both ends compute the same."""
     assert session.theirs is not None
     return session.is_dialler == (_rank(session.ours) > _rank(session.theirs)), session.dial
 

@@ -2,7 +2,7 @@
 
 For each accepted socket the factory creates a `Connection` and passes it a `TcpWriter`.  Bytes are received directly
 into the connection's own buffer (`get_buffer`, then `received`).  The parts given to `send` are not copied if the
-socket takes them at once.  The loop sets TCP_NODELAY.  All calls are callbacks; none of them blocks.
+socket can take them immediately.  The loop sets TCP_NODELAY.  All calls are callbacks; none of them blocks.
 
     connection made ──▶ factory(writer) ──▶ get_buffer, received … ──▶ lost(reason), once, the last call
 
@@ -20,23 +20,23 @@ from typing import Final, Protocol, cast
 Buffer = bytes | bytearray | memoryview
 
 BACKLOG: Final = 4096
-"""The kernel's queue of connections not yet accepted; the kernel caps it at `somaxconn`."""
+"""The length of the kernel's queue of connections not yet accepted; the kernel limits it to `somaxconn`."""
 
 SYSTEM_SIZED: Final = -1
-"""Leaves the size of socket buffers to the kernel, which grows them as needed."""
+"""The kernel chooses the size of the socket buffer and enlarges it as needed."""
 
 WRITE_BYTES_HIGH: Final = 1 << 20
-"""About one fetch response; with more unsent bytes the connection is asked to pause."""
+"""About one fetch response.  If more bytes are unsent, the connection is asked to pause."""
 
 DISCARDED_BYTES: Final = 4096
 """The size of the buffer for data that arrives while the socket is closing."""
 
 
 class Connection(Protocol):
-    """The protocol's side of a socket.  An exception it raises closes only this connection."""
+    """The protocol's side of a socket.  An exception that it raises closes only this connection."""
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
-        """Return the buffer for the next bytes; never empty."""
+        """Return the buffer for the next bytes.  It must not be empty."""
         ...
 
     def received(self, count: int) -> None:
@@ -48,12 +48,12 @@ class Connection(Protocol):
     def resume_writing(self) -> None: ...
 
     def lost(self, reason: Exception | None) -> None:
-        """Handle the end of the socket; `reason` is None when either side closed it in order."""
+        """Handle the end of the socket; `reason` is None if a side closed it without an error."""
         ...
 
 
 class TcpWriter:
-    """The connection's interface to its socket.  Calls after the end of the socket do nothing."""
+    """The connection's interface to its socket.  After the end of the socket, calls have no effect."""
 
     __slots__ = ("_loop", "_open", "_transport", "active_at", "local", "peer")
 
@@ -62,7 +62,7 @@ class TcpWriter:
         self._transport = transport
         self._open = True
         self.active_at = loop.time()
-        """When bytes were last received or sent, on the loop's clock, for `connections.max.idle.ms`."""
+        """The time on the loop's clock at which bytes were last received or sent, for `connections.max.idle.ms`."""
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
 
@@ -90,13 +90,13 @@ class TcpWriter:
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Flush sent bytes, then close; no more bytes are received."""
+        """Close the socket once sent bytes are flushed.  No more bytes are received."""
         if self._open:
             self._open = False
             self._transport.close()
 
     def abort(self) -> None:
-        """Close without flushing."""
+        """Close the socket without flushing."""
         self._open = False
         self._transport.abort()
 
@@ -115,7 +115,7 @@ class TcpServer:
     ) -> None:
         """Create a server that does not listen yet.
 
-        `admit` is called with the other side's host before a connection is created, to enforce limits on their number.
+        `admit` is called with the client's host before a connection is created, and returns whether it is allowed.
         """
         self.backlog = backlog
         self.receive_buffer_bytes = receive_buffer_bytes
@@ -124,7 +124,7 @@ class TcpServer:
         self.admit = admit
         self.write_bytes_high = write_bytes_high
         self.addresses: Sequence[tuple[str, int]] = ()
-        """The addresses it listens on, with the actual ports in place of port 0."""
+        """The addresses on which it listens, with actual ports in place of port 0."""
         self.writers: dict[TcpWriter, Connection] = {}
         """The open connections, oldest first."""
         self.hosts: dict[str, int] = {}
@@ -133,12 +133,12 @@ class TcpServer:
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> None:
-        """Bind the address and serve.  Raises OSError with the address if it is in use; the port is not shared."""
+        """Bind the address and serve.  The port is not shared: raises OSError with the address if it is in use."""
         await self.bind(host, port)
         await self.serve()
 
     async def bind(self, host: str, port: int) -> None:
-        """Bind the port without serving: connections are refused until `serve`."""
+        """Bind the port without serving.  Connections are refused until `serve`."""
         self._server = await self.loop.create_server(
             lambda: _Socket(self),
             host,
@@ -166,7 +166,7 @@ class TcpServer:
         self.hosts[host] = self.hosts.get(host, 0) + 1
 
     def forget(self, writer: TcpWriter) -> None:
-        """Remove a connection; does nothing for one that was never remembered."""
+        """Remove a connection.  A connection that was never remembered is ignored."""
         if self.writers.pop(writer, None) is None:
             return
         host = writer.peer[0]
@@ -187,7 +187,7 @@ class TcpServer:
             writer.close()
 
     def abort(self) -> None:
-        """Stop listening, and close each connection at once."""
+        """Stop listening, and close each connection immediately, without flushing."""
         self.stop_listening()
         for writer in [*self.writers]:
             writer.abort()
@@ -205,7 +205,7 @@ class _Socket(asyncio.BufferedProtocol):
         self._reason: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        accepted = cast(asyncio.Transport, transport)  # uvloop's transports are, although they do not declare it
+        accepted = cast(asyncio.Transport, transport)  # uvloop's transports do not declare this base class
         server = self._server
         writer = TcpWriter(server.loop, accepted)
         if server.admit is not None and not server.admit(writer.peer[0]):
@@ -222,7 +222,7 @@ class _Socket(asyncio.BufferedProtocol):
         server.remember(writer, self._connection)
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
-        """Return the buffer for the next bytes.  Must not raise: uvloop 0.23 would then call it in a busy loop."""
+        """Return the buffer for the next bytes.  Must not raise, or uvloop 0.23 would call it in a busy loop."""
         connection, writer = self._connection, self._writer
         if connection is not None and writer is not None and writer._open:
             try:
@@ -234,7 +234,7 @@ class _Socket(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         connection, writer = self._connection, self._writer
         if connection is None or writer is None or not writer._open:
-            return  # the socket is closing
+            return  # The socket is closing.
         writer.active_at = self._server.loop.time()
         try:
             connection.received(nbytes)
@@ -248,10 +248,10 @@ class _Socket(asyncio.BufferedProtocol):
         self._server.loop.call_exception_handler(
             {"message": f"the connection of {writer.peer} failed", "exception": error, "protocol": self}
         )
-        self._server.loop.call_soon(writer.abort)  # deferred: within `get_buffer`, libuv is about to use the socket
+        self._server.loop.call_soon(writer.abort)  # Deferred, because libuv uses the socket right after `get_buffer`.
 
     def eof_received(self) -> None:
-        """The loop flushes sent bytes and closes.  As in Kafka, outstanding responses are dropped."""
+        """Stop sending.  The loop flushes sent bytes and closes.  As in Kafka, outstanding responses are dropped."""
         if self._writer is not None:
             self._writer._open = False
 
@@ -274,5 +274,5 @@ class _Socket(asyncio.BufferedProtocol):
 
 
 def _address(name: object) -> tuple[str, int]:
-    """Return host and port of a socket; ("", 0) when the socket was already gone."""
+    """Return the host and port of a socket, or ("", 0) if the socket was already disconnected."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)

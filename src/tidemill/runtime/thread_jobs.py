@@ -1,7 +1,6 @@
-"""Worker threads that take jobs from a queue of their own and report results to the event loop.
+"""Worker threads that take jobs from their own queue and report results to the event loop.
 
-They use a `SimpleQueue` instead of the loop's executor because it is faster: it creates no Future and wakes only one
-thread.
+A `SimpleQueue` is faster than the loop's executor: it creates no Future and wakes only one thread.
 """
 
 import asyncio
@@ -13,19 +12,19 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 JOBS_MAX: Final = 10_000
-"""The limit of jobs in flight.  Callers bound their own windows far below, so reaching it is a bug and asserted."""
+"""The limit of jobs in flight.  It is asserted: every caller has a far lower bound, so reaching the limit is a bug."""
 
 _Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
 
 
 class ThreadJobs:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, name: str, threads: int = 1) -> None:
-        """Start the threads.  A single thread runs jobs in the order of submission; several threads do not."""
+        """Start the threads.  Only a single thread runs jobs in the order of submission."""
         self._loop = loop
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._unreported = 0
         self._stopped = False
-        # Daemons: after a failed sync the process must exit at once, even if a thread waits for a hanging disk.
+        # The threads are daemons so that a process can exit while a thread waits for a disk that hangs.
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
@@ -38,14 +37,14 @@ class ThreadJobs:
         return self._unreported
 
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
-        """Queue a job.  Must be called on the loop; `done` or `failed` is called on the loop, too."""
+        """Queue a job.  Must be called on the loop, which also calls `done` or `failed`."""
         assert not self._stopped, "a job was submitted after the stop"
         assert self._unreported < JOBS_MAX, f"{JOBS_MAX} jobs are in flight; a caller does not bound its window"
         self._unreported += 1
         self._queue.put((job, done, failed))
 
     def stop(self) -> None:
-        """Run all submitted jobs and end the threads.  Blocks the caller; later results are not reported."""
+        """Run all submitted jobs and end the threads, blocking the caller.  Results are no longer reported."""
         if self._stopped:
             return
         self._stopped = True
@@ -60,12 +59,12 @@ class ThreadJobs:
             job, done, failed = taken
             try:
                 result = job()
-            except BaseException as error:  # any error must be reported to the loop: nothing else handles it
+            except BaseException as error:  # Every error must reach the loop, because no other code handles it.
                 report(self._report, failed, error)
             else:
                 report(self._report, done, result)
                 del result
-            del taken, job, done, failed  # an idle thread must not keep a batch in memory
+            del taken, job, done, failed  # An idle thread must not keep a batch in memory.
 
     def _report(self, callback: Callable[[Any], None], value: object) -> None:
         self._unreported -= 1
