@@ -1,1 +1,1 @@
-"""The `tidemill` command: one file per command group.  Entry point: `cli.main`."""
+"""The `tidemill` command, with one module per command.  Entry point: `cli.main`."""

@@ -1,4 +1,4 @@
-"""The --bootstrap option: finds the broker's address and checks that it accepts connections."""
+"""The --bootstrap option: finds the addresses of brokers and checks that a broker accepts connections."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ import typer
 from tidemill.cli.failure import ExitCode, Failed, usage
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
-CONNECT_TIMEOUT_S: Final = 5.0  # longer than any handshake across the world, and short for a user who waits
+CONNECT_TIMEOUT_S: Final = 5.0  # longer than any TCP handshake takes, but short enough for a user to wait
 
 BootstrapOption = Annotated[
     str | None,
@@ -24,7 +24,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON, one object per l
 
 def resolve(option: str | None) -> str:
     """
-    Return the addresses from the option, the environment or the default, in this order, as `host:port,host:port`.
+    Return the addresses as `host:port,host:port`, from the option, else the environment, else the default.
 
     Raise a usage error for an address that is not HOST:PORT.
     """
@@ -41,7 +41,7 @@ def resolve(option: str | None) -> str:
 
 def check_reachable(bootstrap: str) -> None:
     """
-    Raise `Failed` with NO_BROKER unless one of the addresses accepts a connection.
+    Raise `Failed` with exit code NO_BROKER unless one of the addresses accepts a connection.
 
     Without this check, librdkafka would retry for minutes.
     """

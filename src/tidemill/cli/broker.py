@@ -56,9 +56,9 @@ def broker(
 
 def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet: bool) -> None:
     """
-    Run a broker and return when it has stopped.  Print a line when it is ready, if `as_json` or `greet` is set.
+    Run a broker and return when it has stopped.  If `as_json` or `greet` is set, print a line when it is ready.
 
-    Invalid settings raise a usage error.  A port or directory that cannot be used raises `Failed`.
+    Raise a usage error for invalid settings, and `Failed` if a port or the directory cannot be used.
     """
     from tidemill.app.listeners import SettingRefused
 

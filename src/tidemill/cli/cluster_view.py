@@ -1,4 +1,4 @@
-"""Collects the state of a cluster: one broker lists the others, and each live broker reports the shards it leads."""
+"""Collects the state of a cluster: one broker lists all brokers, and each live broker reports the shards it leads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any, Final
 from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask
 
 PAGE: Final = 1_000
-TIMEOUT_S: Final = 1.0  # a slower broker is shown as down, because the table is updated every second
-METADATA_SHARD: Final = 0  # every broker that is not one of its voters is a learner
+TIMEOUT_S: Final = 1.0  # slower brokers are shown as down, because the table is updated every second
+METADATA_SHARD: Final = 0  # the shard of which every broker is a voter or a learner
 Row = dict[str, Any]
 
 
@@ -18,8 +18,8 @@ class ClusterView:
 
     cluster: Row  # `/v1/cluster` of the first broker that responded
     brokers: list[Row]  # `/v1/brokers`, with `status`: up, down, or why the broker reports no shards
-    shards: list[Row]  # `/v1/shards` of their leaders, with `state`: ok, degraded, leaderless, or unknown
-    addresses: list[str]  # of HTTP listeners; the first is that of the broker that responded
+    shards: list[Row]  # `/v1/shards` of the shards' leaders, with `state`: ok, degraded, leaderless, or unknown
+    addresses: list[str]  # of the brokers' HTTP listeners; the first is that of the broker that responded
 
     def as_json(self) -> Row:
         """Return the object that `tidemill cluster status --json` prints."""
@@ -75,10 +75,10 @@ def _read_view(address: str) -> ClusterView:
 
 def state_of(row: Row) -> str:
     """
-    Return the state of a shard.
+    Return the state of a shard: `ok`, `degraded`, `leaderless` or `unknown`.
 
-    It is `ok` if its leader reports it and all its replicas are live voters, otherwise `degraded`, or `leaderless`
-    without a known leader, or `unknown` if the leader does not report it.
+    A shard is `leaderless` if it has no known leader, and `unknown` if its leader does not report it.  Otherwise it is
+    `ok` if all its replicas are live voters, and `degraded` if not.
     """
     led = row["led_here"]
     if led is None:

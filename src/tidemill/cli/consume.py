@@ -65,5 +65,5 @@ def consume(
         with pipe_may_close():
             printer.run()
     except KeyboardInterrupt:
-        # Ctrl-C is the normal end of `--follow`; without it, the command was interrupted.
+        # Ctrl-C is the normal end of a command with `--follow`; without `--follow`, it is an interruption.
         raise typer.Exit(ExitCode.DONE if follow else ExitCode.INTERRUPTED) from None

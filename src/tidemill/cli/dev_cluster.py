@@ -15,7 +15,7 @@ def run_cluster(count: int, *, data: str, kafka: str, http: str, as_json: bool) 
     """
     Run `count` brokers and return when they have stopped.  Print a line when they have formed a cluster.
 
-    Invalid settings raise a usage error.  Ports or directories that cannot be used raise `Failed`.
+    Raise a usage error for invalid settings, and `Failed` if ports or directories cannot be used.
     """
     try:
         directory = DevDirectory(data)

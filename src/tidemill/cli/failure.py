@@ -1,4 +1,4 @@
-"""Errors of commands: a message that names the request, the problem and the fix, and an exit code."""
+"""Errors of commands.  An error has an exit code and a message that names the request, the problem and the fix."""
 
 import json
 import sys
@@ -10,11 +10,11 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     NO_BROKER = 3
-    INTERRUPTED = 130  # by convention after Ctrl-C: 128 + SIGINT
+    INTERRUPTED = 130  # after Ctrl-C: by convention 128 + SIGINT
 
 
 class Failed(Exception):
-    """The command failed.  `name` is Kafka's name of the error, if it has one."""
+    """The command failed.  `name` is Kafka's name of the error, or None if Kafka has no such error."""
 
     def __init__(self, message: str, *, exit_code: ExitCode = ExitCode.FAILED, name: str | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Configuration of confluent-kafka's clients for commands, and conversion of their errors."""
+"""Configures confluent-kafka's clients for commands, and converts their errors."""
 
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -27,7 +27,7 @@ _NO_BROKER: Final = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPO
 
 
 def failed(error: KafkaError, about: str, bootstrap: str) -> Failed:
-    """Return the error for a failed request about `about`; a lost broker has an exit code of its own."""
+    """Return the error for a failed request, whose subject is `about`; a lost broker has an exit code of its own."""
     if error.code() in _NO_BROKER:
         return no_broker(bootstrap, f"{about}: {error.str()}")
     if error.code() == KafkaError._TIMED_OUT:
@@ -56,7 +56,7 @@ _FIXES: Final = {
 
 
 def awaited(future: "Future[T]", about: str, bootstrap: str) -> T:
-    """Return the future's result.  Raise `Failed` if the request about `about` failed or timed out."""
+    """Return the future's result.  Raise `Failed` if the request, whose subject is `about`, failed or timed out."""
     try:
         return future.result(timeout=REQUEST_TIMEOUT_S)
     except KafkaException as exception:

@@ -1,4 +1,4 @@
-"""A producer for lines of stdin that counts acknowledged and refused records."""
+"""A producer for lines of stdin.  It counts acknowledged and refused records."""
 
 import json
 import sys
@@ -9,11 +9,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, client_config, error_name, failed
 
-REFUSALS_SHOWN_MAX: Final = 10  # the first refusals show the cause; further ones are only counted
+REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
 DELIVERY_TIMEOUT_MS: Final = 30_000
 FLUSH_POLL_S: Final = 0.5  # bounds the latency of Ctrl-C
-CREATION_WAIT_S: Final = 3.0  # a broker that creates topics on demand first reports the topic as unknown
-RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest value librdkafka allows, so that only the broker's limit applies
+CREATION_WAIT_S: Final = 3.0  # a broker that creates a topic on demand first reports that the topic is unknown
+RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies
 _LOST: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 _NOT_YET: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
 
@@ -40,7 +40,10 @@ class LineProducer:
         self._await_topic(bootstrap)
 
     def _await_topic(self, bootstrap: str) -> None:
-        """Raise `Failed` if the topic does not exist; otherwise every record would fail after its delivery timeout."""
+        """Raise `Failed` if the topic does not exist.
+
+        Without this check, every record would fail only after its delivery timeout.
+        """
         deadline = time.monotonic() + CREATION_WAIT_S
         while True:
             try:
@@ -54,7 +57,7 @@ class LineProducer:
             time.sleep(0.1)
 
     def send(self, record: dict[str, Any], line_number: int) -> None:
-        """Queue a record; wait while the client's queue is full.  Refusals name `line_number`."""
+        """Queue a record, waiting while the client's queue is full.  A refusal's message has `line_number`."""
 
         def delivered(error: KafkaError | None, _: Any) -> None:
             if error is None:
@@ -68,7 +71,7 @@ class LineProducer:
                 self._producer.produce(self._topic, on_delivery=delivered, **record)
             except BufferError:
                 self._producer.poll(FLUSH_POLL_S)
-            except KafkaException as exception:  # refused by the client library
+            except KafkaException as exception:  # The client library refused the record.
                 delivered(exception.args[0], None)
                 return
             else:
@@ -76,14 +79,14 @@ class LineProducer:
                 return
 
     def refuse(self, reason: str) -> None:
-        """Count a refused record and print the reason to stderr, for the first REFUSALS_SHOWN_MAX."""
+        """Count a refused record.  Print the reason to stderr for the first REFUSALS_SHOWN_MAX refusals."""
         self.refused_count += 1
         if self.refused_count <= REFUSALS_SHOWN_MAX:
             row = json.dumps({"event": "refused", "message": reason})
             print(row if self._as_json else f"tidemill: refused: {reason}", file=sys.stderr)
 
     def flush(self) -> None:
-        """Wait until every record was acknowledged or refused; the delivery timeout limits the wait."""
+        """Wait until every record is acknowledged or refused.  The delivery timeout limits the wait."""
         while self._producer.flush(FLUSH_POLL_S):
             pass
 

@@ -1,4 +1,4 @@
-"""The `tidemill` entry point: imports and runs only the requested command, and turns its failure into an exit code.
+"""The `tidemill` entry point: imports and runs only the requested command, and turns a failure into an exit code.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 no broker, 130 interrupted.
 """
@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any, Final
 
-gc.set_threshold(100_000, 20, 20)  # collecting rarely speeds up start: almost all objects made by imports stay
+gc.set_threshold(100_000, 20, 20)  # speeds up the start: almost no object that imports make is garbage
 
 import typer  # noqa: E402
 
@@ -18,7 +18,7 @@ COMMANDS: Final = ("dev", "broker", "topics", "produce", "consume", "log", "clus
 """Commands in the order of `--help`.  Each has a module of this name in `cli`, with `register(application)`."""
 
 _Misuse: Final[Any] = typer.BadParameter.__mro__[1]
-"""`UsageError`, which typer raises for a wrong command line.  Only its subclass has a public name."""
+"""`UsageError`, which typer raises for a wrong command line.  typer gives a public name only to its subclass."""
 
 ABOUT: Final = """A message queue that speaks Kafka, with a data pipeline on Spark.
 
@@ -39,13 +39,13 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 
 
 def application(arguments: list[str]) -> typer.Typer:
-    """Return the application with only the command that `arguments` start with, or all commands if it is unknown."""
+    """Return the application with only the command that `arguments` name, or with all commands if it is unknown."""
     app = typer.Typer(
         name="tidemill",
         help=ABOUT,
         add_completion=False,
         no_args_is_help=True,
-        pretty_exceptions_enable=False,  # a traceback is a bug; show it in Python's own format
+        pretty_exceptions_enable=False,  # a traceback means a bug: show it in Python's own format
         rich_markup_mode=None,  # plain help: importing rich would triple the time of `--help`
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -62,11 +62,11 @@ def application(arguments: list[str]) -> typer.Typer:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run and exit the process."""
+    """Run the command that `arguments` name, by default those of the process, and exit the process."""
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
     try:
-        # In standalone mode the parser prints usage errors as text; with --json they are printed below.
+        # In standalone mode the parser prints usage errors as text.  With --json, they are printed below instead.
         sys.exit(application(arguments)(arguments, prog_name="tidemill", standalone_mode=not as_json))
     except _Misuse as misuse:
         failure = usage(f"{misuse.format_message()} See `{_path(misuse)} --help`.")

@@ -14,7 +14,7 @@ def print_json(row: Mapping[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Print a table on a terminal; otherwise tab-separated lines with a header, for tools such as `cut` and `awk`."""
+    """Print a table if stdout is a terminal, and otherwise tab-separated lines with a header, for `cut` and `awk`."""
     if not sys.stdout.isatty():
         for cells in (columns, *rows):
             print("\t".join(str(cell) for cell in cells))
@@ -36,12 +36,12 @@ def pipe_may_close() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes stdout again at exit and would report the error then.
+        # At exit the interpreter flushes stdout again, and would report the error without this.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def reader_has_left() -> bool:
-    """Return whether the reader of stdout has closed its pipe.  A command that only waits would not notice."""
+    """Return whether the reader of stdout has closed its pipe, which a command that writes nothing would not notice."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poller.poll(0))

@@ -1,4 +1,4 @@
-"""Records as JSON: bytes are text if they are UTF-8 and base64 otherwise; headers are a list, as names may repeat."""
+"""Records as JSON.  Bytes are text if they are UTF-8, else base64.  Headers are a list, because names may repeat."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ TIMESTAMP_TYPES: Final = {0: None, 1: "CreateTime", 2: "LogAppendTime"}  # confl
 
 def bytes_as_json(value: bytes | None) -> str | dict[str, str] | None:
     """
-    Return `value` as a string, as `{"base64": "…"}` if it is not UTF-8, or as None.
+    Return `value` as a string if it is UTF-8, None if it is None, and otherwise as `{"base64": "…"}`.
 
     `bytes_from_json` is the exact inverse.
     """
@@ -22,7 +22,10 @@ def bytes_as_json(value: bytes | None) -> str | dict[str, str] | None:
 
 
 def bytes_from_json(value: object, name: str) -> bytes | None:
-    """Return the bytes that `bytes_as_json` turned into `value`.  Raise ValueError, naming the field `name`."""
+    """Return the bytes that `value` represents; the inverse of `bytes_as_json`.
+
+    Raise ValueError for any other value; the message names the field `name`.
+    """
     match value:
         case None:
             return None

@@ -1,7 +1,7 @@
-"""Reads a topic's partitions, or those assigned by a group, and prints the records.
+"""Reads a topic's partitions, or those that a group assigns, and prints the records.
 
-The start offset of each partition and, without --follow, its end offset are determined at the start.  With a group,
-offsets are committed only after their records were written to stdout and flushed.
+The start offset of each partition and, without --follow, the end offset are determined when the command starts.  With a
+group, offsets are committed only after their records were written to stdout and flushed.
 """
 
 import json
@@ -23,8 +23,8 @@ from tidemill.cli.topic_admin import TopicAdmin
 BATCH_RECORDS_MAX: Final = 1_000
 BATCH_WAIT_S: Final = 0.1  # poll timeout: bounds batching delay and Ctrl-C latency
 COMMIT_EVERY_S: Final = 5.0
-SILENCE_MAX_S: Final = 60.0  # longer than a group waits for a dead member; does not apply to `--follow`
-NO_GROUP: Final = "tidemill-consume"  # librdkafka requires a group id; it is not joined and nothing is committed
+SILENCE_MAX_S: Final = 60.0  # longer than a group waits for a dead member; no limit with `--follow`
+NO_GROUP: Final = "tidemill-consume"  # librdkafka requires a group id, but no such group is joined or committed to
 
 
 class RecordPrinter:
@@ -48,8 +48,7 @@ class RecordPrinter:
         self._count_left = count_max
         self._as_json = as_json
         self._starts, self._ends = self._bounds(position)
-        # Assigned partitions with records still to print; with --follow it never becomes empty.
-        self._unfinished = set(self._starts)
+        self._unfinished = set(self._starts)  # assigned partitions with records to print; all of them with --follow
         self._assigned = False
         self._next_offsets: dict[int, int] = {}  # per partition, the uncommitted offset after the last printed record
         config = client_config(
@@ -93,7 +92,8 @@ class RecordPrinter:
         """
         Print records until all are printed, `--max` is reached, the pipe is closed or a signal arrives.
 
-        Then commit and leave the group.  Raise `Failed` if a request fails or no record arrives for SILENCE_MAX_S.
+        After that, commit offsets and leave the group.  Raise `Failed` if a request fails or no record arrives for
+        SILENCE_MAX_S.
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
@@ -131,7 +131,7 @@ class RecordPrinter:
         consumer.unassign()
 
     def _on_lost(self, consumer: Consumer, _: list[TopicPartition]) -> None:
-        """Drop uncommitted offsets: another member has the partitions already and prints those records again."""
+        """Drop uncommitted offsets: another member already has the partitions and will print these records again."""
         self._next_offsets.clear()
         consumer.unassign()
 
@@ -159,7 +159,8 @@ class RecordPrinter:
     def _print(self, record: Any) -> None:
         error, partition, offset = record.error(), record.partition(), record.offset()
         if error is not None:
-            # The last offsets may be control records, which are not delivered; the end event is needed to notice that.
+            # The last offsets may be those of control records, which are not delivered, so use the end-of-partition
+            # event to notice the end.
             if error.code() != KafkaError._PARTITION_EOF:
                 raise failed(error, f"topic {self._topic!r}", self._bootstrap)
             if not self._follow and offset >= self._ends[partition]:

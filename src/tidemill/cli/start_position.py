@@ -8,7 +8,7 @@ from tidemill.cli.failure import usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPosition:
-    """A start position.  At most one of the fields is set; without any, it is the earliest offset."""
+    """A start position.  At most one of the fields is set; if none is set, the position is the earliest offset."""
 
     offset: int | None = None
     timestamp_ms: int | None = None
@@ -16,7 +16,7 @@ class StartPosition:
 
 
 def parse(text: str) -> StartPosition:
-    """Parse the value of --from.  Raise a usage error."""
+    """Parse the value of --from.  Raise a usage error for an invalid value."""
     match text.partition(":"):
         case ("earliest", "", ""):
             return StartPosition()

@@ -24,7 +24,7 @@ SHARD_COLUMNS: Final = (
     "learners",
     "lag",
 )
-LINES_AROUND: Final = 14  # lines of the screen used by titles, headings, frames and the prompt
+LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the prompt take
 Cells = Sequence[object]
 
 
@@ -36,7 +36,7 @@ def print_once(view: ClusterView) -> None:
 
 
 def show_live(address: str, refresh_s: float) -> None:
-    """Show the tables and update them until Ctrl-C.  Raise NoResponse once no known broker responds."""
+    """Show the tables and update them until Ctrl-C.  Raise NoResponse as soon as no known broker responds."""
     console = Console()
     view = read_view([address])
     with Live(_tables(view, console), console=console, auto_refresh=False) as live:
@@ -96,7 +96,10 @@ def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
 
 
 def _tables(view: ClusterView, console: Console) -> Group:
-    """Return the tables for a terminal.  Shards that are not ok come first; those that do not fit are counted."""
+    """Return the tables for a terminal.
+
+    Shards that are not ok are first.  For shards that do not fit on the screen, only their number is shown.
+    """
     room = max(console.height - LINES_AROUND - len(view.brokers), 5)
     ordered = sorted(view.shards, key=lambda row: row["state"] == "ok")
     shown, rest = ordered[:room], ordered[room:]

@@ -1,4 +1,4 @@
-"""Administration of topics through confluent-kafka's admin client, for `tidemill topics` and `tidemill consume`."""
+"""Requests about topics with confluent-kafka's admin client, for `tidemill topics` and `tidemill consume`."""
 
 from typing import Any, Final
 
@@ -49,7 +49,10 @@ class TopicAdmin:
         ]
 
     def rows_of(self, names: list[str], *, missing_is_failure: bool) -> list[dict[str, Any]]:
-        """Return the rows of `topics list` for `names`.  Missing topics fail, or are skipped."""
+        """Return the rows of `topics list` for `names`.
+
+        If a topic is missing, raise `Failed` if `missing_is_failure`, else skip it.
+        """
         return [_row(description) for description in self._described(names, missing_is_failure=missing_is_failure)]
 
     def descriptions_of(self, names: list[str]) -> list[dict[str, Any]]:
@@ -82,7 +85,7 @@ class TopicAdmin:
         return [partition.id for partition in description.partitions]
 
     def offsets_of(self, name: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
-        """Return partition → offset; the offset is -1 if no record is at or after the timestamp in `spec`."""
+        """Return the offset of each partition; it is -1 if no record is at or after the timestamp in `spec`."""
         return {
             partition: result.offset
             for partition, result in self._listed(name, partitions, spec).items()

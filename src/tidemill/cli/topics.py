@@ -20,7 +20,7 @@ ConfigOption = Annotated[
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False)]
 
-VISIBLE_WAIT_S: Final = 5.0  # a broker may learn of a new topic a little later than the controller
+VISIBLE_WAIT_S: Final = 5.0  # a broker may know a new topic a little later than the controller
 
 
 def register(application: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def register(application: typer.Typer) -> None:
 
 
 def _admin(bootstrap: str | None) -> "TopicAdmin":
-    address = resolve(bootstrap)  # report usage errors before importing or connecting
+    address = resolve(bootstrap)  # Report usage errors before importing the library and connecting.
 
     from tidemill.cli.topic_admin import TopicAdmin  # imported late: confluent-kafka takes 0.1 s
 
