@@ -1,1 +1,1 @@
-"""Health, readiness and metrics over HTTP, as an ASGI application."""
+"""An ASGI application that serves health, readiness, metrics and the state of the cluster over HTTP."""

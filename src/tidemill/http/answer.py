@@ -1,4 +1,4 @@
-"""HTTP responses: status, content type and text.  Errors are problem details as in RFC 9457."""
+"""HTTP responses: status, content type and text.  Errors are problem details (RFC 9457)."""
 
 import json
 from http import HTTPStatus

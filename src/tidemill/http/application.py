@@ -1,8 +1,8 @@
 """The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and `cluster_api`.
 
-There are so few endpoints that routing is a dictionary; a framework would only make the broker start later.
-A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  It is ready
-while it serves Kafka clients.
+There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
+A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  A broker is
+ready while it serves Kafka clients.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -27,13 +27,13 @@ class ObservableBroker(Protocol):
     def is_ready(self) -> bool: ...
 
     def metrics_text(self) -> str | None:
-        """Return the metrics in Prometheus's text format, or None before there are any."""
+        """Return the metrics in Prometheus's text format, or None before the broker has any metrics."""
         ...
 
 
 class Application:
     def __init__(self, broker: ObservableBroker, state: Callable[[], ClusterState | None]) -> None:
-        """`state` returns None until the broker knows its cluster."""
+        """Serve the health and metrics of `broker`, and the `state` of its cluster: None until the broker knows it."""
         self._broker = broker
         self._cluster = ClusterApi(state)
         self._routes: dict[str, Callable[[], Answer]] = {
@@ -43,7 +43,7 @@ class Application:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # web sockets and lifespan events are not supported
+        if scope["type"] != "http":  # Web sockets and lifespan events are not supported.
             raise NotImplementedError(f"ASGI scope {scope['type']!r}")
         status, content_type, text = self._answer(scope)
         body = text.encode()

@@ -1,8 +1,8 @@
 """`/v1/cluster`, `/v1/brokers`, `/v1/shards`: the cluster as one broker sees it, in JSON.
 
-Each response is the view of one broker, named in `answered_by`.  Authentication is not implemented, so only clients on
-this machine are served: the client's address and the Host header must both be loopback.  The check of the header stops
-DNS rebinding, where a browser reaches 127.0.0.1 under the name of a foreign page.
+Each response is the view of one broker, which `answered_by` names.  Authentication is not implemented, so only clients
+on this machine are served: the client's address and the Host header must both be loopback.  The check of the header
+prevents DNS rebinding, in which a browser reaches 127.0.0.1 under the name of a foreign page.
 """
 
 import ipaddress
@@ -13,20 +13,20 @@ from urllib.parse import parse_qsl
 from tidemill.http.answer import Answer, json_answer, problem
 
 LIMIT_DEFAULT: Final = 100
-LIMIT_MAX: Final = 1_000  # shards in one response: 0.5 MB, and 10 ms of the event loop
+LIMIT_MAX: Final = 1_000  # shards in one response, which has 0.5 MB and blocks the event loop for 10 ms
 QUERY_BYTES_MAX: Final = 2_000
 NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class ClusterState(Protocol):
-    """The part of a broker that these endpoints use; `docs/http.md` describes the fields."""
+    """The part of a broker that these endpoints use.  `docs/http.md` describes the fields."""
 
     def cluster(self) -> Mapping[str, object]: ...
 
     def brokers(self) -> Mapping[str, object]: ...
 
     def shards(self, *, topic: str | None, leader: int | None, after: int, limit: int) -> Mapping[str, object] | None:
-        """Return at most `limit` shards with ids above `after`, ordered by id, or None if the topic is unknown."""
+        """Return at most `limit` shards with ids above `after`, ordered by id; None if the topic is unknown."""
         ...
 
 
@@ -44,7 +44,7 @@ class ClusterApi:
         }
 
     def answer(self, scope: MutableMapping[str, Any]) -> Answer:
-        """Respond to a GET of one of `routes`."""
+        """Return the response to a GET of one of `routes`."""
         if not (_is_loopback(_client_host(scope)) and _is_called_by_loopback(scope)):
             return problem(
                 403,
