@@ -1,1 +1,1 @@
-"""Metrics, the event log, and the only import of the Prometheus library."""
+"""The metrics of a broker, their rendering for Prometheus, and the event log."""

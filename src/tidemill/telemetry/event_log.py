@@ -9,12 +9,12 @@ from typing import Final
 Field = str | int | float | bool | None
 NOTHING: Final[Mapping[str, Field]] = MappingProxyType({})
 LINE_CHARACTERS_MAX: Final = 4_096  # journald and most log collectors split or truncate longer lines
-TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line and for JSON's escapes of line ends
+TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line and for the escapes of line ends in JSON
 
 
 class EventLog:
     """
-    Formats events and passes them to `write`, as whole lines with a newline.
+    Formats each event as one line, and passes the line with a newline to `write`.
 
         event("segment removed", topic="flights", bytes=4096)
     """
@@ -28,9 +28,9 @@ class EventLog:
         common_fields: Mapping[str, Field] = NOTHING,
     ) -> None:
         """
-        Write to `write`, with times from `wall_ms` (milliseconds since the epoch).
+        Create a log that passes lines to `write`.
 
-        The fields in `common_fields` are added to every line.
+        `wall_ms` returns the time in milliseconds since the epoch.  Every line has the fields in `common_fields`.
         """
         self._common_fields = common_fields
         self._write = write
@@ -38,19 +38,19 @@ class EventLog:
         self._as_json = as_json
 
     def event(self, event: str, **fields: Field) -> None:
-        """Log something that an operator wants to know."""
+        """Log an event that an operator wants to know about."""
         self._line("info", event, fields)
 
     def warning(self, event: str, **fields: Field) -> None:
-        """Log something that an operator may have to act on."""
+        """Log an event after which an operator may have to act."""
         self._line("warning", event, fields)
 
     def error(self, event: str, **fields: Field) -> None:
-        """Log that something is broken."""
+        """Log a failure of the broker or of its machine."""
         self._line("error", event, fields)
 
     def failure(self, event: str, error: BaseException, **fields: Field) -> None:
-        """Log a bug: an unexpected exception, with the end of its traceback in the same line."""
+        """Log an unexpected exception, which is a bug, with the end of its traceback in the same line."""
         trace = "".join(traceback.format_exception(error)).rstrip()
         self.error(
             event,
@@ -64,7 +64,7 @@ class EventLog:
         fields = {**self._common_fields, **fields}
         if self._as_json:
             line = json.dumps({"time": moment, "level": level, "event": event, **fields}, ensure_ascii=False)
-            if len(line) > LINE_CHARACTERS_MAX:  # truncate values, not the line: it must stay valid JSON
+            if len(line) > LINE_CHARACTERS_MAX:  # Truncate values instead of the line, which must stay valid JSON.
                 shorter = {name: value[:200] if isinstance(value, str) else value for name, value in fields.items()}
                 line = json.dumps({"time": moment, "level": level, "event": event, **shorter, "cut": True})
         else:
@@ -74,7 +74,7 @@ class EventLog:
 
 
 def _shown(value: Field) -> str:
-    """Return `value` as text, quoted if it has spaces, quotes, `=` or control characters, so that it fits one line."""
+    """Return `value` as text on one line.  It is quoted if it has spaces, quotes, `=` or control characters."""
     text = str(value)
     plain = text.isprintable() and text and not set(text) & set(" \"'=")
     return text if plain else json.dumps(text, ensure_ascii=False)
@@ -84,7 +84,7 @@ def _rfc3339(wall_ms: int) -> str:
     """
     Format a time as RFC 3339, in UTC with milliseconds.
 
-    The calendar is computed here because this layer may not import the machine's.
+    The date is computed without the standard library, because this layer may not import clocks and calendars.
     """
     days, ms = divmod(wall_ms, 86_400_000)
     # Count days from 0000-03-01 in eras of 400 years.  Years start in March, so a leap day is the last of its year.

@@ -1,7 +1,7 @@
-"""The metrics of one broker: plain slotted integers, incremented in place on hot paths and read at each scrape.
+"""The metrics of one broker: plain integers in slots, which hot paths increment and each scrape reads.
 
-There are no locks: each counter has one writer, the broker's event loop or the journal's thread, and a reader may see a
-slightly older value.  Two brokers in one process have separate instances.
+There are no locks: only one thread writes each counter, either that of the event loop or that of the journal, and a
+reader may see a slightly older value.  Two brokers in one process have separate instances.
 """
 
 from bisect import bisect_left
@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import Final
 
 LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
-"""Inclusive upper bounds of the latency histogram; one more bucket counts everything above the last bound."""
+"""Inclusive upper bounds of the latency histogram.  One more bucket counts all latencies above the last bound."""
 
 
 class ApiCounters:
@@ -18,23 +18,23 @@ class ApiCounters:
     __slots__ = ("errors", "latency_counts", "latency_ms_sum", "requests")
 
     def __init__(self) -> None:
-        self.requests = 0  # that have begun
-        self.errors: dict[int, int] = {}  # by error code: one for each place in a response, as in Kafka
-        self.latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)  # answered requests, by bucket
+        self.requests = 0  # requests that have begun
+        self.errors: dict[int, int] = {}  # error code → how often it occurs in responses, as Kafka counts
+        self.latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)  # answered requests in each bucket
         self.latency_ms_sum = 0
 
     def answered(self, latency_ms: int) -> None:
-        """Count the latency of a request, from its beginning until its response is ready."""
+        """Count an answered request; its latency is the time from its beginning until its response is ready."""
         self.latency_counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
         self.latency_ms_sum += latency_ms
 
     def refused(self, error_code: int) -> None:
-        """Count an error code of a response."""
+        """Count an occurrence of an error code in a response."""
         self.errors[error_code] = self.errors.get(error_code, 0) + 1
 
 
 class Metrics:
-    """The counters of a broker, which only grow, and its gauges, in the second block of `__init__`."""
+    """The counters of a broker, which never decrease, and its gauges."""
 
     __slots__ = (
         "apis",
@@ -71,20 +71,20 @@ class Metrics:
     )
 
     def __init__(self) -> None:
-        # Counters.
+        # Counters: each counts since the start of the broker.
         self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # API key → counters
         self.bytes_received = 0
         self.bytes_sent = 0
         self.connections_accepted = 0
         self.connections_refused = 0  # because of max.connections and related limits
         self.protocol_errors = 0  # malformed frames; their connections were closed
-        self.request_failures = 0  # because of a bug: each is in the event log with its traceback
-        self.loop_stalls = 0  # times the event loop was blocked for longer than the watchdog allows
+        self.request_failures = 0  # requests that failed because of a bug; the event log has the tracebacks
+        self.loop_stalls = 0  # how often the event loop was blocked for longer than the watchdog allows
         self.produce_records = 0
         self.produce_batches = 0
         self.produce_bytes = 0
         self.produce_refusals = 0  # partitions of Produce requests answered with an error
-        self.fetch_bytes = 0  # records and batches are not counted, because a fetch does not parse them
+        self.fetch_bytes = 0  # records and batches have no counters, because a fetch does not parse them
         self.fetch_cache_misses = 0  # reads that had to wait for the disk
         self.corrupt_batches = 0  # batches that did not match their CRC when read; they are never served
         self.journal_blocks = 0
@@ -92,7 +92,7 @@ class Metrics:
         self.checkpoints = 0
         self.checkpoint_seconds = 0.0
         self.log_start_moves = 0
-        # Gauges.
+        # Gauges: current values.
         self.connections = 0
         self.request_bytes_in_flight = 0
         self.response_bytes_unread = 0
@@ -106,5 +106,5 @@ class Metrics:
         self.is_disk_full = False
 
     def api(self, api_key: int) -> ApiCounters:
-        """Return the counters of one API.  A connection keeps the object to avoid further lookups."""
+        """Return the counters of one API.  Connections keep the object, to avoid a lookup per request."""
         return self.apis[api_key]

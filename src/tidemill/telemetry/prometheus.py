@@ -1,7 +1,7 @@
-"""Renders metrics in Prometheus's text format, with the only import of its library, made at the first scrape.
+"""Renders metrics in Prometheus's text format.  Only this module imports Prometheus's library, at the first scrape.
 
-Each broker has a collector on its own registry, so two brokers in one process do not mix, and metrics cost nothing
-between scrapes.
+Each broker has its own collector and registry, so the metrics of two brokers in one process do not mix, and metrics
+cost nothing between scrapes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -58,14 +58,14 @@ class PrometheusText:
     """Renders one broker's metrics."""
 
     def __init__(self, metrics: Metrics, api_names: Mapping[int, str], error_name: Callable[[int], str]) -> None:
-        """`api_names` has the names of APIs by key; `error_name` returns the name of an error code."""
+        """Render `metrics`.  `api_names` maps API keys to names; `error_name` returns the name of an error code."""
         self._metrics = metrics
         self._api_names = api_names
         self._error_name = error_name
         self._registry: Any = None
 
     def render(self) -> str:
-        # Imported late: a broker that is never scraped saves 8 MB and 0.1 s of its start.
+        # Imported late, to save 8 MB in a broker that is never scraped, and 0.1 s at the start.
         from prometheus_client import generate_latest
 
         if self._registry is None:
@@ -76,7 +76,7 @@ class PrometheusText:
         return generate_latest(self._registry).decode()
 
     def describe(self) -> list["Metric"]:
-        """Return no metrics; without this method, the library would collect once at registration to learn the names."""
+        """Return no metrics.  Without this method, the library would collect them at registration to get the names."""
         return []
 
     def collect(self) -> Iterator["Metric"]:
