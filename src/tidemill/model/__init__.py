@@ -1,1 +1,1 @@
-"""Names, numbers and limits that every layer shares."""
+"""Ids, names, configuration keys, error codes and limits that all layers share."""

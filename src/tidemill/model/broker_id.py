@@ -1,7 +1,7 @@
 """Broker ids, directory ids and replica keys.
 
-A broker is one process.  A replica key is a broker together with its data directory, so a broker that lost its
-directory counts as a different voter (KIP-853).
+A broker is one process.  A replica key identifies a broker together with its data directory, so a broker that lost its
+directory and got a new one counts as a different voter (KIP-853).
 """
 
 from collections.abc import Iterable

@@ -1,13 +1,13 @@
-"""The clock port.  Only `runtime` implements it with the machine's clocks; other layers receive it as an argument."""
+"""The clock port.  Only `runtime` implements it with the machine's clocks; other layers get a clock as an argument."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
     def wall_ms(self) -> int:
-        """Return milliseconds since the Unix epoch, UTC.  The value may jump; safety never depends on it."""
+        """Return the milliseconds since the Unix epoch.  The value may jump; safety never depends on it."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds from an arbitrary start.  The value never decreases."""
+        """Return the milliseconds since an arbitrary moment.  The value never decreases."""
         ...

@@ -1,6 +1,6 @@
 """Broker configuration keys of Kafka's controllers, replication and quotas.
 
-Most have no effect or are refused, because Tidemill has a consensus implementation of its own.
+Most of these keys have no effect or are refused, because Tidemill has a consensus implementation of its own.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """A configuration key: its meaning, its legal values, and whether Tidemill obeys it.
 
-Users bring configuration files and scripts written for Kafka.  Each of Kafka's keys has one of three standings:
-*obeyed*; *accepted without effect*, where ignoring the key does no harm; or *refused*, where ignoring it would break
-a promise that the user relies on.  The last two give a reason.  A refused key may still be set to its default, because
-that requests no change.
+Users have configuration files and scripts that were written for Kafka.  Each of Kafka's keys has one of three
+standings.  A key is *obeyed*; or *accepted without effect*, if ignoring it does no harm; or *refused*, if ignoring it
+would break a promise that the user relies on.  Keys of the last two standings have a reason.  A refused key may still
+be set to its default, because that requests no change.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tidemill.model import errors
 from tidemill.model.config_types import ConfigType, ConfigValue, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 
-TEXT_LENGTH_MAX: Final = 32_767  # characters; the limit of a legacy Kafka string, and every broker keeps all values
+TEXT_LENGTH_MAX: Final = 32_767  # characters, as in Kafka's legacy strings; every broker keeps all values in memory
 
 # Reasons that several tables of keys give.
 JAVA: Final = "a Java class cannot run here"
@@ -33,7 +33,7 @@ class Update(StrEnum):
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
-    CLUSTER_WIDE = "cluster-wide"  # as the default of the cluster, or for one broker
+    CLUSTER_WIDE = "cluster-wide"  # can be set as the default of the cluster or for one broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class ConfigKey:
     type: ConfigType
     default: ConfigValue
     standing: Standing
-    text: str  # a sentence that says what an obeyed key does; otherwise the reason, as a clause without a full stop
+    text: str  # obeyed keys: a sentence that says what the key does; others: the reason, without a full stop
     at_least: float | None = None
     at_most: float | None = None
     choices: tuple[str, ...] = ()  # the legal values of a STRING, or of each item of a LIST
-    check: Callable[[ConfigValue], str | None] | None = None  # returns what is wrong with a value, or None
+    check: Callable[[ConfigValue], str | None] | None = None  # returns the problem of a value, or None
     update: Update = Update.READ_ONLY
-    internal: bool = False  # internal to Kafka, for its own tests: accepted, but not listed
+    internal: bool = False  # one of Kafka's internal keys, for its own tests: accepted, but not listed
 
     @property
     def documentation(self) -> str:

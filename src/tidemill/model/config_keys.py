@@ -1,6 +1,6 @@
-"""All configuration keys, by name: the entry point to the tables of topic, broker and group keys.
+"""All configuration keys by name: the entry point to the tables of topic, broker and group keys.
 
-A key that is in no table is unknown; the refusal suggests the nearest known name.
+A key that is in no table is unknown; the error message suggests the most similar known name.
 """
 
 import difflib
@@ -32,8 +32,8 @@ TOPIC_KEYS: Final = _by_name(_TOPIC)
 BROKER_KEYS: Final = _by_name(_BROKER, _LOG, _COORDINATOR, _CLUSTER, _SECURITY, _TIDEMILL)
 GROUP_KEYS: Final = _by_name(_GROUP)
 
-# The broker keys that a topic key falls back to, highest precedence first (Kafka's `ServerTopicConfigSynonyms`).
-# The number is the factor that converts a value of the broker key to the unit of the topic key.
+# For each topic key, the broker keys that set its default, highest precedence first (Kafka's
+# `ServerTopicConfigSynonyms`).  The number is the factor from the unit of the broker key to that of the topic key.
 TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -65,7 +65,7 @@ TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
 }
 
-# Broker keys that name the same setting, highest precedence first.
+# For each broker key, all keys that name the same setting, highest precedence first.
 BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: group
     for group in (
@@ -79,22 +79,22 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     for name in group
 }
 
-# The broker key that a group key falls back to (Kafka's `GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
+# For each group key, the broker key that sets its default (Kafka's `GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
 GROUP_SYNONYMS: Final[Mapping[str, str]] = {
     name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
 }
 
 
-NEAREST_LENGTH_MAX: Final = 100  # characters compared; the search takes longer the longer the name is
-NEAREST_LIKENESS_MIN: Final = 0.85  # about one typing error; with a lower ratio the search takes many milliseconds
+NEAREST_LENGTH_MAX: Final = 100  # characters of a name that are compared, since longer names take more time
+NEAREST_LIKENESS_MIN: Final = 0.85  # about one typing error; with a lower ratio, the search takes many milliseconds
 
 
 def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True) -> ConfigKey:
     """
     Return the key called `name`.
 
-    Raise KafkaError (INVALID_CONFIG) if `keys` has none.  With `suggest`, the message names the nearest known key; that
-    search takes up to a millisecond, so callers that look up many names sent by a client turn it off.
+    Raise KafkaError (INVALID_CONFIG) if `keys` has no such key.  With `suggest`, the message names the most similar
+    known key.  The search takes up to a millisecond, so callers turn it off to look up many names from a client.
     """
     key = keys.get(name)
     if key is not None:
@@ -106,5 +106,5 @@ def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True)
 
 
 def parse_named(keys: Mapping[str, ConfigKey], name: str, text: str) -> ConfigValue:
-    """Look up the key called `name`, then `parse` its value.  Raise KafkaError (INVALID_CONFIG)."""
+    """Return the value that `text` represents for the key called `name`.  Raise KafkaError (INVALID_CONFIG)."""
     return parse(known_key(keys, name), text)

@@ -1,9 +1,9 @@
-"""Resolves configuration keys: the effective value of a key, and its source.
+"""Resolves configuration keys: finds the effective value of a key, and the source of the value.
 
-The effective value of a topic key is the first of: the topic's own value; this broker's dynamic value; the cluster's
-dynamic default; the value the broker was started with; the key's default.  Where several broker keys name one setting,
-each level uses the one with the highest precedence that is set there (`log.retention.ms`, then `.minutes`, then
-`.hours`).
+The effective value of a topic key is the first of these that is set: the topic's own value; this broker's dynamic
+value; the cluster's dynamic default; the value with which the broker was started; the key's default.  If several broker
+keys name one setting, each of these levels uses the key with the highest precedence that the level sets
+(`log.retention.ms`, then `.minutes`, then `.hours`).
 """
 
 from collections.abc import Mapping
@@ -43,8 +43,8 @@ class BrokerLayers:
     """
     A broker's configuration as text.
 
-    `dynamic` was set for this broker at run time, `dynamic_default` for all brokers of the cluster at run time, and
-    `static` when the broker was started.
+    `dynamic` was set at run time for this broker, and `dynamic_default` for all brokers of the cluster.  The broker was
+    started with `static`.
     """
 
     dynamic: Mapping[str, str] = field(default_factory=lambda: NOTHING)
@@ -54,7 +54,7 @@ class BrokerLayers:
 
 class Synonym(NamedTuple):
     name: str
-    value: str | None  # None if it is sensitive
+    value: str | None  # None if the value is sensitive
     source: ConfigSource
 
 
@@ -62,7 +62,7 @@ class Resolved(NamedTuple):
     """A key with its effective value, as DescribeConfigs returns it."""
 
     key: ConfigKey
-    value: str | None  # None if there is none, or if it is sensitive
+    value: str | None  # None if the key has no value, or if the value is sensitive
     source: ConfigSource
     synonyms: tuple[Synonym, ...]  # highest precedence first; the first one is in effect
 
@@ -72,7 +72,7 @@ class Resolved(NamedTuple):
 
 
 def broker_value(layers: BrokerLayers, name: str) -> ConfigValue:
-    """Return the effective value of the broker key `name`, parsed and in the unit of that key."""
+    """Return the effective value of the broker key `name`, parsed, in the unit of that key."""
     key = BROKER_KEYS[name]
     for synonym in _broker_synonyms(BROKER_SYNONYMS.get(name, (name,)), layers):
         if synonym.value is not None:
@@ -92,12 +92,12 @@ def broker_flag(layers: BrokerLayers, name: str) -> bool:
     return value
 
 
-_LOG_DIRS: Final = ("log.dirs", "log.dir")  # one replaces the other, but Kafka describes each by its own settings
-_BROKER_IDS: Final = ("broker.id", "node.id")  # two names of one number: Kafka describes both with the same value
+_LOG_DIRS: Final = ("log.dirs", "log.dir")  # synonyms, but Kafka describes each key without the value of the other
+_BROKER_IDS: Final = ("broker.id", "node.id")  # synonyms, and Kafka describes both keys with the same value
 
 
 def resolve_broker(key: ConfigKey, layers: BrokerLayers) -> Resolved:
-    """Return the broker key with its value, the source of that value, and its synonyms, as DescribeConfigs shows it."""
+    """Return the broker key with its effective value, the value's source, and its synonyms, for DescribeConfigs."""
     name = key.name
     names = (name,) if name in _LOG_DIRS else BROKER_SYNONYMS.get(name, (name,))
     synonyms = _broker_synonyms(names, layers, sensitive=key.is_sensitive)
@@ -131,7 +131,7 @@ def resolve_group(key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLa
 
 
 def check_static(settings: Mapping[str, str]) -> None:
-    """Raise KafkaError (INVALID_CONFIG) for the first setting that a broker may not be started with."""
+    """Raise KafkaError (INVALID_CONFIG) for the first setting with which a broker may not be started."""
     for name, text in settings.items():
         parse(known_key(BROKER_KEYS, name), text)
     broker_id, node_id = settings.get("broker.id"), settings.get("node.id")

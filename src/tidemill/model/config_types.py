@@ -1,7 +1,7 @@
 """The types of configuration values (Kafka's `ConfigDef.Type`), with conversion from text to value and back.
 
-Configuration is stored and sent as text (in metadata records, on the wire, in files).  It is converted to a value once,
-where it is used.
+Metadata records, requests and files have configuration as text.  The code that uses a setting converts its text to a
+value once.
 """
 
 import re
@@ -42,7 +42,8 @@ def value_of_text(config_type: ConfigType, text: str) -> ConfigValue:
     """
     Return the value that `text` represents.
 
-    Raise ValueError if there is none; its message states the requirement, for example "must be true or false".
+    Raise ValueError if `text` is not a value of this type.  The message states the requirement, for example "must be
+    true or false".
     """
     text = text.strip()
     match config_type:
@@ -75,5 +76,5 @@ def text_of_value(value: ConfigValue) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, float):
-        return repr(value).replace("e+", "E").replace("e-", "E-")  # as Java writes it: 1.7976931348623157E308
+        return repr(value).replace("e+", "E").replace("e-", "E-")  # Java's notation: 1.7976931348623157E308
     return str(value)

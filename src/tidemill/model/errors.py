@@ -180,12 +180,12 @@ _NAMES: Final = {value: name for name, value in globals().copy().items() if name
 
 
 def name(error_code: int) -> str:
-    """Return the name of an error code: `OFFSET_OUT_OF_RANGE` for 1.  An unknown code is returned as its number."""
+    """Return the name of an error code, such as `OFFSET_OUT_OF_RANGE` for 1, or the number of an unknown code."""
     return _NAMES.get(error_code, str(error_code))
 
 
 class KafkaError(Exception):
-    """An error response to a client: a code, and a message that names the key, the value and the fix."""
+    """An error to answer to a client: an error code, and a message that names the problem and the fix."""
 
     def __init__(self, error_code: int, message: str = "") -> None:
         super().__init__(f"{name(error_code)}: {message}" if message else name(error_code))

@@ -1,4 +1,4 @@
-"""The table of internal topics: topics that the cluster creates and writes itself, and no client does."""
+"""The table of internal topics, which only the cluster itself creates and writes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 from tidemill.model.topic import METADATA_TOPIC, OFFSETS_TOPIC
 
-RESERVED_PREFIX: Final = "__tidemill_"  # every name that begins with it is internal, in the table or not
+RESERVED_PREFIX: Final = "__tidemill_"  # every name with this prefix is internal, even if it is not in the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,15 +14,15 @@ class TopicKeys:
     """The broker configuration keys that apply when an internal topic is created."""
 
     partition_count: str
-    replication_factor: str  # also when brokers join: the topic grows up to this value
+    replication_factor: str  # also applies when brokers join: the topic gets replicas up to this number
     segment_bytes: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopic:
     """
-    One internal topic.  A topic with `keys` is created on request (`CreateInternalTopic`) for its coordinator.  One
-    without is either created with the cluster (the metadata topic) or only reserves its name.
+    One internal topic.  A topic with `keys` is created for its coordinator on request (`CreateInternalTopic`).  A topic
+    without `keys` is created with the cluster (the metadata topic), or is never created and only its name is reserved.
     """
 
     name: str
@@ -42,17 +42,17 @@ OFFSETS: Final = InternalTopic(
 INTERNAL_TOPICS: Final = (
     METADATA,
     OFFSETS,
-    InternalTopic(name="__transaction_state"),  # Kafka's; there are no transactions yet
-    InternalTopic(name="__share_group_state"),  # Kafka's; share state lives in the partition's own shard log
+    InternalTopic(name="__transaction_state"),  # Kafka's; transactions are not implemented yet
+    InternalTopic(name="__share_group_state"),  # Kafka's; the log of a partition's shard is to hold its share state
 )
 _NAMES: Final = frozenset(topic.name for topic in INTERNAL_TOPICS)
 
 
 def all_internal_topics(registered: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
-    """Return the table, and the registered topics that it lacks."""
+    """Return all topics of the table, followed by the `registered` topics that the table lacks."""
     return tuple(dict.fromkeys((*INTERNAL_TOPICS, *registered)))
 
 
 def is_internal(name: str) -> bool:
-    """Whether only the cluster may create, write, alter and delete the topic."""
+    """Return whether only the cluster itself may create, write, alter and delete the topic."""
     return name in _NAMES or name.startswith(RESERVED_PREFIX)

@@ -1,4 +1,4 @@
-"""Topic and partition number: the name of a partition."""
+"""The identity of a partition: topic name and partition number."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
 """Broker configuration keys of TLS, SASL, delegation tokens and authorization.
 
-A setting that requests security is refused rather than ignored while the feature is not implemented.
+A setting that requests security is refused, not ignored, while the feature is not implemented.
 """
 
 from typing import Final

@@ -8,7 +8,7 @@ from tidemill.model.config_types import ConfigType, ConfigValue
 BOOLEAN, STRING, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LONG
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
 
-JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB: the space of a ring of one file could never be reclaimed
+JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB, because a ring with a single file could never free space
 
 
 def _key_problem(value: ConfigValue) -> str | None:

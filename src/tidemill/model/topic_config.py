@@ -29,13 +29,14 @@ class TopicConfig:
 
 
 def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerLayers | None = None) -> TopicConfig:
-    """Return the effective values of a topic with these overrides on a broker with these layers."""
+    """Return the effective configuration of a topic with these overrides on a broker with these layers."""
     layers = layers or BrokerLayers()
 
     def value(name: str) -> object:
         key = TOPIC_KEYS[name]
         found = resolve_topic(key, overrides, layers).value
-        return key.default if found is None else value_of_text(key.type, found)  # the text was checked when it was set
+        # The text is legal, because it was checked when it was set.
+        return key.default if found is None else value_of_text(key.type, found)
 
     def number(name: str) -> int:
         found = value(name)
