@@ -1,1 +1,1 @@
-"""Record batch v2, sans-io: headers, checks, record scans, compression, Arrow.  Entry point: `batches.batch`."""
+"""Record batches (v2), without I/O: headers, checks, records, compression and Arrow.  Entry point: `batches.batch`."""

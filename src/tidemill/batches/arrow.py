@@ -1,10 +1,10 @@
 """Converts record batches to Arrow columns and back, for Spark and other columnar consumers.
 
-The columns are those of Spark's Kafka source, in its order and with its types, so Spark can use a RecordBatch made here
-as it is.  Many batches are decoded in one pass into buffers that Arrow then owns.  Data is copied once, and only `scan`
-does work per record.
+The columns are those of Spark's Kafka source, in the same order and with the same types, so Spark can use the
+RecordBatches without conversion.  Many batches are decoded in one pass into buffers that Arrow then owns.  Data is
+copied once, and only `scan` processes records one by one.
 
-pyarrow is imported when a function is called, so the broker and the CLI start without it.
+pyarrow is imported only when a function is called, so the broker and the CLI start without it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
 OFFSET_MAX: Final = (1 << 63) - 1
-GROUP_BYTES_MAX: Final = 64 << 20  # of records in one RecordBatch: far below the 2 GiB limit of 32-bit Arrow offsets
+GROUP_BYTES_MAX: Final = 64 << 20  # of records in a RecordBatch; far below 2 GiB, the limit of Arrow's 32-bit offsets
 BATCH_BYTES_MAX: Final = 1 << 20  # below Kafka's default `max.message.bytes` of 1,048,588
 BATCH_RECORDS_MAX: Final = (1 << 31) - 1
 
@@ -95,7 +95,7 @@ def record_batch_from(
     size_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> pa.RecordBatch:
     """
-    Return all records of `parts` in one RecordBatch, possibly empty.
+    Return all records of `parts` in one RecordBatch, which may be empty.
 
     The arguments are those of `record_batches_from`.  Use this function only for parts of bounded size.
     """
@@ -122,10 +122,10 @@ def record_batches_from(
     """
     Yield the records with offsets in [start_offset, end_offset) of the batches in `parts`, as RecordBatches.
 
-    Each part is a sequence of batches, of which the last may be incomplete.  Incomplete batches and control batches are
-    skipped, and so are the records of the transactions in `aborted`, the list from a Fetch response.  A RecordBatch
-    holds the records of up to `group_bytes_max` decompressed bytes and is never empty.  `size_max` limits the
-    decompressed bytes of one batch.
+    Each part is a sequence of batches; the last batch may be incomplete.  Incomplete batches and control batches are
+    skipped, and so are the records of the transactions in `aborted`, the list from a Fetch response.  A RecordBatch has
+    the records of at most `group_bytes_max` decompressed bytes, or of one batch that is larger; it is never empty.
+    `size_max` limits the number of decompressed bytes of one batch.
 
     Raise ValueError (MalformedBatch, MalformedRecords, CompressionError) if a batch cannot be read.
     """
@@ -147,7 +147,7 @@ def record_batches_from(
 
 
 class _Block(NamedTuple):
-    """One batch's records, decompressed: the arguments of `ColumnFill.add`."""
+    """The decompressed records of one batch: the arguments of `ColumnFill.add`."""
 
     data: Buffer
     position: int
@@ -243,7 +243,7 @@ def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
     """
     Return the headers column of `fill`, a ColumnFill.
 
-    The value is null for a record without headers, as in Spark's Kafka source.
+    For a record without headers the column is null, as in Spark's Kafka source.
     """
     import pyarrow as pa
 
@@ -256,7 +256,7 @@ def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
     kind = _headers_type()
     try:
         checked_names = names.cast(pa.string())
-    except pa.ArrowInvalid:  # a producer may send any bytes; invalid UTF-8 is replaced, as Java's clients do
+    except pa.ArrowInvalid:  # A producer may send any bytes.  Invalid UTF-8 is replaced, as Java's clients do.
         checked_names = pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
     entries = pa.StructArray.from_arrays([checked_names, values], fields=list(kind.value_type))
     return pa.Array.from_buffers(
@@ -299,10 +299,10 @@ class _Buffers(NamedTuple):
                     allocated(bytes_max),
                 )
             )
-        return cls(())  # topic and partition are the same in every row
+        return cls(())  # Topic and partition need no buffers: they are the same in every row.
 
     def want(self, name: str, fill: Any) -> None:
-        """Pass the buffers to `fill`, a ColumnFill, as the output of column `name`."""
+        """Pass the buffers to `fill`, a ColumnFill, which fills them with the column `name`."""
         views = [memoryview(buffer).cast("B") for buffer in self.buffers]
         if name == "key":
             fill.want_keys(views[0].cast("i"), views[1], views[2])
@@ -342,7 +342,7 @@ def batches_from(
     Return the rows as record batches, in order, with consecutive offsets and sequence numbers.
 
     The column `value` is required; `key`, `headers` and `timestamp` (any Arrow timestamp type) are optional.  The
-    argument `timestamp` (milliseconds since the epoch) applies to rows without one.  A batch has at most
+    argument `timestamp` (milliseconds since the epoch) applies to rows without a timestamp.  A batch has at most
     `batch_bytes_max` bytes before compression.  A single larger record gets a batch of its own, which the broker may
     refuse.
 
@@ -441,7 +441,7 @@ def _binary(column: pa.Array) -> tuple[memoryview, memoryview, memoryview | None
 
 def _ints(buffer: pa.Buffer | None, first: int, count: int) -> memoryview:
     if buffer is None or buffer.size < 4 * (first + count):
-        return memoryview(bytes(4 * count)).cast("i")  # Arrow allows an empty column to have no offsets
+        return memoryview(bytes(4 * count)).cast("i")  # Arrow allows an empty column to have no offsets.
     return memoryview(buffer).cast("B")[4 * first : 4 * (first + count)].cast("i")
 
 

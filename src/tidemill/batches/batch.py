@@ -1,7 +1,8 @@
 """The header of a record batch (Kafka's format v2), read and written in place.
 
-A batch is a header of 61 bytes followed by its records, compressed or not.  The CRC covers everything from the
-attributes on.  It does not cover base offset and leader epoch, so a leader can write them without computing it again.
+A batch is a header of 61 bytes followed by the records, compressed or not.  The CRC covers all bytes from the
+attributes on.  It does not cover base offset and leader epoch, so a leader can write these without computing the CRC
+again.
 
     0  base offset        int64      23  last offset delta  int32      51  producer epoch  int16
     8  batch length       int32      27  base timestamp     int64      53  base sequence   int32
@@ -23,7 +24,7 @@ from tidemill.batches.checksum import JOINED_BYTES_MIN, crc32c, crc32c_joined
 Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES: Final = 61
-LENGTH_BYTES: Final = 12  # size of the fields base offset and batch length, which the batch length does not count
+LENGTH_BYTES: Final = 12  # size of the fields base offset and batch length, which the batch length does not include
 CRC_START: Final = 21  # position of the attributes: the first byte that the CRC covers
 MAGIC_POSITION: Final = 16
 MAGIC: Final = 2
@@ -47,7 +48,7 @@ _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 
-unpack_header = _HEADER.unpack_from  # returns the fields of BatchHeader as a plain tuple, for the hottest path
+unpack_header = _HEADER.unpack_from  # for the hottest path: returns the fields of BatchHeader as a plain tuple
 _pack_base_offset = _BASE_OFFSET.pack_into
 _pack_leader_epoch = _LEADER_EPOCH.pack_into
 _new_header = tuple.__new__
@@ -76,22 +77,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """Return the first offset after the batch."""
+        """The first offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the whole batch in bytes, header included."""
+        """The size of the whole batch in bytes, including the header."""
         return self.batch_length + LENGTH_BYTES
 
     @property
     def codec(self) -> int:
-        """Return a number of `compression.Codec`, or one of the undefined numbers 5 to 7."""
+        """The compression: a number of `compression.Codec`, or one of the undefined numbers 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """Return whether the max timestamp is that of every record, in place of the records' own timestamps."""
+        """Whether the max timestamp applies to every record, instead of the records' own timestamps."""
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
@@ -104,17 +105,17 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Return the header at `position`, unchecked.  Raise struct.error if fewer than 61 bytes are left."""
+    """Return the header at `position` without checking it.  Raise struct.error if fewer than 61 bytes are left."""
     return _new_header(BatchHeader, unpack_header(buffer, position))
 
 
 def write_header(buffer: bytearray | memoryview, header: BatchHeader, position: int = 0) -> None:
-    """Write `header` at `position`: the inverse of `read_header`."""
+    """Write `header` at `position`; the inverse of `read_header`."""
     _HEADER.pack_into(buffer, position, *header)
 
 
 def stamp(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:
-    """Write base offset and leader epoch into the batch at `position`.  The CRC does not cover them."""
+    """Write base offset and leader epoch into the batch at `position`.  The CRC does not cover these fields."""
     _pack_base_offset(buffer, position, base_offset)
     _pack_leader_epoch(buffer, position + 12, leader_epoch)
 
@@ -123,7 +124,7 @@ def stamp_log_append_time(buffer: bytearray | memoryview, timestamp: int, positi
     """
     Set the timestamp of all records to `timestamp` and update the CRC.
 
-    Used for topics with `message.timestamp.type=LogAppendTime`.
+    This is done for topics with `message.timestamp.type=LogAppendTime`.
     """
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + CRC_START)
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes | LOG_APPEND_TIME)
@@ -137,7 +138,7 @@ def stamp_max_timestamp(buffer: bytearray | memoryview, timestamp: int, position
 
 
 def stamp_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Compute and write the CRC after a change to bytes that it covers.  Raise MalformedBatch."""
+    """Compute and write the CRC after a change of bytes that it covers.  Raise MalformedBatch as `crc_of` does."""
     _CRC.pack_into(buffer, position + 17, crc_of(buffer, position))
 
 
@@ -145,7 +146,7 @@ def checksum_of_verified(batch: Buffer) -> int:
     """
     Return the CRC-32C of all bytes of `batch`, whose CRC field must have been verified.
 
-    For a large batch it is derived from the batch's own CRC, without reading the records a second time.
+    For a large batch, the result is derived from the CRC field, without reading the records a second time.
     """
     covered = len(batch) - CRC_START
     if covered < JOINED_BYTES_MIN:
@@ -157,7 +158,7 @@ def checksum_of_verified(batch: Buffer) -> int:
 
 
 def crc_of(buffer: Buffer, position: int = 0) -> int:
-    """Compute the value that the CRC field should have.  Raise MalformedBatch if the batch does not fit the buffer."""
+    """Return the value that the CRC field should have.  Raise MalformedBatch if the batch does not fit the buffer."""
     (batch_length,) = _LENGTH.unpack_from(buffer, position + 8)
     end = position + LENGTH_BYTES + batch_length
     if not position + HEADER_BYTES <= end <= len(buffer):
@@ -167,7 +168,7 @@ def crc_of(buffer: Buffer, position: int = 0) -> int:
 
 
 def crc_matches(buffer: Buffer, position: int = 0) -> bool:
-    """Return whether the CRC field matches the batch's bytes.  Raise MalformedBatch."""
+    """Return whether the CRC field matches the batch's bytes.  Raise MalformedBatch as `crc_of` does."""
     (stored,) = _CRC.unpack_from(buffer, position + 17)
     return bool(stored == crc_of(buffer, position))
 
@@ -184,8 +185,9 @@ def spans(buffer: Buffer, position: int = 0) -> Iterator[Span]:
     """
     Yield the complete batches of `buffer`, from `position` on.
 
-    It stops at an incomplete last batch, because a Fetch response may end anywhere and a segment may have a torn tail.
-    The remaining bytes start where the last span ends.  Raise MalformedBatch if a length is too small for a batch.
+    An incomplete batch at the end is not an error: a Fetch response may end anywhere, and a segment may have a torn
+    tail.  The bytes of that batch start at the end of the last span.  Raise MalformedBatch if a length is too small for
+    a batch.
     """
     end = len(buffer)
     while position + HEADER_BYTES <= end:
@@ -203,12 +205,12 @@ SEQUENCE_MAX: Final = (1 << 31) - 1
 
 
 def add_sequence(sequence: int, increment: int) -> int:
-    """Return the sequence number `increment` records after `sequence`; 0 follows 2^31 - 1."""
+    """Return the sequence number that is `increment` records after `sequence`.  The number after 2^31 - 1 is 0."""
     return (sequence + increment) & SEQUENCE_MAX
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """Return the sequence number of the batch's last record, or NO_SEQUENCE if the batch has none."""
+    """Return the sequence number of the batch's last record, or NO_SEQUENCE if the batch has no sequence numbers."""
     if header.base_sequence < 0:
         return NO_SEQUENCE
     return (header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX

@@ -1,4 +1,4 @@
-"""Builds record batches from records: for the broker's own records (metadata, offsets, markers), the CLI, and tests.
+"""Builds record batches from records, for the broker's own records (metadata, offsets, markers), the CLI and tests.
 
 The code is readable rather than fast; use `arrow.batches_from` for bulk data.
 """
@@ -44,7 +44,7 @@ def build_batch(
     Return one batch with consecutive offsets from `base_offset` on.
 
     `log_append_time` (milliseconds since the epoch), if given, replaces the timestamps of all records.  Raise
-    ValueError without records.
+    ValueError if there are no records.
     """
     if not records:
         raise ValueError("a batch holds at least one record")
@@ -90,7 +90,7 @@ def append_record(
     value: bytes | None,
     headers: Sequence[Header],
 ) -> None:
-    """Append one record in the format of a batch, preceded by its length.  `timestamp_delta` is in milliseconds."""
+    """Append one record to the records of a batch, with its length in front.  `timestamp_delta` is in milliseconds."""
     record = bytearray(1)  # attributes: none are defined
     append_varint(record, timestamp_delta)
     append_varint(record, offset_delta)
@@ -105,7 +105,7 @@ def append_record(
 
 
 def append_varint(body: bytearray, number: int) -> None:
-    """Append a varint: zigzag encoding, seven bits a byte, least significant first.  `number` is an int32 or int64."""
+    """Append an int32 or int64 as a varint: zigzag encoding, seven bits per byte, least significant bits first."""
     zigzag = number << 1 ^ number >> 63
     while zigzag > 0x7F:
         body.append(zigzag & 0x7F | 0x80)

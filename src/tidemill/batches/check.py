@@ -1,8 +1,8 @@
 """Checks whether a batch sent by a producer may be appended to the log.
 
 The broker never decompresses records, so it checks only the header of a compressed batch.  It scans uncompressed
-records once, so that they are always readable.  Each check relies on the earlier ones: first the size of the batch,
-then the format, then the CRC, and finally the fields.
+records once, to make sure that consumers can read them.  Each check relies on the checks before it: first the size of
+the batch, then the format, then the CRC, and finally the fields.
 """
 
 from typing import NamedTuple
@@ -37,8 +37,7 @@ class BatchProblem(NamedTuple):
 
     error_code: int
     message: str
-    # The right one, if only the header's is wrong: the caller stamps it and accepts, as Kafka does.
-    max_timestamp: int | None = None
+    max_timestamp: int | None = None  # only if the header's is wrong: the caller corrects it and accepts, as Kafka does
 
 
 def checked_header(
@@ -50,11 +49,11 @@ def checked_header(
     is_zstd_allowed: bool = True,
 ) -> BatchHeader | BatchProblem:
     """
-    Return the header of `batch`, or why the batch must be refused.
+    Return the header of `batch`, or the problem for which the batch must be refused.
 
     `batch` is the data of one partition in a Produce request.  `timestamp_min` and `timestamp_max` (milliseconds since
     the epoch) are the bounds that follow from `message.timestamp.before.max.ms` and `.after.max.ms`.  With
-    `is_log_append_time`, neither they nor the header's max timestamp are checked.
+    `is_log_append_time`, neither these bounds nor the header's max timestamp is checked.
 
     The caller decides whether to accept transactional batches, and checks the producer's sequence numbers.
     """

@@ -1,6 +1,6 @@
 """CRC-32C (Castagnoli): the checksum of record batches, of the journal and of all other files.
 
-This is the only import of the crc32c library, which reads any buffer without copying it.
+Only this module imports the crc32c library, which reads any buffer without copying it.
 """
 
 from functools import cache
@@ -10,8 +10,8 @@ from crc32c import crc32c
 
 __all__ = ["JOINED_BYTES_MIN", "crc32c", "crc32c_joined"]
 
-JOINED_BYTES_MIN: Final = 64 << 10  # of the tail; reading a shorter one again takes less time than combining CRCs
-_POLYNOMIAL: Final = 0x82F63B78  # reflected
+JOINED_BYTES_MIN: Final = 64 << 10  # of the second string; reading fewer bytes again is faster than combining CRCs
+_POLYNOMIAL: Final = 0x82F63B78  # in reflected bit order
 
 _Operator = tuple[list[int], list[int], list[int], list[int]]  # a linear map of CRCs: one table per byte, lowest first
 
@@ -36,7 +36,7 @@ def crc32c_joined(head: int, tail: int, tail_bytes: int) -> int:
 @cache
 def _zeros(power: int) -> _Operator:
     """
-    Return how 2 ** `power` zero bytes change a CRC, leaving out the inversions at its start and end.
+    Return the map by which 2 ** `power` zero bytes change a CRC, without the inversions at the start and the end.
 
     The map is linear, so it is computed for each bit and then expanded to tables.
     """

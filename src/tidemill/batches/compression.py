@@ -1,12 +1,12 @@
 """The compression codecs of record batches, with a limit on the decompressed size.
 
 Compressed data comes from producers and is not trusted.  Decompression is incremental and stops at the limit, so that
-8 KiB cannot expand to 256 MiB.  All concatenated frames are read (each library's one-shot call stops after the first),
-and data that ends in the middle of a frame is refused.
+8 KiB cannot expand to 256 MiB.  All concatenated frames are read, while each library's one-shot call would stop after
+the first.  Data that ends in the middle of a frame is refused.
 
     gzip    members as in RFC 1952
     snappy  written in the framing of Java's SnappyOutputStream ("xerial": a magic, then raw blocks of at most 32 KiB);
-            read in that framing and as a single raw block, which some clients send
+            read in that framing or as a single raw block, which some clients send
     lz4     the frame format
     zstd    RFC 8878, with or without a content size; windows up to 8 MiB, the most that levels up to 19 use
 """
@@ -21,12 +21,12 @@ Buffer = bytes | bytearray | memoryview
 
 ZSTD_WINDOW_BYTES_MAX: Final = 8 << 20  # RFC 8878 §3.1.1.1.2 recommends that decoders support 8 MiB, and no more
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # the default limit, far above the size of any legitimate batch
-FRAMES_MAX: Final = 64  # clients write one; libraries copy the rest after each frame, so thousands would take seconds
-_CHUNK_BYTES: Final = 64 << 10  # the least size of the first output chunk; each further chunk is twice as large
+FRAMES_MAX: Final = 64  # clients write one frame; libraries copy the rest after each, so thousands would take seconds
+_CHUNK_BYTES: Final = 64 << 10  # the minimum size of the first output chunk; each further chunk is twice as large
 
 
 class Codec(IntEnum):
-    """The compression of a batch, as its attributes and `compression.type` name it."""
+    """The compression of a batch: the numbers in its attributes, and the names in `compression.type`."""
 
     NONE = 0
     GZIP = 1
@@ -41,9 +41,9 @@ class CompressionError(ValueError):
 
 def compress(codec: int, data: Buffer | Sequence[Buffer], level: int | None = None) -> bytes:
     """
-    Compress `data`, or its concatenated parts.
+    Compress `data`; a sequence of parts is concatenated.
 
-    `level` is specific to the codec (gzip 1-9, lz4 0-16, zstd 1-22).  Raise CompressionError for an unknown codec.
+    `level` depends on the codec (gzip 1-9, lz4 0-16, zstd 1-22).  Raise CompressionError for an unknown codec.
     """
     whole = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
     if codec == Codec.NONE:
@@ -217,7 +217,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 def _unzstd(data: Buffer, size_max: int) -> bytes:
     import zstandard
 
-    _check_zstd_frames(data)  # the library's reader treats a truncated frame as complete
+    _check_zstd_frames(data)  # The library's reader treats a truncated frame as complete.
     parts: list[bytes] = []
     room = size_max
     chunk_bytes = max(_CHUNK_BYTES, 4 * len(data))
@@ -239,7 +239,7 @@ def _check_zstd_frames(data: Buffer) -> None:
     """
     Raise CompressionError unless the last frame ends with the last byte.
 
-    Reads only frame and block headers (RFC 8878 §3.1.1).
+    Only the headers of frames and blocks are read (RFC 8878 §3.1.1).
     """
     with memoryview(data) as view:
         end = len(view)

@@ -1,4 +1,4 @@
-"""Selects the implementation of `scan`: the compiled one if a build of exactly this source exists, else plain Python.
+"""Selects the implementation of `scan`: the compiled one if exactly the current source was built, else plain Python.
 
     from tidemill.batches.native import scan
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def compiled_scan() -> "ModuleType | None":
-    """Return the build of the current `scan.py`, or None if there is none.  Raise ImportError if it does not load."""
+    """Return the build of the current `scan.py`, or None if there is no build.  Raise ImportError if loading fails."""
     source = get_data(_PACKAGE, "scan.py")
     if source is None:
         return None
@@ -34,7 +34,7 @@ def compiled_scan() -> "ModuleType | None":
 
 
 def is_compiled() -> bool:
-    """Return whether `scan` is compiled.  Plain Python is about a hundred times slower; `app` logs that at start."""
+    """Return whether `scan` is compiled.  If not, it is about a hundred times slower, and `app` logs a warning."""
     return _compiled is not None
 
 

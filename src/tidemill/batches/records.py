@@ -1,4 +1,4 @@
-"""Reads the records of a batch as values: for coordinators, the CLI and tests.  No hot path uses it."""
+"""Reads the records of a batch as values, for coordinators, the CLI and tests.  No hot path uses this module."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ Header = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record, as a producer sent it."""
+    """One record of a batch."""
 
     key: bytes | None
     value: bytes | None
@@ -23,8 +23,8 @@ def read_records(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_
     """
     Return the records of the batch at `position`.  The CRC is not checked.
 
-    `size_max` limits the decompressed bytes.  Raise MalformedBatch or CompressionError (both ValueErrors) if the batch
-    cannot be read.
+    `size_max` limits the number of decompressed bytes.  Raise MalformedBatch or CompressionError (both are ValueErrors)
+    if the batch cannot be read.
     """
     if len(batch) - position < HEADER_BYTES:
         raise MalformedBatch(f"{len(batch) - position} bytes are left; a batch header has {HEADER_BYTES}")
@@ -55,7 +55,7 @@ def read_records(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_
 
 
 class _Cursor:
-    """A read position in a block of records.  Every read is checked against the end of the block."""
+    """A read position in a block of records.  No read goes beyond the end of the block."""
 
     def __init__(self, block: bytes) -> None:
         self._block = block
@@ -89,5 +89,5 @@ class _Cursor:
         return None if length == -1 else self.take(length)
 
     def header(self) -> Header:
-        """Read one header.  Invalid UTF-8 in its name is replaced, as Java's clients do."""
+        """Read one header.  Invalid UTF-8 in the name is replaced, as Java's clients do."""
         return self.take(self.varint()).decode(errors="replace"), self.nullable()

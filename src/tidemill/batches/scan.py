@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Scans the records of a block: checks, splits and searches them, and converts them to columns and back.
 
-A *block* is the part of a batch after its header, decompressed: a sequence of records, each
+A *block* is the decompressed part of a batch after the header: a sequence of records, each of which consists of
 
     length varint · attributes int8 · timestamp delta varlong · offset delta varint ·
     key length varint, key · value length varint, value · header count varint · headers (name, value)
 
 Only this module processes bytes one by one, so it is written in Cython's pure Python mode: the same file runs compiled,
-without the GIL, and as plain Python where there is no compiler.  Import `scan` from `native`, which selects one of the
-two.  The tests compare both implementations.
+without the GIL, or as plain Python if there is no compiler.  Import `scan` from `native`, which selects one of the two
+implementations.  The tests compare both.
 
-Safety: whatever the bytes are, nothing is read beyond the block or written beyond a buffer.  The compiler's bounds
-checks are off.  Instead, every length is compared with the rest of its record before use, and every addition is checked
-for int64 overflow, because C would wrap around where Python does not.
+Safety: for any input, no code reads beyond the block or writes beyond a buffer.  The compiler's bounds checks are off.
+Instead, every length is compared with the rest of the record before use, and every addition is checked for int64
+overflow, because C wraps around where Python does not.
 """
 
 from __future__ import annotations
@@ -47,19 +47,16 @@ PROBLEMS = (
 RECORD_BYTES_MIN = 7  # each of the seven fields in the module docstring has at least one byte
 
 INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
-INT64_MIN = cython.declare(
-    cython.longlong, -0x7FFFFFFFFFFFFFFF
-)  # one above the smallest int64, which has no literal in C
-MILLISECONDS_MAX = cython.declare(
-    cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000
-)  # a larger value overflows when converted to microseconds
-GIL_BYTES_MAX = cython.declare(
-    cython.Py_ssize_t, 64 << 10
-)  # in a smaller block, releasing the GIL costs more than it gains
+# One more than the smallest int64, for which C has no literal.
+INT64_MIN = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
+# A larger value would overflow when converted to microseconds.
+MILLISECONDS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)
+# The largest block for which the GIL is kept: for fewer bytes, releasing it costs more than it gains.
+GIL_BYTES_MAX = cython.declare(cython.Py_ssize_t, 64 << 10)
 
 
 class MalformedRecords(ValueError):
-    """The block does not contain the records that its batch's header declares."""
+    """The block does not contain the records that the header of the batch declares."""
 
 
 # Entry points
@@ -91,7 +88,7 @@ def record_starts(
     block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t, record_count: cython.int
 ) -> array[int]:
     """
-    Return `record_count` + 1 positions: the start of each record (of its length field), and the end of the last.
+    Return `record_count` + 1 positions: the start of each record, which is its length field, and the end of the last.
 
     Raise MalformedRecords.
     """
@@ -157,7 +154,7 @@ def _stop(
     while place < limit:
         if data[place] < 0x80:
             if place - position == 9 and data[place] > 1:
-                return -1  # the tenth byte of a 64-bit varint has only one bit
+                return -1  # The tenth byte of a 64-bit varint has only one bit.
             return place + 1
         place += 1
     return -1
@@ -170,7 +167,7 @@ def _stop(
 def _number(
     data: cython.pointer[cython.const[cython.uchar]], position: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.longlong:
-    """Return the varint at data[position:stop]."""
+    """Return the value of the varint at data[position:stop]."""
     zigzag: cython.ulonglong = data[position] & 0x7F
     shift: cython.int = 7
     position += 1
@@ -184,9 +181,9 @@ def _number(
 @cython.final
 @cython.cclass
 class Walk:
-    """A position in a block, and the fields of the record that was read last."""
+    """A read position in a block, and the fields of the record that was read last."""
 
-    view: cython.const[cython.uchar][::1]  # type: ignore[valid-type]  # keeps the buffer alive and in place
+    view: cython.const[cython.uchar][::1]  # type: ignore[valid-type]  # prevents freeing or resizing of the buffer
     data: cython.pointer[cython.const[cython.uchar]]
     position: cython.Py_ssize_t
     end: cython.Py_ssize_t
@@ -232,7 +229,7 @@ class Walk:
     @cython.nogil
     @cython.exceptval(check=False)
     def check_all(self, record_count: cython.int) -> cython.void:
-        """Do the work of `check_records`; set `problem`, `record_index` and the timestamp bounds.  Needs no GIL."""
+        """Do the work of `check_records` without the GIL; set `problem`, `record_index` and the timestamp bounds."""
         index: cython.int
         for index in range(record_count):
             if not self.step():
@@ -267,7 +264,7 @@ class Walk:
         if number < 1 or number > self.end - stop:
             return self.refuse(LENGTH_PROBLEM)
         end: cython.Py_ssize_t = stop + number
-        position = stop + 1  # skip the attributes; none are defined
+        position = stop + 1  # Skip the attributes, of which none are defined.
 
         stop = _stop(data, position, end, 10)
         if stop < 0:
@@ -313,7 +310,7 @@ class Walk:
         if stop < 0:
             return self.refuse(HEADERS_PROBLEM)
         number = _number(data, position, stop)
-        if number < 0 or number > (end - stop) // 2:  # a header has at least two bytes
+        if number < 0 or number > (end - stop) // 2:  # A header has at least two bytes.
             return self.refuse(HEADERS_PROBLEM)
         self.headers = stop
         self.header_count = number
@@ -339,7 +336,7 @@ class Walk:
             if stop < 0:
                 return -1
             number = _number(self.data, position, stop)
-            if number < 0 or number > end - stop:  # a name is never null
+            if number < 0 or number > end - stop:  # The name of a header is never null.
                 return -1
             position = stop + number
             stop = _stop(self.data, position, end, 5)
@@ -370,8 +367,9 @@ class ColumnFill:
     Decodes records into column buffers in Arrow's layout.
 
     The caller allocates the buffers and passes those of each wanted column to a `want_*` method.  A fixed-width buffer
-    has a slot per row; each `valid` has a zeroed bit per row; each `ends` has a slot per row and one more; each `data`
-    has as many bytes as all blocks together.  `add` refuses a block that does not fit before it writes anything.
+    has one slot per row.  Each `valid` has one bit per row, initially zero; each `ends` has one slot more than rows;
+    each `data` has at least as many bytes as all blocks together.  If a block does not fit, `add` refuses it before it
+    writes any data.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -425,7 +423,7 @@ class ColumnFill:
         end_offset: cython.longlong,
     ) -> None:
         """
-        Prepare for at most `rows_max` rows, from blocks of `bytes_max` bytes in total.
+        Prepare for at most `rows_max` rows from blocks with at most `bytes_max` bytes in total.
 
         Records with offsets outside [start_offset, end_offset) are skipped.  Raise ValueError if `bytes_max` is too
         large for 32-bit offsets.
@@ -448,7 +446,7 @@ class ColumnFill:
         self.wants_offsets = _has_room(len(self.offsets), self.rows_max)
 
     def want_timestamps(self, timestamps: object) -> None:
-        """Fill `timestamps` in microseconds; values out of range are clamped."""
+        """Fill `timestamps`, in microseconds.  Values out of range are replaced by the nearest possible value."""
         self.timestamps = timestamps
         self.wants_timestamps = _has_room(len(self.timestamps), self.rows_max)
 
@@ -484,8 +482,8 @@ class ColumnFill:
         """
         Fill the buffers of the headers column.
 
-        `ends` and `valid` are per row, the others per header.  A header has at least two bytes, so there are at most
-        `bytes_max` // 2 headers.
+        `ends` and `valid` have an item per row, the other buffers per header.  A header has at least two bytes, so
+        there are at most `bytes_max` // 2 headers.
         """
         self.header_ends, self.header_valid = ends, valid
         self.header_name_ends, self.header_name_data = name_ends, name_data
@@ -602,7 +600,7 @@ class ColumnFill:
     @cython.nogil
     @cython.exceptval(check=False)
     def add_headers(self, walk: Walk, row: cython.Py_ssize_t) -> cython.void:
-        """Add the headers of the current record, whose lengths `walk.step` has checked."""
+        """Add the headers of the current record.  `walk.step` has checked their lengths."""
         position: cython.Py_ssize_t = walk.headers
         stop: cython.Py_ssize_t
         length: cython.Py_ssize_t
@@ -671,16 +669,15 @@ class ColumnRecords:
     """
     Encodes rows of Arrow buffers as records.
 
-    Each `ends` has Arrow's offsets (one more than rows), sliced so that the first is that of row 0.  Each `valid` is a
-    bitmap in which bit `bit` is that of row 0, or None if no value is null.  Offsets are checked before use.
+    Each `ends` has Arrow's offsets, one more than rows, of which the first is that of row 0.  Each `valid` is a bitmap
+    in which bit number `bit` is that of row 0, or None if no value is null.  Offsets are checked before use.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
     position = cython.declare(cython.Py_ssize_t, visibility="readonly")  # of the next record, in bytes
     timestamp_max = cython.declare(cython.longlong, visibility="readonly")  # of the rows in the last `write`
-    bytes_wanted = cython.declare(
-        cython.Py_ssize_t, visibility="readonly"
-    )  # size of the record that did not fit; 0 if none
+    # The size of the record that did not fit in the last `write`; 0 if all records fitted.
+    bytes_wanted = cython.declare(cython.Py_ssize_t, visibility="readonly")
 
     problem: cython.bint
     timestamps: cython.const[cython.longlong][::1]  # type: ignore[valid-type]
@@ -731,7 +728,7 @@ class ColumnRecords:
 
     def have_headers(self, ends: object, valid: object, bit: cython.Py_ssize_t) -> None:
         """
-        Set the range of header entries of each row: from its own offset to the next row's.
+        Set the range of header entries of each row: from the row's offset in `ends` to that of the next row.
 
         `have_header_entries` must be called afterwards.
         """
@@ -760,10 +757,11 @@ class ColumnRecords:
 
     def write(self, out: object, position: cython.Py_ssize_t, row: cython.Py_ssize_t, rows_max: cython.int) -> int:
         """
-        Write rows from `row` on as the records of one batch, as many as fit `out`, and at most `rows_max`.
+        Write rows from `row` on as the records of one batch: as many as fit in `out`, but at most `rows_max`.
 
-        Return the number of rows written and set `position` to their end.  The first row's timestamp is the base
-        timestamp.  Raise ValueError for a row or position out of range, and MalformedRecords for invalid columns.
+        Return the number of rows written, and set the attribute `position` to the end of the last record.  The first
+        row's timestamp is the base timestamp.  Raise ValueError for a row or position out of range, and
+        MalformedRecords for invalid columns.
         """
         self.out = out
         if row < 0 or row >= self.rows or position < 0 or position > len(self.out):

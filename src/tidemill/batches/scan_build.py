@@ -1,6 +1,6 @@
 """The module name of the compiled `scan.py`.
 
-The name contains a digest of the source, so a build of another source is not found and a stale build never runs.
+The name contains a digest of the source, so a stale build, which was made from another source, never runs.
 `tools/build_extension.py` builds the current source and removes stale builds.  Without a build, `scan.py` runs as plain
 Python, which is slow but correct.
 """
