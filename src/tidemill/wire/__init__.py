@@ -1,1 +1,1 @@
-"""The Kafka protocol, sans-io.  Entry points: `wire.server_connection` and `wire.client_connection`."""
+"""The Kafka protocol, without I/O.  Entry points: `wire.server_connection` and `wire.client_connection`."""

@@ -1,6 +1,6 @@
-"""All Kafka APIs whose messages are declared, with their versions: those of Kafka 4.3, and Produce from version 0.
+"""All Kafka APIs whose messages are declared, in the versions of Kafka 4.3, and Produce from version 0.
 
-A broker implements a subset of them and advertises only that subset in ApiVersions (`advertised`).
+A broker implements a subset of these APIs, and advertises only that subset in ApiVersions (`advertised`).
 """
 
 from collections.abc import Iterable
@@ -83,7 +83,7 @@ ALL: Final[dict[int, Api]] = {
         txn_offset_commit.API,
     )
 }
-"""API key → API, in the order of the names."""
+"""API key → API, ordered by name."""
 
 
 def advertised(keys: Iterable[int]) -> list[api_versions.Response.ApiKey]:

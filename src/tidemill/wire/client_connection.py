@@ -7,7 +7,7 @@ from tidemill.wire.messages import api_versions
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message, Part
 
-IN_FLIGHT_MAX: Final = 1 << 16  # requests; bounds the client's memory when a broker never answers
+IN_FLIGHT_MAX: Final = 1 << 16  # requests in flight; bounds the client's memory if a broker never responds
 _CORRELATION_ID_END: Final = 1 << 31
 
 
@@ -20,7 +20,7 @@ class Answer(NamedTuple):
 
 
 class ClientConnection:
-    """The requests of one connection.  Once the broker's versions are known, each uses the newest common version."""
+    """The requests of one connection.  Once the broker's versions are known, requests use the newest common version."""
 
     def __init__(self, client_id: str | None = None) -> None:
         self._client_id = client_id
@@ -33,14 +33,15 @@ class ClientConnection:
         return len(self._in_flight)
 
     def learn(self, response: api_versions.Response) -> None:
-        """Use the versions in this ApiVersions response, which may also be a refusal of the requested version."""
+        """Use the versions in this ApiVersions response, even if it refuses the version of the ApiVersions request."""
         self._broker_versions = {key.api_key: range(key.min_version, key.max_version + 1) for key in response.api_keys}
 
     def version_of(self, api: Api) -> int:
         """
-        Return the newest version that both ends support, or our newest before `learn` was called.
+        Return the newest version that both ends support.
 
-        Raise ProtocolError if there is no common version.
+        Before `learn` is called, return the newest version that this client supports.  Raise ProtocolError if the two
+        ends have no version in common.
         """
         newest = api.versions.stop - 1
         if self._broker_versions is None:
@@ -73,7 +74,8 @@ class ClientConnection:
         """
         Return the response in this frame, matched to its request.
 
-        Raise ProtocolError if the frame is not a response to a request in flight; the caller closes the connection.
+        Raise ProtocolError if the frame is not a response to a request in flight.  The caller must then close the
+        connection.
         """
         if len(frame) < 4:
             raise ProtocolError(f"a response of {len(frame)} bytes has no header")
@@ -83,7 +85,7 @@ class ClientConnection:
             raise ProtocolError(f"a response with correlation id {correlation_id}, which no request in flight has")
         api, version = expected
         if api.key == api_versions.API.key and _error_code(frame) == errors.UNSUPPORTED_VERSION:
-            version = 0  # a refusal is always sent in version 0, so that a client of any age can read it (KIP-511)
+            version = 0  # A refusal always has version 0, so that every client can read it (KIP-511).
         return Answer(correlation_id, api, api.decode_response(version, frame, api.response_body_at(version, frame)))
 
 

@@ -1,10 +1,10 @@
 """Compiles the decoder of a message in one version.
 
-A decoder does not trust its input.  It compares every length and count with the remaining bytes before it allocates
-anything; fixed-width fields and short strings are read by a struct, which raises at the end of the buffer.  Every error
-that a malformed message can cause is raised as ProtocolError.
+A decoder does not trust its input.  It compares every length and count with the number of remaining bytes before it
+allocates memory.  Structs read fixed-width fields and short strings; a struct raises struct.error at the end of the
+buffer.  Every error that a malformed message can cause is raised as ProtocolError.
 
-One struct unpacks each run of fixed-width fields together with the length that follows; nested structs are inlined.
+One struct unpacks a run of consecutive fixed-width fields and the length after them.  Nested structs are inlined.
 """
 
 from collections.abc import Callable
@@ -30,20 +30,20 @@ from tidemill.wire.source import Source
 
 Decoder = Callable[[Buffer, int], Any]
 
-ELEMENTS_MAX: Final = 1 << 16  # elements of all arrays in one message; decoding them blocks the event loop for 0.4 s
-ELEMENTS_FREE: Final = 1024  # elements of any size; a message with more needs 4 bytes each, as each becomes an object
+ELEMENTS_MAX: Final = 1 << 16  # array elements in one message; decoding this many blocks the event loop for 0.4 s
+ELEMENTS_FREE: Final = 1024  # above this number, a message must have 4 bytes per element, as each becomes an object
 
-_UNPACKERS: Final = 32  # arrays with fewer numbers than this are read by a precompiled struct,
-_SHORT_TEXT: Final = 64  # and so are strings up to this many bytes
+_UNPACKERS: Final = 32  # precompiled structs read arrays with fewer numbers than this
+_SHORT_TEXT: Final = 64  # precompiled structs read strings of up to this many bytes
 _SIZED_TEXT: Final = tuple(Struct(f"{size}s").unpack_from for size in range(_SHORT_TEXT + 1))
-_COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # indexed by the length plus one, which is how compact strings encode it
+_COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # the index is the length plus one, as compact strings encode it
 
 
 def compile_decoder(
     message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool, ignores_trailing_bytes: bool = False
 ) -> Decoder:
     """
-    Return a function of a buffer and a position that decodes `message`; it raises ProtocolError.
+    Return a function that decodes `message` from a buffer and a position.  The function raises ProtocolError.
 
     With `ignores_trailing_bytes`, the decoder ignores bytes after the end of the message instead of refusing them.
     """
@@ -53,7 +53,7 @@ def compile_decoder(
 
 
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
-    """Read a compact string whose length does not fit `_SHORT_TEXT`; return it and the position after it."""
+    """Read a compact string longer than `_SHORT_TEXT`, and return the string and the position after it."""
     size, position = read_uvarint_after(view, position, prefix)
     if size == 0 and is_nullable:
         return None, position
@@ -86,7 +86,7 @@ def _refuse_count(count: int, left: int) -> None:
 
 
 def _elements_max(size: int) -> int:
-    """Return how many array elements a message of `size` bytes may have."""
+    """Return the maximum number of array elements in a message of `size` bytes."""
     return min(max(ELEMENTS_FREE, size >> 2), ELEMENTS_MAX)
 
 
@@ -108,7 +108,7 @@ class _DecoderSource:
     """
     Generates the source of one decoder, field by field.
 
-    `_run` collects consecutive fixed-width values (struct format and assignment target), to be unpacked together.
+    `_run` collects consecutive fixed-width values, as (struct format, assignment target), to unpack them together.
     """
 
     def __init__(self, version: int, *, is_flexible: bool) -> None:
@@ -233,7 +233,7 @@ class _DecoderSource:
         source = self._source
         values = source.fresh("values")
         count = self._read("B" if self._is_flexible else "i", "count")
-        one = 2 if self._is_flexible else 1  # a count of one, as encoded
+        one = 2 if self._is_flexible else 1  # the encoding of the count 1
         with source.block(f"if {count} != {one}:  # a single element needs no check: its fields are checked"):
             if self._is_flexible:
                 source.line(f"if {count} > 127: {count}, at = more(view, at, {count})")
@@ -318,7 +318,7 @@ class _DecoderSource:
                 source.line(f"at = {stop}")
 
     def _size(self, prefix: str) -> str:
-        """Generate reading of a length or count; return its variable, which is -1 for null."""
+        """Generate code that reads a length or count, and return the name of its variable, which is -1 for null."""
         if not self._is_flexible:
             return self._read("i", prefix)
         size = self._read("B", prefix)
@@ -332,7 +332,10 @@ class _DecoderSource:
         return size
 
     def _read(self, format_: str, prefix: str) -> str:
-        """Generate reading of a number that the next lines need, together with the pending run; return its variable."""
+        """Generate code that reads the pending run and a number after it, and return the name of the number's variable.
+
+        It is called for a number that the next generated lines need.
+        """
         target = self._source.fresh(prefix)
         self._run.append((format_, target))
         self._flush()

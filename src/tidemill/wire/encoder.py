@@ -1,10 +1,10 @@
 """Compiles the encoder of a message in one version.
 
-An encoder takes a message, the bytearray to append to and the list of finished parts.  It returns the bytearray that is
-still open.  Records are not copied: the open bytearray and the records are added to the parts, and a new bytearray is
-opened.
+An encoder takes a message, an open bytearray to which it appends, and the list of finished parts.  It returns the
+bytearray that is open at the end.  Records are not copied: the encoder adds the open bytearray and the records to the
+parts, and opens a new bytearray.
 
-One struct packs each run of fixed-width fields together with the length that follows; nested structs are inlined.
+One struct packs a run of consecutive fixed-width fields and the length after them.  Nested structs are inlined.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tidemill.wire.source import Source
 
 Encoder = Callable[[Any, bytearray, list[bytes | bytearray | memoryview]], bytearray]
 
-_KEPT_COUNT_MAX: Final = 16  # compiled structs are kept for arrays of up to this many numbers
+_KEPT_COUNT_MAX: Final = 16  # structs for arrays of up to this many numbers are kept for later messages
 _SMALL_UVARINTS: Final = tuple(uvarint(value) for value in range(128))
 
 
@@ -26,10 +26,10 @@ def compile_encoder(fields: tuple[Field, ...], version: int, *, is_flexible: boo
 
 
 class _Packers(dict[int | tuple[int, ...], Callable[..., bytes]]):
-    """Array lengths → a function that packs a run with arrays of these lengths in one call."""
+    """Maps array lengths to a function that packs a run with arrays of these lengths in one call."""
 
     def __init__(self, *formats: str) -> None:
-        self._formats = formats  # every second one is an array's element: `ihB`, `i`, `B` means ihB, an array of i, B
+        self._formats = formats  # every second item is the element of an array: ("ihB", "i", "B") is ihB, array of i, B
 
     def __missing__(self, key: int | tuple[int, ...]) -> Callable[..., bytes]:
         counts = (key,) if isinstance(key, int) else key
@@ -44,7 +44,7 @@ class _Packers(dict[int | tuple[int, ...], Callable[..., bytes]]):
 
 
 def _blank(message: type) -> object:
-    """Return the nested struct with all defaults: the value of a tagged field that is not sent."""
+    """Return a nested struct in which all fields have their defaults.  A tagged field with this value is not sent."""
     fields: tuple[Field, ...] = message.__fields__  # type: ignore[attr-defined]
     return message(**{field.name: field.implicit_default() for field in fields})
 
@@ -52,14 +52,14 @@ def _blank(message: type) -> object:
 @dataclass(frozen=True, slots=True)
 class _Fixed:
     format: str
-    value: str  # an expression
+    value: str  # a Python expression
 
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """A length in a flexible version: a varint, nearly always of one byte."""
+    """A length in a flexible version: a varint, which nearly always has one byte."""
 
-    size: str  # an expression; -1 for null
+    size: str  # a Python expression, whose value is -1 for null
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class _EncoderSource:
     """
     Generates the source of one encoder, field by field.
 
-    `_run` collects consecutive fixed-width values, lengths and arrays of numbers, to be packed together.
+    `_run` collects consecutive fixed-width values, lengths and arrays of numbers, to pack them together.
     """
 
     def __init__(self, version: int, *, is_flexible: bool) -> None:
         self._version = version
         self._is_flexible = is_flexible
         self._source = Source(uvarint=uvarint, small_uvarints=_SMALL_UVARINTS)
-        self._out = "out"  # variable to append to; a tagged field has a bytearray of its own, to measure its size
+        self._out = "out"  # the variable to append to; each tagged field has its own bytearray, to measure its size
         self._run: list[_Fixed | _Length | _Numbers] = []
 
     def compile(self, fields: tuple[Field, ...]) -> Encoder:
@@ -229,7 +229,7 @@ class _EncoderSource:
         self._out = outer
 
     def _is_sent(self, field: Field, value: str) -> str:
-        """Return the condition under which a tagged field is sent: as in Kafka, only when it is not the default."""
+        """Return the condition under which a tagged field is sent: as in Kafka, its value is not the default."""
         if isinstance(field.kind, type):
             return f"({value} is not None and {value} != {self._source.refer(_blank(field.kind))})"
         if isinstance(field.kind, Array):
@@ -239,7 +239,7 @@ class _EncoderSource:
         return f"{value} != {field.default!r}"
 
     def _length(self, size: str, format_: str) -> None:
-        """Generate writing of a length or count; the expression `size` is -1 for null."""
+        """Generate code that writes a length or count.  The value of the expression `size` is -1 for null."""
         self._run.append(_Length(size) if self._is_flexible else _Fixed(format_, size))
 
     def _flush(self) -> None:
@@ -263,7 +263,7 @@ class _EncoderSource:
                     source.line(f"{self._out} += {packed}")
 
     def _packed(self, run: list["_Fixed | _Length | _Numbers"]) -> str:
-        """Return an expression for the bytes of the run, provided that all its lengths are below 127."""
+        """Return an expression for the bytes of the run, which is correct if all lengths in the run are below 127."""
         formats, arguments, counts = [""], [], []
         for item in run:
             if isinstance(item, _Numbers):

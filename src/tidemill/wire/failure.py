@@ -1,4 +1,4 @@
-"""Builds a response that contains only UNKNOWN_SERVER_ERROR, for APIs with a top-level error code."""
+"""Builds responses with UNKNOWN_SERVER_ERROR and no other content, for APIs with a top-level error code."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def failure_response(api: Api, version: int) -> Message | None:
 
 
 def _value(field: Field, version: int) -> object:
-    """Return the field's default, or an empty value of its type where this version forbids a null default."""
+    """Return the field's default, or an empty value of its type if the default is null but null is not allowed."""
     value = field.implicit_default()
     if value is not None or field.is_nullable_in(version) or not isinstance(field.kind, Text | Opaque | Array):
         return value

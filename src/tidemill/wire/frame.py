@@ -1,16 +1,16 @@
-"""Extracts size-prefixed frames from a byte stream, over buffers that are never reused.
+"""Extracts size-prefixed frames from a byte stream, in buffers that are never reused.
 
 The interface fits `asyncio.BufferedProtocol`: `get_buffer`, then `received`, then `frames`.
 
-A frame is a writable view on the memory it was received into, and its receiver may keep it: the broker keeps record
-batches by reference and writes offsets into their headers.  Hence a buffer is only ever appended to.  A full buffer is
-replaced by a new one, and is freed together with the last frame in it.
+A frame is a writable view on the memory into which it was received, and its receiver may keep it: the broker keeps
+record batches by reference and writes offsets into their headers.  Therefore bytes are only appended to a buffer.  A
+full buffer is replaced by a new one, and is freed when the last frame in it is dropped.
 
-Frames up to FRAME_SHARED_MAX share a buffer, called a chunk.  A larger frame has a buffer of its own, so that keeping
-its records in memory keeps little else.  That buffer grows with the bytes received, not with the announced size, so a
-client cannot reserve memory by announcing a large frame.  Growing copies the bytes received so far; therefore a
-connection that has already sent a large frame gets a buffer of that size for the next one, up to
-OWN_BYTES_INITIAL_MAX.
+Frames up to FRAME_SHARED_MAX share a buffer, called a chunk.  A larger frame has its own buffer, so that keeping the
+records of that frame in memory keeps few other bytes.  That buffer grows with the bytes received, not with the
+announced size, so a client cannot reserve memory by announcing a large frame.  Growing copies the bytes received so
+far.  To avoid these copies, a connection that has already sent a large frame gets a buffer of the size of that frame
+for its next one, up to OWN_BYTES_INITIAL_MAX.
 """
 
 import ctypes
@@ -21,19 +21,18 @@ from typing import Final
 from tidemill.wire.primitives import ProtocolError
 
 FRAME_SHARED_MAX: Final = 64 * 1024
-CHUNK_BYTES_MIN: Final = 4 * 1024  # the memory of an idle connection; the chunks of a busy one double in size
+CHUNK_BYTES_MIN: Final = 4 * 1024  # the memory of an idle connection; each further chunk is twice as large
 CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  # the largest shared frame with its size prefix
 ROOM_MIN: Final = 1024  # a chunk with less free space than this is replaced before the next read
-OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the least initial buffer of a large frame
-# The most initial buffer: twice what clients put into a request by default.
-OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024
-OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # a buffer grows fourfold up to this size, then twofold
+OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the minimum initial buffer of a large frame
+OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024  # the maximum initial buffer: twice the default request size of clients
+OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # up to this size a buffer grows fourfold, after that twofold
 
 _SIZE: Final = Struct(">i")
 _KEY: Final = Struct(">h")
 _KEY_END: Final = _SIZE.size + _KEY.size
 
-# Buffers are not zeroed, to save CPU time.  Only bytes that were received are ever handed out.
+# Buffers are not zeroed, to save CPU time.  Frames contain only bytes that were received.
 _uninitialized: Final = ctypes.pythonapi.PyByteArray_FromStringAndSize
 _uninitialized.restype = ctypes.py_object
 _uninitialized.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
@@ -55,23 +54,22 @@ class FrameBuffer:
     )  # fmt: skip
 
     def __init__(self, frame_bytes_max: int, limit_name: str = "socket.request.max.bytes") -> None:
-        """Errors about frames over `frame_bytes_max` name the setting `limit_name`."""
-        self.frame_bytes_max = frame_bytes_max  # writable: it may be lower until the peer is authenticated
+        """Refuse frames larger than `frame_bytes_max`, with errors that name the setting `limit_name`."""
+        self.frame_bytes_max = frame_bytes_max  # may be changed: the limit may be lower until the peer is authenticated
         self._limit_name = limit_name
         self._chunk_bytes = CHUNK_BYTES_MIN
-        # Initial buffer of a large frame: the largest frame so far, within bounds.
-        self._initial_bytes = OWN_BYTES_INITIAL_MIN
+        self._initial_bytes = OWN_BYTES_INITIAL_MIN  # for the next large frame: the largest size so far, within bounds
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes received into the buffer
-        self._parsed = 0  # bytes handed out as frames; at most `_filled`
-        self._is_own = False  # whether the buffer belongs to one large frame, at its start
+        self._parsed = 0  # bytes yielded as frames; at most `_filled`
+        self._is_own = False  # whether the buffer was opened for one large frame, which starts at position 0
 
     def get_buffer(self, hint: int = -1) -> memoryview:
         """
-        Return the memory to receive the next bytes into; it is never empty.
+        Return the memory for the next bytes, which is never empty.
 
-        If this opens a new buffer, the bytes of an unfinished frame are copied to it.  `hint` is ignored.  Raise
+        If a new buffer is opened, the bytes of an unfinished frame are copied to it.  `hint` is ignored.  Raise
         ProtocolError if the announced size of the next frame is not allowed.
         """
         room = len(self._view) - self._filled
@@ -81,7 +79,7 @@ class FrameBuffer:
                 self._open_chunk(left)
         else:
             frame_bytes = self._frame_end() - self._parsed
-            if frame_bytes <= left:  # a complete frame that was not taken yet, while more bytes arrive
+            if frame_bytes <= left:  # The next frame is complete, but the caller of `frames` has not taken it yet.
                 if room == 0:
                     self._open_chunk(left)
             elif frame_bytes > CHUNK_BYTES_MAX:
@@ -99,7 +97,7 @@ class FrameBuffer:
         """
         Yield every complete frame, without its size prefix.  Raise ProtocolError for a size that is not allowed.
 
-        The caller may stop early; frames that it did not take are yielded by the next call.
+        The caller may stop early.  The next call then yields the frames that the caller did not take.
         """
         while self._filled - self._parsed >= 4:
             start = self._parsed + 4
@@ -112,7 +110,7 @@ class FrameBuffer:
             yield self._view[start:end]
 
     def next_key(self) -> int | None:
-        """Return the API key that the next frame of a client starts with; None until that much has been received."""
+        """Return the API key at the start of the client's next frame, or None until the key has been received."""
         if self._filled - self._parsed < _KEY_END:
             return None
         key: int = _KEY.unpack_from(self._buffer, self._parsed + _SIZE.size)[0]
@@ -120,11 +118,11 @@ class FrameBuffer:
 
     @property
     def arriving_bytes(self) -> int:
-        """Bytes of memory held for a large frame that was not taken yet."""
+        """The bytes of memory held for a large frame that was not taken yet."""
         return len(self._view) if self._is_own and self._filled > self._parsed else 0
 
     def _frame_end(self) -> int:
-        """Return the position at which the next frame to hand out ends, or will end once it is complete."""
+        """Return the position at which the next frame to yield ends, or will end once it is complete."""
         size: int = _SIZE.unpack_from(self._buffer, self._parsed)[0]
         if not 0 < size <= self.frame_bytes_max:
             raise ProtocolError(f"a frame of {size} bytes; {self._limit_name} allows 1 to {self.frame_bytes_max}")
@@ -143,7 +141,7 @@ class FrameBuffer:
         self._chunk_bytes = min(2 * self._chunk_bytes, CHUNK_BYTES_MAX)
 
     def _open(self, size: int) -> None:
-        """Replace the buffer by a new one that starts with the unfinished frame; frames keep the old one alive."""
+        """Replace the buffer by a new one that starts with the bytes not yielded.  Frames keep the old buffer alive."""
         left = self._filled - self._parsed
         buffer: bytearray = _uninitialized(None, size)
         buffer[:left] = self._view[self._parsed : self._filled]

@@ -1,8 +1,9 @@
 """The field types of Kafka messages, and unsigned variable-length integers.
 
-All numbers are big-endian.  In flexible versions (KIP-482) a length or count is an unsigned varint of the length plus
-one, and 0 means null.  In older versions it is an int16 (strings) or an int32 (all others), and -1 means null.  A
-nullable struct is preceded by one byte: negative for null, any other value if the struct follows.
+All numbers are big-endian.  In flexible versions (KIP-482), a length or count is encoded plus one, as an unsigned
+varint, and 0 means null.  In older versions, a length or count is an int16 (strings) or an int32 (all other types), and
+-1 means null.  A nullable struct has one byte in front: a negative byte means null, and after any other byte the struct
+follows.
 """
 
 from collections.abc import Sequence
@@ -11,25 +12,25 @@ from typing import Final
 
 Buffer = bytes | bytearray | memoryview
 Records = Buffer | Sequence[Buffer]
-"""Record batches to be sent: one buffer, or several that are sent one after the other.  They are not copied."""
+"""Record batches to send: one buffer, or several buffers to send one after the other.  They are not copied."""
 
-UVARINT_BYTES_MAX: Final = 5  # enough for 32 bits; outside of records, Kafka has no longer varints
-TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five, and a hostile header could declare millions
+UVARINT_BYTES_MAX: Final = 5  # enough for 32 bits; Kafka has longer varints only in records
+TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five, but a hostile header could declare millions
 
 
 class ProtocolError(ValueError):
-    """The peer sent bytes that are not a Kafka message.  The text says what is wrong; the connection must be closed."""
+    """The other end sent bytes that are not a Kafka message.  The text names the problem.  Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A type of fixed width.  Consecutive fields of such types are read and written by one struct."""
+    """A type of fixed width.  One struct reads or writes consecutive fields of such types."""
 
     name: str
     format: str  # in the notation of the `struct` module
     size: int  # bytes
     zero: object
-    minimum: int | None = None  # the least and greatest number of the type, for tests that draw random values
+    minimum: int | None = None  # the lowest and highest number of the type, for tests that draw random values
     maximum: int | None = None
 
 
@@ -42,7 +43,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Bytes.  A decoder copies them, except record batches, which stay a view on the message."""
+    """Bytes.  A decoder copies them, except for record batches, which are a view on the message."""
 
     name: str
     is_records: bool
@@ -80,9 +81,9 @@ def array(element: Fixed | Text | Opaque | type) -> Array:
 
 def uvarint(value: int) -> bytes:
     """
-    Encode an unsigned varint: seven bits a byte, lowest first; the top bit is set if more bytes follow.
+    Return `value` as an unsigned varint: seven bits per byte, lowest first; the top bit is set if more bytes follow.
 
-    Raise ValueError if `value` does not fit 32 bits.
+    Raise ValueError if `value` does not fit in 32 bits.
     """
     if 0 <= value < 1 << 7:
         return bytes((value,))
@@ -113,7 +114,10 @@ def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_after(view: memoryview, position: int, first: int) -> tuple[int, int]:
-    """Return the varint whose first byte was already read, and the position after it.  Raise ProtocolError."""
+    """Return the varint whose first byte was already read, and the position after it.  Raise ProtocolError.
+
+    `first` is the first byte; `position` is that of the byte after it.
+    """
     return (first, position) if first < 0x80 else read_uvarint(view, position - 1)
 
 
@@ -121,7 +125,7 @@ def skip_tags(view: memoryview, position: int, first: int) -> int:
     """
     Return the position after a section of unknown tagged fields.  Raise ProtocolError.
 
-    `first` is the first byte of the section, part of the count; `position` is the byte after it.
+    `first` is the first byte of the section, with which the count begins; `position` is that of the byte after it.
     """
     count, position = read_tag_count(view, position, first)
     for _ in range(count):
@@ -131,7 +135,10 @@ def skip_tags(view: memoryview, position: int, first: int) -> int:
 
 
 def read_tag_count(view: memoryview, position: int, first: int) -> tuple[int, int]:
-    """Return the number of tagged fields and the position after it.  Raise ProtocolError above TAGS_MAX."""
+    """Return the number of tagged fields and the position after it.  Raise ProtocolError if it exceeds TAGS_MAX.
+
+    `first` is the first byte of the number; `position` is that of the byte after it.
+    """
     count, position = read_uvarint_after(view, position, first)
     if count > TAGS_MAX:
         raise ProtocolError(f"{count} tagged fields in one struct; at most {TAGS_MAX} are allowed")
@@ -158,7 +165,7 @@ class Field:
     tag: int | None = None
     tagged_since: int = 0
     default: object = None
-    is_required: bool = False  # whether constructing a message requires the field
+    is_required: bool = False  # whether a value must be given to construct a message
     name: str = ""
 
     def is_in(self, version: int) -> bool:

@@ -1,7 +1,7 @@
-"""Compiles, for a response message, the function that collects its error codes.
+"""Compiles the function that collects the error codes of a response.
 
-It visits every `error_code` of the response and of the structs nested in it.  The broker calls it for each response,
-Produce and Fetch included: hence the code is generated from the fields, as encoders are.
+The function visits every `error_code` of the response and of its nested structs.  The broker calls the function for
+each response, including Produce and Fetch, so it must be fast: its code is generated from the fields, as for encoders.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _ERROR_CODE: Final = "error_code"
 
 
 def compile_error_finder(fields: tuple[Field, ...]) -> ErrorFinder:
-    """Return a function that takes a response with these fields and returns its error codes other than 0."""
+    """Return a function that takes a response with these fields and returns the error codes that are not 0."""
     source = Source()
     with source.block("def errors_in(response):"):
         source.line("found = []")

@@ -6,12 +6,12 @@
 
     API = Api(key=12, versions=range(0, 5), flexible_from=4, request=Request, response=Response)
 
-A field that a version does not have is skipped by the encoder and has its default after decoding.
-A field annotated with `| None` may be null on the wire from the version it appears in, or from `nullable_since`.
-A tagged field is sent only if it differs from its default; the default of a tagged struct is None.
+If a version does not have a field, the encoder skips the field, and the decoder sets it to its default.
+A field annotated with `| None` may be null on the wire from its first version on, or from `nullable_since` on.
+A tagged field is sent only if its value is not the default; the default of a tagged struct is None.
 Sequences are tuples or lists; UUIDs are 16 raw bytes; decoded records are a view on the buffer of the message.
 
-Encoders and decoders are compiled per message and version on first use.
+The encoder and the decoder for a message and version are compiled on first use.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,10 @@ from tidemill.wire.response_errors import ErrorFinder, compile_error_finder
 from tidemill.wire.source import Source
 
 _REQUIRED: Final = object()
-# A body up to this size is copied after its header: cheaper than a further buffer for the socket.
-_INLINE_BYTES_MAX: Final = 4096
+_INLINE_BYTES_MAX: Final = 4096  # copying a body up to this size costs less than sending header and body separately
 
 Part = bytes | bytearray | memoryview
-"""A piece of an encoded message; pieces are sent one after the other.  It must not change once handed out."""
+"""A part of an encoded message.  Parts are sent one after the other.  Once encoded, a part must not change."""
 
 
 def field(
@@ -43,7 +42,7 @@ def field(
     tagged_since: int = 0,
     default: Any = _REQUIRED,
 ) -> Any:
-    """Declare a field of a message.  A field without `default` is required when a message is constructed."""
+    """Declare a field of a message.  To construct a message, a value is required for each field without a default."""
     is_required = default is _REQUIRED
     return Field(
         kind=kind,
@@ -74,7 +73,7 @@ class MessageType(type):
 
 def _named(name: str, annotation: Any, declared: Field) -> Field:
     may_be_none = NoneType in get_args(annotation)
-    # None is never on the wire: it means not sent.
+    # A tagged struct that is None is not sent, so it is never null on the wire.
     is_tagged_struct = declared.tag is not None and isinstance(declared.kind, type)
     nullable_since = declared.nullable_since
     if may_be_none and nullable_since is None and not is_tagged_struct:
@@ -96,7 +95,7 @@ class Message(metaclass=MessageType):
     """A request, a response, or a struct nested in one.  By convention it is not modified after construction."""
 
     def __init__(self, **values: Any) -> None:
-        # Constructing the first message of a class compiles the `__init__` that all further ones use.
+        # The first construction of a message compiles the `__init__` that all later messages of the class use.
         message = type(self)
         message.__init__ = _compile_init(message.__fields__)  # type: ignore[method-assign]
         message.__init__(self, **values)
@@ -117,7 +116,7 @@ class Message(metaclass=MessageType):
 
 
 def _compile_init(fields: tuple[Field, ...]) -> Any:
-    """Compile an `__init__` with keyword parameters that assigns every field."""
+    """Compile an `__init__` that takes every field as a keyword parameter and assigns it."""
     source = Source()
     parameters = [field.name if field.is_required else f"{field.name}={field.default!r}" for field in fields]
     with source.block(f"def __init__(self, {', '.join(['*', *parameters]) if fields else ''}):"):
@@ -128,7 +127,7 @@ def _compile_init(fields: tuple[Field, ...]) -> Any:
 
 
 def _comparable(value: object) -> object:
-    """Return `value` with lists turned into tuples, so that both compare equal."""
+    """Return `value`, or a tuple if it is a list, so that a list equals a tuple with the same elements."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -139,7 +138,7 @@ def _shown(value: object) -> str:
 _REQUEST_HEADER: Final = Struct(">ihhih")  # frame size, API key, version, correlation id, length of the client id
 _REQUEST_FRAME: Final = Struct(">i")
 _RESPONSE_HEADER_V0: Final = Struct(">ii")  # frame size, correlation id
-_RESPONSE_HEADER_V1: Final = Struct(">iix")  # the same, with an empty section of tagged fields
+_RESPONSE_HEADER_V1: Final = Struct(">iix")  # frame size, correlation id, an empty section of tagged fields
 
 API_VERSIONS_KEY: Final = 18
 
@@ -176,11 +175,11 @@ class Api:
         """
         Declare an API.
 
-        `versions` are the supported ones; `flexible_from` is the first flexible version, or None.  With
-        `ignores_trailing_bytes`, bytes after the end of a request are ignored; Kafka's brokers do that for every API.
+        `versions` are the supported versions; `flexible_from` is the first flexible version, or None.  With
+        `ignores_trailing_bytes`, bytes after the end of a request are ignored, as Kafka's brokers do for every API.
         """
         self.key = key
-        self.name = request.__module__.rpartition(".")[2]  # for example `list_offsets`: the file name in every layer
+        self.name = request.__module__.rpartition(".")[2]  # the module's name in every layer, such as `list_offsets`
         self.versions = versions
         self.flexible_from = versions.stop if flexible_from is None else flexible_from
         # A client reads the ApiVersions response before it knows the broker's versions, so its header never changes.
@@ -189,7 +188,7 @@ class Api:
         self.ignores_trailing_bytes = ignores_trailing_bytes
         self.response = response
         self.errors_in: ErrorFinder = self._find_errors_at_first
-        """Returns the error codes of a response, other than 0, in the order of its fields."""
+        """A function that returns the error codes of a response that are not 0, in the order of the fields."""
         self._request_decoders = [self._decoder_at_first(request, v) for v in range(versions.stop)]
         self._request_encoders = [self._encoder_at_first(request, v) for v in range(versions.stop)]
         self._response_decoders = [self._decoder_at_first(response, v) for v in range(versions.stop)]
@@ -198,7 +197,7 @@ class Api:
     def __repr__(self) -> str:
         return f"Api({self.name}, key={self.key}, v{self.versions.start}-{self.versions.stop - 1})"
 
-    # Bodies.  Callers have checked that the version is one of `versions`.
+    # Bodies.  Callers must check that the version is one of `versions`.
 
     def decode_request(self, version: int, view: Buffer, position: int = 0) -> Any:
         """
@@ -213,7 +212,7 @@ class Api:
         return self._response_decoders[version](view, position)
 
     def encode_response_body(self, version: int, response: Message) -> list[Part]:
-        """Encode a response without frame size and header.  The result may be framed for any number of requests."""
+        """Encode a response without frame size and header.  The result may be used to answer several requests."""
         parts: list[Part] = []
         last = self._response_encoders[version](response, bytearray(), parts)
         if last:
@@ -235,7 +234,7 @@ class Api:
     # Whole frames, to be sent with `writelines(parts)`.
 
     def encode_response(self, version: int, response: Message, correlation_id: int) -> list[Part]:
-        """Encode the response frame of a request of this version."""
+        """Encode the frame of a response to a request of this version."""
         first = bytearray(9 if version >= self.response_header_v1_from else 8)
         parts: list[Part] = []
         last = self._response_encoders[version](response, first, parts)
@@ -245,7 +244,7 @@ class Api:
         return parts
 
     def frame_response(self, version: int, body: list[Part], correlation_id: int) -> list[Part]:
-        """Frame a body made by `encode_response_body`, without changing the body."""
+        """Return a frame with a body that `encode_response_body` returned; the body is not changed."""
         size = _size(body)
         if version >= self.response_header_v1_from:
             header = _RESPONSE_HEADER_V1.pack(size + 5, correlation_id)
@@ -272,7 +271,7 @@ class Api:
         _REQUEST_FRAME.pack_into(first, 0, _size(parts) - 4)
         return parts
 
-    # Compilation on first use: each table is filled with functions that replace themselves by the compiled one.
+    # Compilation on first use: each table initially has functions that replace themselves with a compiled function.
 
     def _find_errors_at_first(self, response: Message) -> list[int]:
         self.errors_in = compile_error_finder(self.response.__fields__)

@@ -1,13 +1,14 @@
-"""The broker's end of a Kafka connection: decodes frames to requests and releases responses in request order.
+"""The broker's end of a Kafka connection: decodes frames into requests and releases responses in request order.
 
     for frame in frame_buffer.frames():
         envelope = connection.receive(frame)
         ...
         transport.writelines(connection.respond(envelope, envelope.encode(response)))
 
-A malformed header or body, an API that the broker does not implement, or an unsupported version raises ProtocolError,
-and the broker closes the connection, as Kafka does.  The exception is an unsupported version of ApiVersions, which a
-client sends before it knows the broker's versions (KIP-511): its envelope contains the response already.
+ProtocolError is raised for a malformed header or body, an API that the broker does not implement, and an unsupported
+version.  The broker then closes the connection, as Kafka does.  An unsupported version of ApiVersions is not an error,
+because a client sends ApiVersions before it knows the broker's versions (KIP-511): the envelope of such a request
+already contains the response.
 """
 
 from collections import deque
@@ -26,7 +27,7 @@ _HEADER_SIZE: Final = _HEADER.size
 
 
 class RequestEnvelope:
-    """A request, with what is needed to respond to it."""
+    """A request, and the data that is needed to respond to it."""
 
     __slots__ = (
         "answer", "api", "begun_ms", "client_id", "correlation_id", "held", "is_answered", "request", "size", "version",
@@ -41,10 +42,10 @@ class RequestEnvelope:
         self.client_id = client_id
         self.request = request  # an instance of `api.request`; None if `answer` is set
         self.size = size  # bytes of the frame, without its size prefix
-        self.answer: list[Part] | None = None  # a response that needs no handler: pass it to `respond`
-        self.begun_ms = 0  # when the owner began to handle the request, on the owner's monotonic clock
+        self.answer: list[Part] | None = None  # if set, the response to pass to `respond` instead of calling a handler
+        self.begun_ms = 0  # the time on the owner's monotonic clock at which the owner began to handle the request
         self.is_answered = False
-        self.held: list[Part] | None = None  # the response, while an earlier request is unanswered
+        self.held: list[Part] | None = None  # the response, if it cannot be sent before that to an earlier request
 
     def encode(self, response: Message) -> list[Part]:
         """Return the frame with this response."""
@@ -59,13 +60,14 @@ class ServerConnection:
     def __init__(self, apis: Mapping[int, Api]) -> None:
         self._apis = apis  # the APIs that this broker implements
         self.pending: deque[RequestEnvelope] = deque()
-        """Requests whose own response, or an earlier one, is outstanding.  The owner bounds it: it stops reading."""
+        """The requests whose response was not released yet.  To bound their number, the owner stops reading."""
 
     def receive(self, frame: memoryview) -> RequestEnvelope:
         """
         Decode the request in this frame and add it to `pending`.
 
-        Raise ProtocolError if it is not a request that this broker implements; the caller closes the connection.
+        Raise ProtocolError if the frame is not a request that this broker implements.  The caller must then close the
+        connection.
         """
         envelope = self.decode(frame)
         self.pending.append(envelope)
@@ -112,8 +114,8 @@ class ServerConnection:
         """
         Store the response to a request and return the parts to send now.
 
-        The result is empty while an earlier request is unanswered; otherwise it is this response and the later ones
-        that waited for it.  `parts` is None for a request without a response (Produce with acks=0).
+        While an earlier request is unanswered, the result is empty.  Otherwise it is this response, followed by the
+        responses that waited for it.  `parts` is None for a request without a response (Produce with acks=0).
         """
         assert not envelope.is_answered, f"{envelope.api.name} {envelope.correlation_id} was already answered"
         pending = self.pending

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Source:
-    """A function's source under construction.  `text` returns it, and `function` compiles it."""
+    """The source of a function under construction.  `text` returns the source, and `function` compiles it."""
 
     def __init__(self, **scope: Any) -> None:
         self._scope = scope
