@@ -16,7 +16,7 @@ from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
 CALLBACK_INTERVAL_S: Final = 0.1  # between callbacks, each of which wakes the loop
-STALL_S: Final = 0.25  # so long that clients notice, and longer than the delays of a busy machine
+STALL_S: Final = 0.25  # clients notice a stall of this length, and a busy machine alone does not cause it
 STACK_CHARACTERS_MAX: Final = 2_400  # of the innermost calls; the line of an event holds 4,096 characters
 
 

@@ -12,7 +12,7 @@ class SettingsError(ClientError, ValueError):
 
 
 class BrokerUnreachable(ClientError):
-    """There is no connection to the broker, or it failed.  Retry later or with another broker."""
+    """A connection to the broker could not be opened, or it failed.  Retry later or with another broker."""
 
 
 class ProtocolMismatch(ClientError):
@@ -20,7 +20,7 @@ class ProtocolMismatch(ClientError):
 
 
 class RetriesExhausted(ClientError):
-    """A request was retried until its deadline without success."""
+    """A request was retried without success until the deadline."""
 
 
 class UnknownTopic(ClientError):

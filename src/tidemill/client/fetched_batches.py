@@ -60,7 +60,7 @@ def data_batches(
         if end > len(records):
             break  # The broker's byte limit truncated this batch; the next fetch returns the complete batch.
         if base_offset >= end_offset:
-            next_offset = end_offset  # there are no records between this offset and the next batch
+            next_offset = end_offset  # The partition has no records from the last batch to `end_offset`.
             break
         if is_crc_checked and not crc_matches(records, position):
             raise CorruptBatch(f"the batch at offset {base_offset} does not match its CRC")

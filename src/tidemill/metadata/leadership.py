@@ -17,8 +17,8 @@ from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_i
 from tidemill.model.shard import ShardId
 
 TRANSFERS_MAX: Final = 1_000  # leadership transfers per check, as in Kafka
-PREFERRED: Final = 0  # this and UNCLEAN: the values of Kafka's ElectionType
-UNCLEAN: Final = 1
+PREFERRED: Final = 0  # Kafka's ElectionType.PREFERRED
+UNCLEAN: Final = 1  # Kafka's ElectionType.UNCLEAN
 Leaders = Mapping[ShardId, BrokerId]
 
 
@@ -28,7 +28,7 @@ class Election:
 
     topic: str
     partition: int
-    problem: Problem | None = None  # ELECTION_NOT_NEEDED is a problem too
+    problem: Problem | None = None  # ELECTION_NOT_NEEDED also counts as a problem
 
 
 def preferred_leader(shard: Shard) -> BrokerId:

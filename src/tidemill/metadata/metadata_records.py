@@ -34,7 +34,8 @@ class ConfigResource(NamedTuple):
     name: str  # a topic name, a broker id ("": the default of all brokers), or a group id
 
 
-TOPIC_RESOURCE: Final = 2  # this and the next two: the values of Kafka's ConfigResource.Type
+# The values of Kafka's ConfigResource.Type.
+TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
 
@@ -152,7 +153,7 @@ _REPLICAS: Final = 11
 
 
 def encode(record: Record) -> bytes:
-    """Return the value under which the log stores the record."""
+    """Return the encoded record, which is the value of a log record with a null key."""
     out = bytearray(2)
     match record:
         case ClusterRecord(cluster_id):

@@ -33,7 +33,7 @@ BROKER_KEYS: Final = _by_name(_BROKER, _LOG, _COORDINATOR, _CLUSTER, _SECURITY, 
 GROUP_KEYS: Final = _by_name(_GROUP)
 
 # For each topic key, the broker keys that set its default, highest precedence first (Kafka's
-# `ServerTopicConfigSynonyms`).  The number is the factor from the unit of the broker key to that of the topic key.
+# `ServerTopicConfigSynonyms`).  A value of the broker key is multiplied by the number to get the topic key's unit.
 TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),

@@ -11,7 +11,7 @@ from typing import Final
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 
-ConfigValue = bool | int | float | str | tuple[str, ...] | None  # None: not set, and there is no default
+ConfigValue = bool | int | float | str | tuple[str, ...] | None  # None: the key is not set and has no default
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")  # `int()` alone would also accept `1_000` and digits of other scripts
 _DECIMAL_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

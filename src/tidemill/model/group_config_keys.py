@@ -1,4 +1,4 @@
-"""Configuration keys of a group: those of Kafka 4.3, and the dead-letter topic of KIP-1191."""
+"""The configuration keys of a group: Kafka 4.3's keys, and the dead-letter topic of KIP-1191."""
 
 from typing import Final
 

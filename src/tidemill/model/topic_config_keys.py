@@ -1,4 +1,4 @@
-"""Configuration keys of a topic: those of Kafka 4.3, and Tidemill's own."""
+"""The configuration keys of a topic: Kafka 4.3's keys, and Tidemill's own."""
 
 from typing import Final
 

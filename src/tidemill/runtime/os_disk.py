@@ -22,7 +22,7 @@ AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # for smaller writes, copying into th
 READ_AHEAD_SIZE_MIN: Final = 512 << 10  # a read of at least this size is taken for a sequential read
 READ_AHEAD_BYTES: Final = 8 << 20  # bytes after a sequential read that the kernel reads in advance
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-# The file system does not support RWF_NOWAIT.
+# The errors of a file system that does not support RWF_NOWAIT.
 _NOWAIT_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -281,7 +281,10 @@ def _split(parts: Sequence[Buffer], first: int, second: int) -> tuple[list[Buffe
 
 
 def _write_rest(number: int, position: int, parts: Sequence[Buffer], written: int) -> None:
-    """Write all parts except their first `written` bytes, after a short write or for too many parts for one call."""
+    """Write all parts except their first `written` bytes.
+
+    It is used after a short write, and for more parts than one call can take.
+    """
     rest = [memoryview(part).cast("B") for part in parts if len(part)]
     first_left = 0  # index of the first part not completely written
     while True:

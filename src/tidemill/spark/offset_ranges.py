@@ -36,8 +36,8 @@ def divided(
     """
     Divide `ranges` among Spark's partitions; empty ranges are dropped.
 
-    With `records_per_partition_max`, ranges are split into equal parts of at most that size.  If there are then fewer
-    than `partitions_min` ranges, the larger ones are split to give about that many.  Otherwise ranges stay whole.
+    With `records_per_partition_max`, ranges are split into equal parts of at most that size.  If this gives fewer than
+    `partitions_min` ranges, the larger ranges are split further, into about that many in total.
     """
     planned = [piece for piece in ranges if piece.size > 0]
     if records_per_partition_max is not None:

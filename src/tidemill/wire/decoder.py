@@ -53,7 +53,10 @@ def compile_decoder(
 
 
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
-    """Read a compact string longer than `_SHORT_TEXT`, and return the string and the position after it."""
+    """Read a compact string whose first length byte exceeds `_SHORT_TEXT`; return it and the position after it.
+
+    `prefix` is that byte, and `position` is that of the byte after it.
+    """
     size, position = read_uvarint_after(view, position, prefix)
     if size == 0 and is_nullable:
         return None, position

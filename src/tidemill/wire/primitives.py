@@ -116,7 +116,7 @@ def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
 def read_uvarint_after(view: memoryview, position: int, first: int) -> tuple[int, int]:
     """Return the varint whose first byte was already read, and the position after it.  Raise ProtocolError.
 
-    `first` is the first byte; `position` is that of the byte after it.
+    `first` is the first byte, and `position` is the position of the second byte.
     """
     return (first, position) if first < 0x80 else read_uvarint(view, position - 1)
 
@@ -125,7 +125,7 @@ def skip_tags(view: memoryview, position: int, first: int) -> int:
     """
     Return the position after a section of unknown tagged fields.  Raise ProtocolError.
 
-    `first` is the first byte of the section, with which the count begins; `position` is that of the byte after it.
+    `first` is the first byte of the section, with which the count begins; `position` is that of the second byte.
     """
     count, position = read_tag_count(view, position, first)
     for _ in range(count):
@@ -137,7 +137,7 @@ def skip_tags(view: memoryview, position: int, first: int) -> int:
 def read_tag_count(view: memoryview, position: int, first: int) -> tuple[int, int]:
     """Return the number of tagged fields and the position after it.  Raise ProtocolError if it exceeds TAGS_MAX.
 
-    `first` is the first byte of the number; `position` is that of the byte after it.
+    `first` is the first byte of the number, and `position` is the position of the second byte.
     """
     count, position = read_uvarint_after(view, position, first)
     if count > TAGS_MAX:

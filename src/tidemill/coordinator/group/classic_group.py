@@ -210,7 +210,7 @@ class ClassicGroup:
         self.joins_parked += member.join_waiter is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member, or an assigned id that no client has used yet, and return the member if there was one.
+        """Remove a member, or an assigned id that no client has used yet.  Return the removed member, or None.
 
         The caller must answer the member's parked requests.
         """
