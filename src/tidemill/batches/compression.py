@@ -109,7 +109,7 @@ def _gunzip(data: Buffer, size_max: int) -> bytes:
 # snappy
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # version 1, readable by version 1
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # magic, version 1, lowest compatible version 1
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _BLOCK_LENGTH: Final = Struct(">i")
 

@@ -105,7 +105,7 @@ class RawFetcher:
         if error_code != errors.NONE or answer is None:
             raise ClientError(f"the broker refuses to fetch from {position.name}: {errors.name(error_code)}")
         settings = self._cluster.settings
-        records = cast(memoryview | None, answer.records)  # a decoded message has one view
+        records = cast(memoryview | None, answer.records)  # a decoder returns records as a single view
         return data_batches(
             memoryview(b"") if records is None else records,
             position.offset,

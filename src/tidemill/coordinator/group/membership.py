@@ -54,7 +54,7 @@ def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> No
     group.state_since_ms = decision.timestamps.append_time
     record = group_metadata(group.group_id, group.logged())
     if len(record.value or b"") > decision.settings.group_metadata_bytes_max:
-        # The record would not fit the log.  Kafka notices this when it appends the record, and answers the same error.
+        # The record is too large for the log.  Kafka notices this at the append, and answers with the same error.
         group.state_since_ms = previous
         rebalance.reject_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
         rebalance.prepare(group, decision)
@@ -122,7 +122,7 @@ def expire_session(group: ClassicGroup, member_id: str, decision: DecisionBuilde
         return
     member = group.members[member_id]
     if member.is_session_suspended:
-        return  # Its session is renewed when its parked request is answered.
+        return  # The session is renewed when the member's parked request is answered.
     rebalance.remove_member(group, member, decision)
     if group.state in (S.STABLE, S.COMPLETING_REBALANCE):
         rebalance.prepare(group, decision)
