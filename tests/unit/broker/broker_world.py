@@ -1,4 +1,4 @@
-"""A broker without a machine: the real wiring on a simulated disk, with jobs and timers that a test executes.
+"""A complete broker for unit tests: the production wiring on a simulated disk; the test executes jobs and timers.
 
     world = BrokerWorld()                                   # an empty directory, one broker, ready
     world.create("flights", partitions=2)
@@ -55,7 +55,7 @@ class HandClock:
 
 
 class CountingEntropy:
-    """Entropy that counts: every draw is different."""
+    """A source of random bytes that counts: every draw is different."""
 
     def __init__(self) -> None:
         self._drawn = 0
@@ -66,7 +66,7 @@ class CountingEntropy:
 
 
 class HandTurns:
-    """`call_soon` of an event loop whose turns a test executes."""
+    """The `call_soon` of an event loop; the test executes its turns one by one."""
 
     def __init__(self) -> None:
         self._callbacks: deque[Callable[[], None]] = deque()
@@ -128,7 +128,7 @@ class Client:
         self._correlation_id = 0
 
     def send(self, request: Message, version: int | None = None) -> tuple[Api, int]:
-        """Deliver a request to the broker, and execute nothing."""
+        """Deliver a request to the broker without executing pending work.  Return its API and version, for `answer`."""
         api = api_of(request)
         version = api.versions[-1] if version is None else version
         self._correlation_id += 1
@@ -143,13 +143,13 @@ class Client:
         return api, version
 
     def ask(self, request: Message, version: int | None = None) -> Any:
-        """Return the response; jobs of the disk are executed, timers do not fire."""
+        """Send a request, execute all pending work, and return the response.  Timers do not fire."""
         answered = self.ask_only(request, version)
         self._world.stabilize()
         return answered
 
     def ask_only(self, request: Message, version: int | None = None) -> Any:
-        """Return the response as soon as it is there; what follows has not been executed."""
+        """Send a request and return the response as soon as it has arrived; leave later work pending."""
         api, version = self.send(request, version)
         answered = self.answer(api, version)
         while answered is None and self._world.step():
@@ -158,7 +158,7 @@ class Client:
         return answered
 
     def answer(self, api: Api, version: int) -> Any:
-        """Take the oldest response that has arrived; None when there is none."""
+        """Remove and return the oldest response that has arrived; None if there is none."""
         sent = self.writer.sent
         if len(sent) < 4:
             return None
@@ -180,7 +180,10 @@ class BrokerWorld:
         reads: bool = True,
         extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
-        """`reads` False: the reader threads do nothing until it is set; `writes` does the same for the journal."""
+        """
+        Start the broker.  The reader threads do nothing while `reads` is False, and the journal thread does nothing
+        while the attribute `writes` is False.
+        """
         self.reads = reads
         self.writes = True
         self.static = static
@@ -235,7 +238,7 @@ class BrokerWorld:
         return timer
 
     def stabilize(self) -> None:
-        """Run the loop and every job until only time could bring more work."""
+        """Run the event loop and the jobs until nothing is left to do before the clock moves."""
         for _ in range(STEPS_MAX):
             if not self.step():
                 return
@@ -276,11 +279,11 @@ class BrokerWorld:
     # Steps that most tests begin with.
 
     def ask(self, request: Message, version: int | None = None) -> Any:
-        """Ask with `version`, by default the newest."""
+        """Send a request of `version`, by default the newest, and return the response."""
         return self.client.ask(request, version)
 
     def create(self, name: str, partitions: int = 1, **settings: str) -> None:
-        """Create a topic and wait for its leaders; settings as `retention_ms="1"`."""
+        """Create a topic and wait until it has leaders.  Pass settings as `retention_ms="1"`."""
         named = tuple((key.replace("_", "."), value) for key, value in settings.items())
         created: list[Any] = []
         topic = NewTopic(name=name, partition_count=partitions, replication_factor=1, settings=named)
@@ -302,7 +305,7 @@ class BrokerWorld:
         acks: int = -1,
         **header: int,
     ) -> produce.Response.Topic.Partition:
-        """Produce one batch and return the response; `header` as `producer_id=1, producer_epoch=0, base_sequence=0`."""
+        """Produce one batch and return the response.  `header` is, for example, `producer_id=1, base_sequence=0`."""
         stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
         stamps = [stamp] * len(values) if isinstance(stamp, int) else stamp
         batch = build_batch([(None, value, (), at) for value, at in zip(values, stamps, strict=True)], **header)  # type: ignore[arg-type]

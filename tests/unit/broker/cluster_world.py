@@ -1,4 +1,4 @@
-"""Several brokers without machines: `BrokerWorld`s that share a clock and are connected by queues.
+"""A whole cluster for unit tests: `BrokerWorld`s that share a clock and exchange frames through queues.
 
     world = ClusterWorld()                                  # three brokers, one cluster
     world.create("flights")                                 # three replicas, led by broker 1
@@ -32,7 +32,7 @@ WAIT_MS_MAX = 20_000
 
 
 class SeededEntropy:
-    """Entropy of one broker, so that directories and incarnations differ."""
+    """Random bytes for one broker, seeded so that the directory ids and incarnations of brokers differ."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -42,7 +42,7 @@ class SeededEntropy:
 
 
 class MemoryLink:
-    """One end of a connection; `frames` were sent and not received yet."""
+    """One end of a connection.  `frames` were sent by this end and not received yet."""
 
     def __init__(self, hello: Hello, owner: LinkOwner) -> None:
         self.hello = hello  # the other end's
@@ -86,13 +86,14 @@ class Network:
     def step(self) -> bool:
         for link in self.links:
             if link.frames and not self.held(link.owner, link.other.owner):
-                self.links = [*(it for it in self.links if it is not link), link]  # for fairness, it is last next time
+                # For fairness, this link is the last to be tried in the next step.
+                self.links = [*(it for it in self.links if it is not link), link]
                 link.other.owner.received(link.other, memoryview(link.frames.popleft()))
                 return True
         return False
 
     def cut_off(self, address: str) -> None:
-        """Its links end, on both sides."""
+        """Isolate the broker at `address`: close its links at both ends."""
         self.cut.add(address)
         for link in [*self.links]:
             if link.is_open and address in (link.hello.address, link.other.hello.address):
@@ -100,9 +101,9 @@ class Network:
 
 
 class MemoryLinks:
-    """`peer.link.Links`."""
+    """An implementation of `peer.link.Links` on a `Network`."""
 
-    last_failure: str | None = None  # brokers that do not run are not dialled
+    last_failure: str | None = None  # dialling a broker that does not run is no failure
 
     def __init__(self, network: Network, owner: LinkOwner, address: str) -> None:
         self._network = network
@@ -130,7 +131,7 @@ class MemoryLinks:
 
 
 class Node(BrokerWorld):
-    """One broker; its `step` and `pass_time` are those of the whole cluster."""
+    """One broker of the cluster; `step` and `pass_time` act on the whole cluster."""
 
     def __init__(
         self, cluster: "ClusterWorld", number: int, static: Mapping[str, str], disk: SimulatedDisk | None = None
@@ -217,7 +218,7 @@ class ClusterWorld:
         self.nodes[0].stabilize()
 
     def pass_time(self, duration_ms: int) -> None:
-        """In ticks, as a broker makes them."""
+        """Move the clock in steps of TICK_MS; in each, every running broker fires its due timers and ticks."""
         end_ms = self.clock.now_ms + duration_ms
         while self.clock.now_ms < end_ms:
             self.clock.now_ms = min(end_ms, self.clock.now_ms + TICK_MS)
@@ -253,7 +254,7 @@ class ClusterWorld:
     # Faults.
 
     def cut_off(self, number: int) -> None:
-        """Nobody hears the broker, and it hears nobody: its links end."""
+        """Isolate a broker: close its links, and connect it to no other broker until `heal`."""
         self.network.cut_off(self[number].address)
 
     def heal(self) -> None:
@@ -261,7 +262,7 @@ class ClusterWorld:
         self.pass_time(TICK_MS)
 
     def hold(self, *, to: Collection[int] = (), sender: Collection[int] = ()) -> None:
-        """Hold back the frames from and to these brokers, until other ones are held back."""
+        """Hold back frames to the brokers `to` and from the brokers `sender`, until the next call names others."""
         receivers = {self[number].address for number in to}
         senders = {self[number].address for number in sender}
 
@@ -295,7 +296,7 @@ class ClusterWorld:
         self.until(lambda: all(self.led_by(name, number) for number in range(partitions)), f"{name} is led")
 
     def led_by(self, topic: str, number: int = 0) -> int:
-        """Return the leader that every running broker knows; 0 if they differ or know none."""
+        """Return the leader on which all running brokers agree; 0 if they differ or know none."""
         told: set[int] = set()
         for node in self._running:
             known = node.broker.image.topic(topic)

@@ -42,14 +42,17 @@ class GroupMember:
         return join_group.Request(**{**wanted, **fields})
 
     def later(self, request: Message, version: int | None = None) -> Any:
-        """What is answered by the time the timers of this moment have fired; None while it is parked."""
+        """
+        Send a request and let 1 ms pass, so that due timers fire.  Return the response; None while the request is
+        parked.
+        """
         api, version = self.client.send(request, version)
         self.world.stabilize()
         self.world.pass_time(1)
         return self.client.answer(api, version)
 
     def join(self, version: int | None = None) -> Any:
-        """JoinGroup, twice where the first only tells the member id."""
+        """Send JoinGroup, and send it again if the first response only assigns a member id."""
         joined = self.later(self.joining(), version)
         if joined is not None and joined.error_code == errors.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
@@ -62,7 +65,7 @@ class GroupMember:
         self.member_id, self.generation = joined.member_id, joined.generation_id
 
     def sync(self, **assignments: bytes) -> Any:
-        """SyncGroup; without assignments as a follower.  The leader's own is called `own`."""
+        """Send SyncGroup, as the group's leader if there are assignments.  `own` stands for this member's id."""
         named = [
             sync_group.Request.Assignment(
                 member_id=self.member_id if member_id == "own" else member_id, assignment=assignment
@@ -81,7 +84,7 @@ class GroupMember:
         return self.later(request)
 
     def stabilize(self) -> "GroupMember":
-        """Alone in a stable group."""
+        """Join and sync, so that the member is alone in a stable group, and return it."""
         self.join()
         assert self.sync(own=b"all of it").error_code == errors.NONE
         return self
@@ -107,7 +110,7 @@ class GroupMember:
 def committing(
     topic: str, *offsets: int, group_id: str = "g", member: GroupMember | None = None, topic_id: TopicId = NO_TOPIC_ID
 ) -> offset_commit.Request:
-    """One offset for each partition from 0 on."""
+    """Return a request that commits one offset for each partition, from partition 0 on."""
     partitions = [
         offset_commit.Request.Topic.Partition(
             partition_index=number, committed_offset=offset, committed_leader_epoch=1, committed_metadata=f"at {offset}"
@@ -123,13 +126,13 @@ def committing(
 
 
 def commit(world: BrokerWorld, topic: str, *offsets: int, **fields: Any) -> list[int]:
-    """Commit by name; the error of each partition."""
+    """Commit offsets by topic name, and return the error code of each partition."""
     answered = world.ask(committing(topic, *offsets, **fields), version=9)
     return [partition.error_code for partition in answered.topics[0].partitions]
 
 
 def fetched(world: BrokerWorld, group_id: str = "g") -> dict[tuple[str, int], int]:
-    """Everything that the group has committed, by name and partition."""
+    """Return all offsets that the group has committed, by topic name and partition."""
     request = offset_fetch.Request(groups=[offset_fetch.Request.Group(group_id=group_id, topics=None)])
     (group,) = world.ask(request, version=9).groups
     assert group.error_code == errors.NONE, errors.name(group.error_code)

@@ -10,7 +10,7 @@ from tidemill.storage.partition.segment import SegmentDamaged
 
 def test_a_wait_for_a_leader_that_begins_before_its_first_commit_ends() -> None:
     """
-    The entry that confirms the term may be appended already when the wait begins, and no other may follow it.
+    When the wait begins, the entry that confirms the term may be appended already, and no other entry may follow it.
     """
     world = BrokerWorld()
     called: list[str] = []
@@ -28,7 +28,7 @@ def test_a_wait_for_a_leader_that_begins_before_its_first_commit_ends() -> None:
 
 def test_a_wait_for_the_leader_of_a_deleted_topic_ends() -> None:
     """
-    There will be no leader, so the wait ends after its time limit.
+    A deleted topic gets no leader, so the wait ends after its time limit.
     """
     world = BrokerWorld()
     called: list[str] = []
@@ -46,7 +46,8 @@ def test_a_wait_for_the_leader_of_a_deleted_topic_ends() -> None:
 
 def test_a_topic_that_was_deleted_and_created_again_is_open_after_one_image_change() -> None:
     """
-    A lagging broker learns of both at once: it closes the shards of the old topic and keeps the new one.
+    A lagging broker may learn of both changes from one image: it closes the shards of the old topic and keeps those of
+    the new one.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -69,7 +70,7 @@ def test_a_topic_that_was_deleted_and_created_again_is_open_after_one_image_chan
 
 def test_metadata_that_cannot_be_read_ends_the_process() -> None:
     """
-    The broker would go on with stale metadata; at its next start it reports the damage.
+    The broker would otherwise continue with stale metadata.  At its next start it reports the damage.
     """
     world = BrokerWorld()
     world.create("flights")

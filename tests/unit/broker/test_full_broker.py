@@ -1,4 +1,4 @@
-"""A broker with a full disk and journal votes and does not lead: its own disk gets nothing of what it appends."""
+"""A broker whose disk and journal are full votes but does not lead: its own entries could not become durable on it."""
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.model import errors
@@ -8,10 +8,10 @@ BATCH = bytes(60_000)
 
 
 def fill_journal(world: ClusterWorld, number: int) -> None:
-    """Fill it with what other brokers lead and commit."""
+    """Fill the journal of a broker with entries of a shard that another broker leads."""
     store = world[number].broker.store
     world[number].disk.free_bytes = 0
-    world.pass_time(7_000)  # it transfers its leadership
+    world.pass_time(7_000)  # the broker transfers its leaderships
     for _ in range(100):
         if store.is_journal_full:
             return
@@ -24,7 +24,7 @@ def fill_journal(world: ClusterWorld, number: int) -> None:
 
 def test_no_leadership_is_transferred_to_a_broker_with_a_full_disk() -> None:
     """
-    Although it is preferred: it would refuse every write.
+    It gets no leadership even where it is the preferred leader: it would refuse every write.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("idle", brokers=(3, 1, 2))
@@ -44,7 +44,8 @@ def test_no_leadership_is_transferred_to_a_broker_with_a_full_disk() -> None:
 
 def test_a_broker_with_a_full_journal_gives_up_leadership() -> None:
     """
-    The balancer prefers it; others commit for it, and it could serve nothing of that.
+    The balancer prefers this broker, and the other brokers could commit its entries; but it could not serve any of
+    them.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("hot", brokers=(1, 2, 3))

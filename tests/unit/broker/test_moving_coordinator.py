@@ -1,4 +1,4 @@
-"""A group goes on while its coordinator moves from broker to broker."""
+"""A group continues while its coordinator moves from broker to broker."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ BEAT = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
 
 
 def world_with_offsets() -> ClusterWorld:
-    """The group's partition is led by broker 1."""
+    """Return a cluster whose broker 1 leads the partition of group g."""
     world = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
     world.create("flights")
     world[1].ask(find_coordinator.Request(coordinator_keys=["g"]))
@@ -39,7 +39,7 @@ def coordinator(world: ClusterWorld, asked: int) -> Node | None:
 
 
 def at_coordinator(world: ClusterWorld, asked: int, ask: Callable[[Node], int]) -> int:
-    """Do as clients do: look for the coordinator and ask, again while it is not there; the first other code."""
+    """Find the coordinator and ask it, as clients do; retry while there is none.  Return the first other error code."""
     for _ in range(100):
         node = coordinator(world, asked)
         code = errors.NOT_COORDINATOR if node is None else ask(node)
@@ -49,9 +49,9 @@ def at_coordinator(world: ClusterWorld, asked: int, ask: Callable[[Node], int]) 
     raise AssertionError("no coordinator was found")
 
 
-def test_offsets_and_generation_survive_twenty_hand_overs() -> None:
+def test_offsets_and_generation_survive_twenty_transfers() -> None:
     """
-    A commit that was answered is there with the next coordinator, and the member goes on in its generation.
+    The next coordinator has every acknowledged commit, and the member continues in its generation.
     """
     world = world_with_offsets()
     member = GroupMember(world[1]).stabilize()
@@ -77,9 +77,9 @@ def test_offsets_and_generation_survive_twenty_hand_overs() -> None:
     assert [*range(TRANSFERS)] == kept
 
 
-def test_who_coordinates_no_more_sends_members_away() -> None:
+def test_a_former_coordinator_redirects_members() -> None:
     """
-    At once, and FindCoordinator of every broker names the one who does.
+    A former coordinator answers NOT_COORDINATOR immediately, and FindCoordinator names the new one at every broker.
     """
     world = world_with_offsets()
     member = GroupMember(world[1]).stabilize()
@@ -90,13 +90,13 @@ def test_who_coordinates_no_more_sends_members_away() -> None:
     assert [world[3]] * 3 == [coordinator(world, asked) for asked in (1, 2, 3)]
 
 
-def test_a_new_coordinator_asks_for_patience_while_it_loads() -> None:
+def test_a_new_coordinator_rejects_requests_while_it_loads() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS: half a state is worse than none.
+    A partial state would give wrong answers, so the response is COORDINATOR_LOAD_IN_PROGRESS.
     """
     world = world_with_offsets()
     world[1].ask(committing("flights", 7), 9)
-    world[2].reads = False  # its readers' threads are busy with something else
+    world[2].reads = False  # its reader threads are busy
     world.lead(OFFSETS_TOPIC, by=2)
     loading = world[2].ask(BEAT).error_code
 
@@ -107,9 +107,9 @@ def test_a_new_coordinator_asks_for_patience_while_it_loads() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_coordinator_that_is_cut_off_answers_nobody(number: int) -> None:
+def test_an_isolated_coordinator_does_not_answer(number: int) -> None:
     """
-    A heartbeat needs no record; without a majority that still follows, its answer would be worth nothing.
+    A heartbeat appends no record, but its answer is valid only if a majority still follows the coordinator.
     """
     world = world_with_offsets()
     member = GroupMember(world[1]).stabilize()
@@ -128,10 +128,10 @@ def test_a_coordinator_that_is_cut_off_answers_nobody(number: int) -> None:
         assert errors.NOT_COORDINATOR == early.error_code
 
 
-def test_a_coordinator_that_knows_little_of_the_metadata_forgets_no_offsets() -> None:
+def test_a_coordinator_with_stale_metadata_forgets_no_offsets() -> None:
     """
-    It leads the group's partition sooner than it hears of a topic: after a restart of all brokers, say, where the
-    metadata has no leader yet.  That a topic is missing says nothing then.
+    A broker may lead the group's partition before it learns of a topic, for example after a restart of all brokers,
+    when the metadata has no leader yet.  It must not take the missing topic for a deleted one.
     """
     world = world_with_offsets()
     metadata = world[3].broker.shard_table.shards[METADATA_SHARD].partitions[0]

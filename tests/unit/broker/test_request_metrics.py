@@ -21,7 +21,7 @@ def produce_to(*topics: str, acks: int = -1) -> produce.Request:
 
 
 def counted(world: BrokerWorld, prefix: str) -> dict[str, float]:
-    """The samples of `/metrics` whose names start with `tidemill_` and `prefix`."""
+    """Return the samples of `/metrics` whose names start with `tidemill_` and `prefix`."""
     names = {key: api.name for key, api in ALL.items()}
     lines = PrometheusText(world.broker.metrics, names, errors.name).render().splitlines()
     samples = dict(line.removeprefix("tidemill_").rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -31,7 +31,8 @@ def counted(world: BrokerWorld, prefix: str) -> dict[str, float]:
 @pytest.mark.parametrize("acks", [-1, 0])
 def test_the_latency_of_a_request_ends_with_its_response(acks: int) -> None:
     """
-    It includes the time that the request waits for the disk.  With acks=0 it ends when the batch is in the journal.
+    The latency includes the time that the request waits for the disk.  With acks=0 it ends when the batch is in the
+    journal.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -57,7 +58,7 @@ def test_the_latency_of_a_request_ends_with_its_response(acks: int) -> None:
 
 def test_the_error_codes_of_a_response_are_counted_wherever_they_are() -> None:
     """
-    Once for each partition that is refused; code 0 is no error.
+    Each refused partition counts once; code 0 is no error.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -77,7 +78,7 @@ def failing(request: object, context: object) -> Any:
 
 def test_a_handler_that_fails_is_counted_as_an_unknown_server_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The request has a latency, too.
+    The latency of the failed request is recorded, too.
     """
     world = BrokerWorld()
     monkeypatch.setitem(HANDLERS, describe_cluster.API.key, failing)

@@ -22,7 +22,8 @@ def terms(world: ClusterWorld) -> dict[int, list[int]]:
 
 def test_a_stall_of_all_brokers_changes_no_leader(world: ClusterWorld) -> None:
     """
-    Brokers often share the cause of a stall, a host or a disk.  Each ticks before it reads what arrived meanwhile.
+    Brokers that share a host or a disk often stall together.  After a stall, each broker ticks before it reads the
+    frames that arrived meanwhile.
     """
     before = terms(world)
 
@@ -37,7 +38,7 @@ def test_a_stall_of_all_brokers_changes_no_leader(world: ClusterWorld) -> None:
 
 def test_a_leader_that_stalls_alone_is_replaced(world: ClusterWorld) -> None:
     """
-    The clocks of the other brokers go on.
+    The other brokers do not stall, so they notice the silence of the leader.
     """
     before = terms(world)
     world.stopped.add(1)

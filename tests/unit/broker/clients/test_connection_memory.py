@@ -25,7 +25,7 @@ class Holder:
 
 def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
     """
-    Small requests pass while only arriving frames fill the memory.
+    Small requests are still received while only arriving frames fill the memory.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second, small = Holder(), Holder(), Holder()
@@ -38,7 +38,7 @@ def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
 
 def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
     """
-    The journal makes room by itself.
+    No connection must be read for the memory to become free: it does when the appends complete.
     """
     memory = ConnectionMemory(100, HandClock())
     first = Holder()
@@ -51,7 +51,7 @@ def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
 
 def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
     """
-    The end of an append, a complete frame, a client that is gone.
+    Such changes are the end of an append, a complete frame, and the loss of a connection.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second = Holder(), Holder()
@@ -77,7 +77,7 @@ def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
 
 def test_a_frame_that_arrives_too_slowly_is_dropped_when_others_need_the_memory() -> None:
     """
-    Its connection stays while no other connection needs the memory.
+    The connection stays open while no other connection needs the memory.
     """
     clock = HandClock()
     memory = ConnectionMemory(100, clock)
@@ -95,7 +95,8 @@ def test_a_frame_that_arrives_too_slowly_is_dropped_when_others_need_the_memory(
 
 def test_clients_that_do_not_read_are_closed_largest_first() -> None:
     """
-    Only at the bound, only if they have read nothing for long, and no more of them than needed.
+    Connections are closed only at the bound, only if they have read nothing for UNREAD_MS_MAX, and no more of them than
+    needed.
     """
     clock = HandClock()
     memory = ConnectionMemory(100, clock)
@@ -113,7 +114,7 @@ def test_clients_that_do_not_read_are_closed_largest_first() -> None:
 
 def test_the_size_of_a_response_shrinks_with_unread_bytes_and_never_reaches_zero() -> None:
     """
-    The first client may have a quarter of all; the last one still gets some.
+    The first response may take a quarter of the memory; at the bound, a response still gets RESPONSE_BYTES_MIN.
     """
     memory = ConnectionMemory(100, HandClock())
     holder = Holder()

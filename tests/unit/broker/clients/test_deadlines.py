@@ -15,7 +15,7 @@ class Waiting:
 
 def test_open_requests_expire_and_answered_ones_do_not() -> None:
     """
-    Each expires once, at the first tick after its own limit.
+    Each open request expires once, at the first tick after its own limit.
     """
     clock, expired = HandClock(), list[str]()
     deadlines = Deadlines(clock)

@@ -1,4 +1,4 @@
-"""Fetch sessions keep what clients fetch, within bounds (KIP-227)."""
+"""Fetch sessions remember which partitions clients fetch, within bounds (KIP-227)."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def begun(sessions: FetchSessions, now_ms: int = 0) -> FetchSession:
 
 def test_a_session_keeps_its_partitions() -> None:
     """
-    The next request names only what changes.
+    The next request names only the partitions that change.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -36,7 +36,7 @@ def test_a_session_keeps_its_partitions() -> None:
 
 def test_an_epoch_out_of_order_is_refused() -> None:
     """
-    A request was lost, or arrived twice.
+    Such an epoch shows that a request was lost or arrived twice.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -48,7 +48,7 @@ def test_an_epoch_out_of_order_is_refused() -> None:
 
 def test_a_client_is_served_without_a_session_when_there_is_no_room() -> None:
     """
-    Sessions in use stay; after two minutes without use one is evicted.
+    Sessions in use stay; a session may be evicted after two minutes without use.
     """
     sessions = FetchSessions(CountingEntropy(), 2)
     first, second = begun(sessions), begun(sessions)
@@ -64,7 +64,7 @@ def test_a_client_is_served_without_a_session_when_there_is_no_room() -> None:
 
 def test_sessions_can_be_switched_off() -> None:
     """
-    max.incremental.fetch.session.cache.slots=0.
+    max.incremental.fetch.session.cache.slots=0 switches them off.
     """
     sessions = FetchSessions(CountingEntropy(), 0)
 
@@ -102,7 +102,7 @@ def test_the_final_epoch_ends_a_session() -> None:
 
 def test_epochs_wrap_and_skip_zero() -> None:
     """
-    Zero would begin a new session.
+    Epoch 0 would begin a new session.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session = begun(sessions)
@@ -115,7 +115,8 @@ def test_epochs_wrap_and_skip_zero() -> None:
 
 def test_the_partitions_of_one_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A client with more is served without a session: by full requests, or after a refusal that makes it begin again.
+    A client with more partitions is served without a session.  If it has a session, the request that adds too many
+    partitions is refused, so that the client continues with full requests.
     """
     monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", 3)
     sessions = FetchSessions(CountingEntropy(), 10)

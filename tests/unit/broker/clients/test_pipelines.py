@@ -1,4 +1,4 @@
-"""Batches behind a refused batch are refused until that batch is sent again."""
+"""Batches that follow a refused batch are refused until that batch is sent again."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def refusing(sequence: int = 5) -> Pipelines:
 @pytest.mark.parametrize("first", [5, SEQUENCE_MAX - 1])
 def test_batches_behind_a_refused_one_are_refused(first: int) -> None:
     """
-    In sequence order, also where sequences wrap.
+    Batches follow each other in the order of their sequences, also where sequences wrap.
     """
     pipelines = refusing(first)
     numbers = [(first + step) & SEQUENCE_MAX for step in range(4)]
@@ -47,14 +47,14 @@ def test_batches_behind_a_refused_one_are_refused(first: int) -> None:
 )
 def test_other_producers_and_epochs_are_not_refused(sequence: int, producer_id: int, epoch: int) -> None:
     """
-    A new epoch means that the client has given the batch up.
+    A new epoch means that the client has given up the refused batch.
     """
     assert errors.NONE == refusing().refusal(PLACE, batch(sequence, producer_id, epoch), NOBODY, 1)
 
 
 def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
     """
-    The client may have given it up without a new epoch.
+    The client may have given up the batch without a new epoch.
     """
     assert (REFUSED, errors.NONE) == (
         refusing().refusal(PLACE, batch(6), NOBODY, EXPECTED_MS - 1),
@@ -64,7 +64,7 @@ def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
 
 def test_a_known_producer_is_checked_by_its_sequences_alone() -> None:
     """
-    Another leader has taken the batch meanwhile.
+    Another leader may have accepted the refused batch in the meantime.
     """
     known = ProducerStates()
     known.append(7, ProducerBatch(0, 5, 5, 0, 1, 1, 0), 0)
@@ -89,7 +89,7 @@ def test_remembered_partitions_are_bounded() -> None:
 
 def test_a_batch_without_a_sequence_is_not_remembered() -> None:
     """
-    Nor bytes that are no batch.
+    Bytes that are no batch are not remembered either.
     """
     pipelines = Pipelines()
 

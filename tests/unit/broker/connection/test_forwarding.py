@@ -1,4 +1,4 @@
-"""Any broker takes a request for the controller."""
+"""Any broker accepts requests for the controller and forwards them."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def sent_to(node: Node, name: str) -> tuple[Any, Any]:
 
 def test_any_broker_creates_topics() -> None:
     """
-    The topic is created by the controller, wherever it is, and known everywhere.
+    The controller creates the topic, whichever broker was asked, and every broker learns of it.
     """
     world = ClusterWorld()
     client, sent = sent_to(world[3], "flights")
@@ -37,7 +37,7 @@ def test_any_broker_creates_topics() -> None:
 
 def test_a_request_waits_while_the_controller_moves() -> None:
     """
-    A controller that transfers leadership takes no new request: the request has had no effect, and is tried again.
+    A controller that transfers leadership rejects new requests without effect, so the broker retries them.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -55,7 +55,7 @@ def test_a_request_waits_while_the_controller_moves() -> None:
 
 def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
     """
-    REQUEST_TIMED_OUT: the controller had the request, and may have carried it out.
+    The controller had received the request and may have executed it, so the error is REQUEST_TIMED_OUT.
     """
     world = ClusterWorld()
     world.hold(sender=[1])
@@ -71,7 +71,7 @@ def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
 
 def test_a_producer_waits_for_its_id_while_there_is_no_controller() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS makes every client ask again; other errors make it look for a coordinator.
+    COORDINATOR_LOAD_IN_PROGRESS makes every client retry; other errors make it look for a coordinator.
     """
     world = ClusterWorld()
     world.network.held = lambda _source, _destination: True

@@ -1,4 +1,4 @@
-"""A connection handles requests in order, keeps its bounds, and always reads on when there is room."""
+"""A connection handles requests in order, keeps its bounds, and always resumes reading when there is room."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def answers(client: Client) -> int:
 
 def test_a_response_waits_for_those_of_earlier_requests() -> None:
     """
-    Clients match responses by their order.
+    Clients expect responses in the order of their requests.
     """
     world = world_with()
     client = Client(world)
@@ -94,7 +94,7 @@ def test_a_response_waits_for_those_of_earlier_requests() -> None:
 
 def test_a_produce_request_with_acks_0_has_no_response() -> None:
     """
-    Later requests are answered as if it had not been there.
+    Later requests are answered as if there had been no such request.
     """
     world = world_with()
     client = Client(world)
@@ -108,7 +108,7 @@ def test_a_produce_request_with_acks_0_has_no_response() -> None:
 
 def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal() -> None:
     """
-    Back-pressure applies to it as to any other: its batch is in memory until then.
+    Back-pressure applies to such a request as to any other: its batch is in memory until then.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -125,7 +125,7 @@ def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal(
 
 def test_an_error_with_acks_0_closes_the_connection() -> None:
     """
-    The client must ask for the leader again, and nothing behind the error is appended.
+    The closed connection makes the client look for the leader again.  Requests after the failed one are not executed.
     """
     world = world_with()
     client = Client(world)
@@ -159,7 +159,7 @@ def test_a_handler_that_raises_closes_the_connection_if_the_response_has_no_erro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    Otherwise the client would wait for ever.
+    Otherwise the client would wait forever.
     """
     world = world_with()
     monkeypatch.setitem(HANDLERS, metadata.API.key, failing)
@@ -172,7 +172,7 @@ def test_a_handler_that_raises_closes_the_connection_if_the_response_has_no_erro
 
 def test_a_pending_response_that_fails_is_answered_with_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Also one that cannot be encoded, in the callback of another request's commit.
+    A response that cannot be encoded fails in the callback of another request's commit, which must not be affected.
     """
     world = world_with()
     pending: Pending[Message] = Pending()
@@ -192,7 +192,7 @@ EARLIEST, LATEST = -2, -1
 
 def test_a_request_sees_what_the_request_before_it_did() -> None:
     """
-    ListOffsets that follows DeleteRecords at once returns the new log start, as in Kafka.
+    ListOffsets that directly follows DeleteRecords returns the new log start, as in Kafka.
     """
     world = world_with()
     world.produce("flights", b"a", b"b", b"c")
@@ -211,7 +211,7 @@ def test_a_request_sees_what_the_request_before_it_did() -> None:
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_a_request_behind_produce_requests_waits_for_all_of_them(acks: int) -> None:
     """
-    ListOffsets returns the end of everything that this connection produced before it.
+    ListOffsets returns the end offset after everything that this connection produced before.
     """
     world = world_with()
     client = Client(world)
@@ -229,7 +229,7 @@ def test_a_request_behind_produce_requests_waits_for_all_of_them(acks: int) -> N
 
 def test_produce_requests_are_pipelined() -> None:
     """
-    A Produce request does not wait for the Produce requests before it: one journal write takes the batches of all.
+    A Produce request does not wait for earlier Produce requests: one journal write contains the batches of all.
     """
     world = world_with()
     world.writes = False
@@ -247,7 +247,7 @@ def test_produce_requests_are_pipelined() -> None:
 
 def test_a_produce_request_waits_for_another_kind_of_request_before_it() -> None:
     """
-    Produce that follows CreateTopics at once finds the topic.
+    Produce that directly follows CreateTopics finds the topic.
     """
     world = BrokerWorld()
     client = Client(world)
@@ -262,7 +262,7 @@ def test_a_produce_request_waits_for_another_kind_of_request_before_it() -> None
 
 def test_a_connection_whose_next_request_must_wait_is_not_read_from() -> None:
     """
-    Requests behind a waiting one stay in the socket, beyond what one read has brought, and are handled later.
+    Requests that follow a waiting one stay in the socket, except for those of the last read, and are handled later.
     """
     world = world_with()
     client = Client(world)
@@ -282,7 +282,7 @@ def test_a_connection_whose_next_request_must_wait_is_not_read_from() -> None:
 
 def test_a_connection_is_not_read_from_before_the_frame_that_must_wait_is_complete() -> None:
     """
-    A large request behind a waiting one would fill the memory that all connections share.
+    A large request that follows a waiting one would fill the memory that all connections share.
     """
     world = world_with()
     client = Client(world)
@@ -297,7 +297,7 @@ def test_a_connection_is_not_read_from_before_the_frame_that_must_wait_is_comple
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     """
-    Until it reads its responses; then all its requests are answered.
+    Once the client reads its responses, all its requests are answered.
     """
     world = world_with()
     client = Client(world)
@@ -315,7 +315,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 def test_requests_of_one_write_are_answered_in_several_turns() -> None:
     """
-    One client's pipeline does not hold the event loop.
+    The pipeline of one client does not block the event loop.
     """
     world = world_with()
     client = Client(world)
@@ -338,7 +338,7 @@ def test_requests_of_one_write_are_answered_in_several_turns() -> None:
 
 def test_all_connections_wait_while_request_memory_is_exhausted() -> None:
     """
-    Also those without open requests; each is woken when there is room.
+    Connections without open requests wait, too; each is woken when there is room.
     """
     world = world_with(queued_max_request_bytes="10000")
     busy, other = Client(world), Client(world)
@@ -354,7 +354,7 @@ def test_all_connections_wait_while_request_memory_is_exhausted() -> None:
 
 def test_the_request_bytes_of_a_lost_connection_are_released() -> None:
     """
-    Its append completes all the same, and waiting connections are woken.
+    The append of the lost connection completes nevertheless, and waiting connections are woken.
     """
     world = world_with(queued_max_request_bytes="10000")
     busy, other = Client(world), Client(world)
@@ -400,7 +400,7 @@ def test_one_of_several_large_frames_always_completes() -> None:
 
 def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
     """
-    Only the first incomplete frame is received, so it must not take for ever.
+    Only the first incomplete frame is received, so it must not take forever.
     """
     world = world_with(queued_max_request_bytes="20000")
     slow = Client(world)
@@ -417,7 +417,7 @@ def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
 
 def test_a_lost_connection_cancels_its_waiting_fetch() -> None:
     """
-    No timer and no watch is left, however long the fetch may wait.
+    No timer and no watcher is left, however long the fetch may wait.
     """
     world = world_with()
     client = Client(world)
@@ -434,7 +434,7 @@ def test_a_lost_connection_cancels_its_waiting_fetch() -> None:
 
 def test_a_response_to_a_lost_connection_is_dropped() -> None:
     """
-    The client is gone when its append commits.
+    The append commits after the client has disconnected.
     """
     world = world_with()
     client = Client(world)
@@ -448,7 +448,7 @@ def test_a_response_to_a_lost_connection_is_dropped() -> None:
 
 def test_requests_behind_a_waiting_request_are_bounded() -> None:
     """
-    A fetch that waits for a day must not let a pipeline of requests or responses pile up behind it.
+    Requests and responses must not accumulate while a fetch waits for a day.
     """
     world = world_with()
     client = Client(world)
@@ -465,7 +465,7 @@ def test_requests_behind_a_waiting_request_are_bounded() -> None:
 
 def test_an_unexpected_error_in_a_reader_thread_closes_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker goes on.
+    The broker continues to run.
     """
     world = world_with()
     world.produce("flights", b"x")
@@ -481,7 +481,7 @@ def test_an_unexpected_error_in_a_reader_thread_closes_one_connection(monkeypatc
 
 def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
     """
-    Otherwise busy producers would delay a clean stop for ever.
+    Otherwise busy producers would delay a clean stop forever.
     """
     world = world_with()
     client = Client(world)

@@ -1,4 +1,4 @@
-"""The one way to ask the controller."""
+"""`ControllerClient`, the one way to reach the controller, local or remote."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_the_same_handler_answers_here_and_elsewhere(number: int) -> None:
 
 def test_a_request_without_a_controller_had_no_effect() -> None:
     """
-    The caller is told at once, unless it wants to wait for a controller.
+    The request fails immediately, unless the caller allows it to wait for a controller.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -51,7 +51,7 @@ def test_a_request_without_a_controller_had_no_effect() -> None:
 
 def test_a_request_is_tried_again_until_its_deadline() -> None:
     """
-    The next controller answers it, or else nobody does.
+    The next controller answers the request.  If there is none before the deadline, the request had no effect.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -69,7 +69,7 @@ def test_a_request_is_tried_again_until_its_deadline() -> None:
 
 def test_a_lost_link_leaves_the_outcome_unknown() -> None:
     """
-    The controller may have carried the request out, so that it must not be tried again.
+    The controller may have executed the request, so it must not be retried.
     """
     world = ClusterWorld()
     world.hold(sender=[1])

@@ -14,7 +14,8 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN
 
 def test_already_exists_is_answered_only_by_a_confirmed_controller() -> None:
     """
-    That answer appends nothing, so a controller that was replaced without knowing could give it for a deleted topic.
+    This response appends nothing, so a controller that was replaced without knowing it could send it for a deleted
+    topic.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -33,7 +34,7 @@ def test_already_exists_is_answered_only_by_a_confirmed_controller() -> None:
 
 def test_a_decision_is_one_batch_however_many_records_it_has() -> None:
     """
-    A part of it would be illegal: a topic without its shards.
+    A part of a decision would be illegal: for example, a topic without its shards.
     """
     world = BrokerWorld()
     partition = world.broker.shard_table.shards[METADATA_SHARD].partitions[0]
@@ -48,9 +49,9 @@ def test_a_decision_is_one_batch_however_many_records_it_has() -> None:
     assert [10] == [span.header.record_count for buffer in found[0] for span in spans(buffer)]
 
 
-def test_an_answer_leaves_when_the_image_here_has_what_it_says() -> None:
+def test_a_response_waits_until_the_image_has_the_change() -> None:
     """
-    Whoever is answered may ask this broker at once for what was created.
+    A client that has the response may immediately ask this broker for the new topic.
     """
     world = BrokerWorld()
     answers: list[Any] = []

@@ -1,4 +1,4 @@
-"""The group coordinator on its host: what was answered is in the log, and the next leader loads it from there."""
+"""The group coordinator on its host: all that it acknowledged is in the log, from which the next leader loads it."""
 
 import pytest
 
@@ -50,7 +50,8 @@ def delete(world: BrokerWorld, topic: str) -> None:
 
 def test_offsets_and_generations_survive_a_kill() -> None:
     """
-    What was answered is in the log: the next process has the offsets, and the member continues in its generation.
+    All that was acknowledged is in the log: the next process has the offsets, and the member continues in its
+    generation.
     """
     world = grown_world()
     member = GroupMember(world).stabilize()
@@ -103,7 +104,7 @@ def test_a_silent_member_is_removed_when_its_session_expires() -> None:
 
 def test_committed_offsets_expire() -> None:
     """
-    A consumer without a group loses them offsets.retention.minutes after the commit, without any request.
+    Offsets of a consumer without a group expire offsets.retention.minutes after the commit, even without any request.
     """
     world = grown_world(**{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
     commit(world, "flights", 3)
@@ -117,8 +118,8 @@ def test_committed_offsets_expire() -> None:
 
 def test_a_clock_that_was_wrong_at_the_start_expires_no_offset() -> None:
     """
-    NTP corrected it long before the commit, so the age of the offset follows from its record's time and not from the
-    broker's time at its start.
+    The age of an offset follows from the append time of its record, not from the wall clock at the broker's start: NTP
+    may have corrected the clock before the commit.
     """
     world = grown_world()
     world.clock.wrong_ms = -30 * DAY_MS
@@ -137,8 +138,8 @@ def test_a_clock_that_was_wrong_at_the_start_expires_no_offset() -> None:
 @pytest.mark.parametrize("is_group", [False, True], ids=["manual assignment", "an empty group"])
 def test_a_clock_that_jumps_briefly_expires_no_offset(is_group: bool) -> None:
     """
-    The clock is a month ahead for a second, in which another group commits: that record, and every later one, has that
-    append time.
+    The clock is a month ahead for one second, in which another group commits.  Append times never go back, so that
+    record and every later one has the wrong append time; no offset may expire because of it.
     """
     world = grown_world()
     if is_group:
@@ -177,7 +178,7 @@ def test_committed_offsets_go_with_their_topic() -> None:
 
 def test_a_load_removes_offsets_of_topics_that_were_deleted_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker may crash between a topic's deletion and the tombstones of its offsets.
+    The broker may crash after a topic's deletion and before the tombstones of its offsets; the load writes them.
     """
     world = grown_world()
     commit(world, "flights", 3)
@@ -193,7 +194,8 @@ def test_a_load_removes_offsets_of_topics_that_were_deleted_before(monkeypatch: 
 
 def test_a_snapshot_moves_the_log_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    When enough records lie behind the log start, the state is written again, and everything before it is deleted.
+    When enough records follow the log start, the coordinator writes a snapshot of its state and deletes all records
+    before it.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 50)
     world = grown_world()
@@ -234,7 +236,7 @@ def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.Monk
 
 def test_a_group_that_is_created_while_a_snapshot_begins_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The snapshot does not contain the group, so the group's record must lie behind the new log start.
+    The snapshot does not contain the group, so the group's record must not be before the new log start.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -252,7 +254,7 @@ def test_a_group_that_is_created_while_a_snapshot_begins_is_kept(monkeypatch: py
 
 def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A commit during a snapshot lies behind the snapshot's record of the offset that it changes.
+    A commit that arrives during a snapshot is not overwritten by an older offset in the snapshot.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -271,7 +273,7 @@ def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest
 
 def test_requests_are_rejected_while_groups_load() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS makes the client ask again: a partial state would answer wrongly.
+    COORDINATOR_LOAD_IN_PROGRESS makes the client retry: a partial state would give wrong answers.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -308,7 +310,7 @@ def test_a_long_load_does_not_delay_other_partitions() -> None:
 
 def test_a_deadline_in_years_uses_timers_of_at_most_a_day() -> None:
     """
-    offsets.retention.check.interval.ms is a 64-bit number, and event loops take timers of hours.
+    offsets.retention.check.interval.ms is a 64-bit number, but event loops do not support timers of years.
     """
     world = grown_world(**{"offsets.retention.check.interval.ms": str(1 << 60)})
     commit(world, "flights", 1)
@@ -323,7 +325,7 @@ def test_a_deadline_in_years_uses_timers_of_at_most_a_day() -> None:
 @pytest.mark.parametrize("record", [(b"", None), (b"\x00\x01\x00", b""), (b"\x00\x02\x00\x01g", b"\x00\x63")])
 def test_an_unknown_record_stops_the_load(record: tuple[bytes, bytes | None]) -> None:
     """
-    A partial state would answer wrongly: the partition's groups are not served, and the event log names the offset.
+    A partial state would give wrong answers: the partition's groups are not served, and the event log names the offset.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -354,7 +356,8 @@ def test_a_stop_answers_parked_requests() -> None:
 
 def test_an_unknown_outcome_is_a_retriable_error() -> None:
     """
-    COORDINATOR_NOT_AVAILABLE: a commit whose block was not written when the broker stopped may be in the log or not.
+    A commit whose block was not written when the broker stopped may or may not be in the log; the client gets
+    COORDINATOR_NOT_AVAILABLE.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -370,7 +373,8 @@ def test_an_unknown_outcome_is_a_retriable_error() -> None:
 
 def test_a_full_disk_rejects_commits_and_keeps_members() -> None:
     """
-    Requests that append are rejected before they are decided.  Heartbeats are answered, and no session expires.
+    Requests that would append are rejected before the core decides them.  Heartbeats are answered, and no session
+    expires.
     """
     world = grown_world()
     member = GroupMember(world).stabilize()
@@ -392,7 +396,7 @@ def test_a_full_disk_rejects_commits_and_keeps_members() -> None:
 
 def test_concurrent_requests_create_the_topic_once() -> None:
     """
-    Requests that arrive while the topic is created wait for it, and each is answered.
+    Requests that arrive while the topic is being created wait for it, and each is answered.
     """
     world = BrokerWorld(STATIC)
     clients = [Client(world) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The host of one replicated core, with a toy core on a broker without a machine."""
+"""The host of one replicated core, tested with a toy core on a `BrokerWorld`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ TOPIC = "sets"
 
 
 class Owner:
-    """`PartitionOwner` that notes what it is told."""
+    """A `PartitionOwner` that counts the calls it gets."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -47,7 +47,7 @@ class Owner:
 
 
 class Hosted:
-    """A partition of an ordinary topic, hosted by a test: nothing else appends there."""
+    """A partition of an ordinary topic, hosted by a test: nothing else appends to it."""
 
     def __init__(self, world: BrokerWorld, *, core: MemberSets | None = None) -> None:
         self.world = world
@@ -62,7 +62,7 @@ class Hosted:
         return self.host.core
 
     def begin(self, request: Request) -> list[Any]:
-        """The list that gets the reply; nothing is worked off."""
+        """Ask the core, and return the list that will get the reply; leave all work pending."""
         replies: list[Any] = []
         self.host.ask(request, replies.append)
         return replies
@@ -89,7 +89,7 @@ def hosted(world: BrokerWorld) -> Hosted:
 
 
 def batch_sizes(partition: Partition) -> list[int]:
-    """Records of each batch of the log."""
+    """Return the number of records in each batch of the partition's log."""
     found = partition.log.read(partition.log_start, 1 << 20, partition.log.end_offset, may_wait=True)
     assert found is not None
     return [span.header.record_count for buffer in found[0] for span in spans(buffer)]
@@ -97,7 +97,7 @@ def batch_sizes(partition: Partition) -> list[int]:
 
 def test_the_next_host_loads_what_was_appended(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    State is nothing but replayed records.
+    The state of a core is nothing but the replay of its records.
     """
     hosted.ask(Add("k", ("a", "b")))
 
@@ -112,7 +112,7 @@ def test_requests_are_rejected_while_the_log_loads_in_slices(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A bounded number of records per turn of the event loop; a part of the state answers nothing.
+    The host replays a bounded number of records per event-loop turn, and answers no request from a partial state.
     """
     monkeypatch.setattr(hosted_partition, "TURN_RECORDS_MAX", 10)
     hosted.ask(Add("k", tuple(map(str, range(35)))))
@@ -131,7 +131,7 @@ def test_requests_are_rejected_while_the_log_loads_in_slices(
 
 def test_a_malformed_record_stops_the_load(world: BrokerWorld) -> None:
     """
-    Every request is rejected then, and the event log names the offset.
+    All requests are rejected from then on, and the event log names the offset.
     """
     append_own(world.partition(TOPIC), build_batch([(b"no slash", b"", (), 0)]), world.clock.now_ms)
     world.stabilize()
@@ -145,7 +145,8 @@ def test_a_malformed_record_stops_the_load(world: BrokerWorld) -> None:
 
 def test_a_reply_leaves_when_its_records_are_committed(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    So does the reply to a read that was computed from them; the owner is told of the commit first.
+    The reply to a read that was computed from uncommitted records waits for their commit, too.  The owner is notified
+    of the commit first.
     """
     world.writes = False
     replies = [hosted.begin(Add("k", ("a",))), hosted.begin(Read("k"))]
@@ -163,7 +164,8 @@ def test_a_reply_leaves_when_its_records_are_committed(world: BrokerWorld, hoste
 
 def test_one_result_may_answer_an_earlier_request(hosted: Hosted) -> None:
     """
-    The reply to a parked request waits for the commit of the records that it was computed from, too.
+    A result can contain the reply to a parked request, which also waits for the commit of the records that it was
+    computed from.
     """
     parked = hosted.begin(Await("k", "b"))
     hosted.ask(Add("k", ("a",)))
@@ -176,7 +178,7 @@ def test_one_result_may_answer_an_earlier_request(hosted: Hosted) -> None:
 
 def test_a_read_is_answered_when_leadership_is_confirmed() -> None:
     """
-    A leader that has been replaced and does not know it answers nothing from its old state.
+    A leader that does not know that it has been replaced must not answer from its old state.
     """
     world = ClusterWorld()
     world.create(TOPIC)
@@ -196,7 +198,7 @@ def test_a_read_is_answered_when_leadership_is_confirmed() -> None:
 
 def test_an_append_whose_commit_is_not_known_has_an_unknown_outcome(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    The record may be in the log of the next leader, or not.
+    The record may or may not be in the log of the next leader.
     """
     world.writes = False
     replies = hosted.begin(Add("k", ("a",)))
@@ -210,7 +212,7 @@ def test_an_append_whose_commit_is_not_known_has_an_unknown_outcome(world: Broke
 
 def test_a_dropped_partition_answers_what_is_parked_and_keeps_no_timer(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    Later requests are rejected, too: another broker is the coordinator.
+    Parked and later requests are rejected: another broker is the coordinator.
     """
     parked = hosted.begin(Await("k", "b"))
     hosted.ask(Add("k", ("a",), lifetime_ms=1_234))
@@ -227,7 +229,7 @@ def test_a_dropped_partition_answers_what_is_parked_and_keeps_no_timer(world: Br
 
 def test_a_deadline_fires_and_waits_while_nothing_may_be_appended(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    The full disk only delays what expires.
+    A full disk only delays expiries; they happen once there is space.
     """
     hosted.ask(Add("k", ("a",), lifetime_ms=1_000))
     hosted.owner.problem = "the disk is full"
@@ -242,7 +244,7 @@ def test_a_deadline_fires_and_waits_while_nothing_may_be_appended(world: BrokerW
 
 def test_requests_that_append_are_rejected_while_nothing_may_be_appended(hosted: Hosted) -> None:
     """
-    Before anything is decided; requests that only read are answered.
+    The host rejects them before the core decides anything.  Requests that only read are answered.
     """
     hosted.owner.problem = "the disk is full"
 
@@ -252,7 +254,7 @@ def test_requests_that_append_are_rejected_while_nothing_may_be_appended(hosted:
 
 def test_requests_that_need_current_metadata_are_rejected_while_it_may_be_stale(hosted: Hosted) -> None:
     """
-    Others are answered.
+    Requests that do not need current metadata are answered.
     """
     hosted.owner.is_stale = True
 
@@ -265,7 +267,8 @@ def test_the_records_of_a_result_are_split_unless_they_belong_together(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, is_atomic: bool, expected: list[int]
 ) -> None:
     """
-    A batch has bounds; a core that is atomic gets one batch, which is committed as a whole or not at all.
+    Batches are bounded, so the records of one result may need several.  The records of an atomic core form a single
+    batch, which is committed as a whole or not at all.
     """
     monkeypatch.setattr(hosted_partition, "BATCH_RECORDS_MAX", 3)
     hosted = Hosted(world, core=MemberSets(is_atomic=is_atomic))
@@ -278,7 +281,7 @@ def test_the_records_of_a_result_are_split_unless_they_belong_together(
 
 def test_batches_are_bounded_by_bytes_too(world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    With one record at least, however large.
+    A batch has at least one record, however large the record is.
     """
     monkeypatch.setattr(hosted_partition, "BATCH_BYTES_MAX", 10)
 
@@ -289,7 +292,8 @@ def test_batches_are_bounded_by_bytes_too(world: BrokerWorld, hosted: Hosted, mo
 
 def test_a_snapshot_moves_the_log_start(world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    When enough records lie behind the log start: in chunks, closed by a last record, and only once that is committed.
+    When enough records follow the log start, the host writes a snapshot in chunks, and a record that ends it.  The log
+    start moves when that record is committed.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     log = world.partition(TOPIC)
@@ -313,7 +317,7 @@ def test_requests_are_decided_between_the_chunks_of_a_snapshot(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    What they append lies behind the snapshot's first offset, so that it is not deleted with what came before.
+    Their records come after the snapshot's first offset, so they are not deleted with the records before the snapshot.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     hosted.begin(Add("k", tuple("abcdef")))
@@ -333,12 +337,12 @@ def test_a_snapshot_is_taken_again_when_the_log_has_grown_by_a_multiple(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A large state is not written again and again for few changes.
+    A large state is not rewritten after a few changes.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     hosted.ask(Add("k", tuple("abcdef")))
     size = hosted.core.snapshot_size
-    starts = dict[int, int]()  # log start → the number of records that was reached with it
+    starts = dict[int, int]()  # log start → the most records that followed it
 
     for _ in range(40):
         hosted.ask(Add("k", ("a",)))
@@ -354,7 +358,7 @@ def test_a_load_moves_the_log_start_to_a_closed_snapshot(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The leader that wrote it was lost before it could.
+    The leader that wrote the snapshot may have been lost before it moved the log start.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     monkeypatch.setattr(HostedPartition, "_snapshot_ended", lambda *_, **__: None)
@@ -369,7 +373,7 @@ def test_a_load_moves_the_log_start_to_a_closed_snapshot(
 
 def test_a_registered_topic_is_created_and_found() -> None:
     """
-    By the name that the registration gives, with the keys that it names.
+    The topic has the name in the registration and is configured by the keys that the registration names.
     """
     world = BrokerWorld({"offsets.topic.num.partitions": "3"}, extra_coordinators=(MEMBER_SETS,))
     replies: list[Any] = []

@@ -29,7 +29,7 @@ def test_a_setting_that_is_not_named_is_reset_to_its_default() -> None:
 
 def test_a_resource_is_changed_as_a_whole_or_not_at_all() -> None:
     """
-    One bad value discards the good one.
+    One invalid value prevents the change of valid ones.
     """
     world = BrokerWorld()
     world.create("flights", retention_ms="1")

@@ -47,7 +47,7 @@ def test_a_count_that_is_not_larger_is_refused() -> None:
 
 def test_validate_only_changes_nothing() -> None:
     """
-    The response is that of a real request.
+    The response is the same as for a real request.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)

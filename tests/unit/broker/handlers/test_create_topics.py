@@ -27,7 +27,7 @@ def described(world: BrokerWorld, name: str) -> Any:
 
 def test_a_new_topic_has_leaders_when_the_response_arrives() -> None:
     """
-    A client may produce to every partition at once without a retriable error.
+    A client may immediately produce to every partition without a retriable error.
     """
     world = BrokerWorld()
 
@@ -45,7 +45,7 @@ def test_a_new_topic_has_leaders_when_the_response_arrives() -> None:
 
 def test_the_response_has_the_configuration_and_its_sources() -> None:
     """
-    KIP-525: settings of the topic, and those inherited from the broker.
+    KIP-525: the response has the settings of the topic and those inherited from the broker.
     """
     world = BrokerWorld(static={"log.retention.hours": "2"})
 
@@ -57,7 +57,7 @@ def test_the_response_has_the_configuration_and_its_sources() -> None:
 
 def test_validate_only_creates_nothing() -> None:
     """
-    The response is that of a real request, without a topic id.
+    The response is the same as for a real request, but has no topic id.
     """
     world = BrokerWorld()
 
@@ -115,7 +115,7 @@ def test_without_a_controller_topics_are_refused_after_a_while() -> None:
 
 def test_a_topic_counts_as_existing_only_after_its_commit() -> None:
     """
-    Otherwise a crash could undo what a client was told.
+    Otherwise a crash could undo the creation after a client was told that the topic exists.
     """
     world = BrokerWorld()
     first, second = Client(world), Client(world)

@@ -58,7 +58,7 @@ def test_minus_one_is_the_high_watermark() -> None:
 
 def test_the_log_start_never_goes_back() -> None:
     """
-    For a lower offset the response has the present log start.
+    For a lower offset the response has the current log start.
     """
     world = world_with_records()
     deleted(world, 3)
@@ -70,7 +70,7 @@ def test_the_log_start_never_goes_back() -> None:
 
 def test_impossible_deletions_are_refused() -> None:
     """
-    Above the high watermark, below zero, an internal topic, partitions that do not exist.
+    These are offsets above the high watermark or below -1, internal topics, and partitions that do not exist.
     """
     world = world_with_records()
 
@@ -87,7 +87,7 @@ def test_impossible_deletions_are_refused() -> None:
 
 def test_on_a_full_disk_only_deletions_that_free_a_segment_are_accepted() -> None:
     """
-    Others would take the last pages of the journal from those that free files.
+    Other deletions would use the journal space that is left for deletions which free files.
     """
     world = world_with_records()
     deleted(world, 1)
@@ -114,7 +114,7 @@ def test_the_response_waits_for_the_commit() -> None:
 
 def test_files_of_deleted_records_are_removed_after_a_crash_before_the_trimmed_row() -> None:
     """
-    A checkpoint may have the log start before its trimmed row is written: the next leader writes that row.
+    A checkpoint may contain the new log start before the TRIMMED row is written: the next leader writes that row.
     """
     world = BrokerWorld()
     world.create("flights", segment_bytes="1048576")

@@ -27,7 +27,7 @@ def id_of(world: BrokerWorld, name: str) -> TopicId:
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     """
-    The topic is gone when the response arrives, and its files are removed afterwards.
+    The topic no longer exists when the response arrives, and its files are removed afterwards.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -76,7 +76,7 @@ def test_unknown_topics_are_refused() -> None:
 
 def test_the_oldest_version_names_topics_in_its_own_field() -> None:
     """
-    v1 to v5 have topic_names.
+    Versions 1 to 5 name topics in the field `topic_names`.
     """
     world = BrokerWorld()
     world.create("flights")

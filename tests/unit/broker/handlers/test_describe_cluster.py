@@ -7,7 +7,7 @@ from tidemill.wire.messages.describe_cluster import Request
 
 def test_a_single_broker_is_the_controller() -> None:
     """
-    The cluster id is that of every other response.
+    The response has the same cluster id as every other response.
     """
     world = BrokerWorld()
 

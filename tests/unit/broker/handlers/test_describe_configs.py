@@ -21,7 +21,7 @@ def asked(
 
 def test_a_topic_s_value_comes_with_its_synonyms() -> None:
     """
-    The topic's own value first, then the broker's, then the default, each with its source.
+    The topic's own value comes first, then the broker's, then the default, each with its source.
     """
     world = BrokerWorld(static={"log.retention.hours": "2"})
     world.create("flights", retention_ms="5000")
@@ -36,7 +36,7 @@ def test_a_topic_s_value_comes_with_its_synonyms() -> None:
 
 def test_only_requested_keys_are_returned() -> None:
     """
-    Null means all; synonyms and documentation only on request.
+    Null requests all keys.  Synonyms and documentation are returned only on request.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -51,7 +51,7 @@ def test_only_requested_keys_are_returned() -> None:
 
 def test_keys_of_a_broker_that_are_read_at_its_start_are_read_only() -> None:
     """
-    Others can be altered.
+    Other keys can be altered.
     """
     world = BrokerWorld(static={"num.partitions": "3"})
 
@@ -77,7 +77,8 @@ def test_groups_and_the_cluster_default_are_resources_too() -> None:
 
 def test_unknown_resources_are_refused() -> None:
     """
-    An unknown topic, an illegal name, another broker, a group without a name, a resource type without configuration.
+    These are an unknown topic, an illegal name, another broker, a group without a name, and a resource type without
+    configuration.
     """
     world = BrokerWorld()
 

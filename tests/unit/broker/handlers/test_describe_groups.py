@@ -8,7 +8,7 @@ from tidemill.wire.messages.describe_groups import Request
 
 def test_a_group_is_described_with_its_members() -> None:
     """
-    While it is stable, with the metadata and the assignment of each member.
+    A stable group is described with the metadata and the assignment of each member.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world, instance_id="one").stabilize()
@@ -59,7 +59,7 @@ def test_groups_are_described_in_request_order() -> None:
 
 def test_a_group_without_an_available_coordinator_has_its_error() -> None:
     """
-    It has no state and no members.
+    The description has the error COORDINATOR_NOT_AVAILABLE, without state and members.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()

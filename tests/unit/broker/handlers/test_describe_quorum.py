@@ -19,7 +19,8 @@ def asked(world: ClusterWorld, number: int, topic: str = "__cluster_metadata", p
 @pytest.mark.parametrize("number", [1, 3])
 def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
     """
-    Also under the name that Kafka's tools use.  Every replica has caught up and was heard of just now.
+    Kafka's tools use another name for the topic, which is accepted, too.  Every replica has caught up and was in
+    contact recently.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -40,7 +41,8 @@ def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
 
 def test_a_silent_voter_falls_behind() -> None:
     """
-    In its end offset, and in the times of last contact and of being caught up.
+    The response shows this in the end offset, and in the times of the last contact and of the last time it was caught
+    up.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -60,7 +62,7 @@ def test_a_silent_voter_falls_behind() -> None:
 
 def test_a_learner_is_an_observer() -> None:
     """
-    Two brokers have one voter: two voters would survive no more failures.
+    A cluster of two brokers has one voter: two voters would tolerate no more failures.
     """
     world = ClusterWorld(brokers=2)
     world.pass_time(1_000)
@@ -75,7 +77,7 @@ def test_a_learner_is_an_observer() -> None:
 
 def test_only_the_metadata_log_has_a_quorum() -> None:
     """
-    Another topic or partition has none.
+    Another topic or partition is answered with UNKNOWN_TOPIC_OR_PARTITION.
     """
     world = ClusterWorld()
 

@@ -8,7 +8,7 @@ from tidemill.wire.messages.elect_leaders import Request
 
 
 def asking(*partitions: int, election_type: int = 0, timeout_ms: int = 10_000) -> Request:
-    """Ask for partitions of `flights`; without numbers, for all of the cluster."""
+    """Return a request for partitions of `flights`, or without numbers for all partitions of the cluster."""
     topics = [Request.Topic(topic="flights", partitions=list(partitions))] if partitions else None
     return Request(election_type=election_type, topic_partitions=topics, timeout_ms=timeout_ms)
 
@@ -22,7 +22,9 @@ def results(answered: Any) -> dict[tuple[str, int], int]:
 
 
 def moved() -> ClusterWorld:
-    """Broker 2 leads `flights`, broker 3 leads `tides`; broker 1 is preferred for all."""
+    """
+    Return a cluster whose broker 2 leads `flights` and broker 3 `tides`; broker 1 is the preferred leader of both.
+    """
     world = ClusterWorld()
     world.create("flights", partitions=2)
     world.create("tides")
@@ -33,7 +35,7 @@ def moved() -> ClusterWorld:
 
 def test_any_broker_can_be_asked_for_an_election() -> None:
     """
-    The present leaders transfer their leadership, and the response arrives when the preferred ones lead.
+    The current leaders transfer their leadership, and the response arrives when the preferred leaders lead.
     """
     world = moved()
     client = world[3].client
@@ -61,7 +63,7 @@ def test_all_partitions_may_be_asked_for() -> None:
 
 def test_each_partition_has_its_own_error() -> None:
     """
-    It has its preferred leader already, its broker is down, or it does not exist.
+    The preferred leader leads already, its broker is down, or the partition does not exist.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -80,7 +82,7 @@ def test_each_partition_has_its_own_error() -> None:
 
 def test_an_unclean_election_moves_nothing() -> None:
     """
-    It would lose acknowledged records; present leaders go on, as in Kafka.
+    It would lose acknowledged records.  The current leaders continue to lead, as in Kafka.
     """
     world = moved()
 
@@ -94,7 +96,7 @@ def test_an_unclean_election_moves_nothing() -> None:
 
 def test_an_election_ends_at_its_timeout() -> None:
     """
-    A preferred leader that does not lead in time: REQUEST_TIMED_OUT.
+    If the preferred leader does not lead in time, the error is REQUEST_TIMED_OUT.
     """
     world = moved()
     sent = world[1].client.send(asking(0, timeout_ms=500), 2)  # broker 1 is the controller

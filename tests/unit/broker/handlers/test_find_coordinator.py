@@ -13,8 +13,8 @@ from tidemill.wire.messages.find_coordinator import Request
 
 def test_the_first_request_creates_the_topic() -> None:
     """
-    It has offsets.topic.num.partitions partitions with leaders when the response arrives: the group can be used at
-    once.
+    The topic has offsets.topic.num.partitions partitions with leaders when the response arrives, so the group can be
+    used immediately.
     """
     world = BrokerWorld({"offsets.topic.num.partitions": "3"})
 
@@ -33,7 +33,7 @@ def test_the_first_request_creates_the_topic() -> None:
 
 def test_coordinators_are_returned_in_request_order() -> None:
     """
-    KIP-699: v4 and later ask for many keys.
+    KIP-699: requests of v4 and later have many keys.
     """
     world = BrokerWorld(STATIC)
 
@@ -56,7 +56,7 @@ def test_versions_before_four_ask_for_one_group(version: int) -> None:
 
 def test_the_endpoint_is_that_of_the_client_s_listener() -> None:
     """
-    The client may not reach the other listener.
+    The client may be unable to reach the other listener.
     """
     endpoints = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"), Endpoint("INSIDE", "mill", 9093, "PLAINTEXT"))
     world = BrokerWorld(STATIC, endpoints=endpoints)

@@ -10,7 +10,7 @@ from tidemill.wire.messages.heartbeat import Request
 
 def test_a_heartbeat_renews_the_session() -> None:
     """
-    Each heartbeat begins the session anew.
+    Each heartbeat restarts the session timeout.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world).stabilize()
@@ -25,7 +25,7 @@ def test_a_heartbeat_renews_the_session() -> None:
 
 def test_the_response_tells_of_a_rebalance() -> None:
     """
-    REBALANCE_IN_PROGRESS: the member must rejoin.
+    REBALANCE_IN_PROGRESS tells the member to rejoin.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world).stabilize()
@@ -39,7 +39,7 @@ def test_the_response_tells_of_a_rebalance() -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_an_unknown_member_is_refused_in_every_version(version: int) -> None:
     """
-    UNKNOWN_MEMBER_ID in an unknown group.
+    A member of an unknown group is unknown, too: the error is UNKNOWN_MEMBER_ID.
     """
     world = BrokerWorld(STATIC)
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs changes single settings, which take effect at once."""
+"""IncrementalAlterConfigs changes single settings, which take effect immediately."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def asked(
 
 def test_a_topic_obeys_its_new_setting_at_once() -> None:
     """
-    The next batch is checked against the new value; after DELETE against the default.
+    The next batch is checked against the new value, and after DELETE against the default.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -50,7 +50,7 @@ def test_a_cluster_default_applies_to_topics_and_survives_a_kill() -> None:
 
 def test_invalid_changes_are_refused_with_a_message() -> None:
     """
-    An unknown operation, an unknown topic, a value out of range, a key that is read at the start.
+    These are an unknown operation, an unknown topic, a value out of range, and a key that is read only at the start.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -73,7 +73,7 @@ def test_invalid_changes_are_refused_with_a_message() -> None:
 
 def test_validate_only_changes_nothing() -> None:
     """
-    The response is that of a real request.
+    The response is the same as for a real request.
     """
     world = BrokerWorld()
     world.create("flights")

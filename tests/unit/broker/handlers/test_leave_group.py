@@ -10,7 +10,7 @@ Member = Request.Member
 
 def test_one_member_leaves_in_old_versions() -> None:
     """
-    Before v3 the member's error is that of the response.
+    Before v3 the error of the response is that of the member.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world).stabilize()

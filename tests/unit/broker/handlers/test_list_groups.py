@@ -21,7 +21,7 @@ def world_with_groups() -> BrokerWorld:
 @pytest.mark.parametrize("version", range(6))
 def test_groups_of_every_partition_are_listed(version: int) -> None:
     """
-    A group hashes to one partition; the list has the groups of all.
+    A group hashes to one partition; the list has the groups of all partitions.
     """
     world = world_with_groups()
 
@@ -33,7 +33,7 @@ def test_groups_of_every_partition_are_listed(version: int) -> None:
 
 def test_states_and_types_are_filters() -> None:
     """
-    KIP-518 and KIP-848: case-insensitive; without a filter all are listed.
+    KIP-518 and KIP-848: the filters ignore case, and without a filter all groups are listed.
     """
     world = world_with_groups()
     filters = [
@@ -49,7 +49,7 @@ def test_states_and_types_are_filters() -> None:
 
 def test_listing_groups_creates_no_topic() -> None:
     """
-    Without any group there is no internal topic.
+    There is no internal topic before a group needs it.
     """
     world = BrokerWorld(STATIC)
 

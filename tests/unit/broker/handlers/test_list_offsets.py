@@ -1,4 +1,4 @@
-"""ListOffsets returns offsets by timestamp and by the names of the ends."""
+"""ListOffsets returns offsets for timestamps, and for negative numbers with a special meaning."""
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.model import errors
@@ -15,7 +15,8 @@ def offset_of(world: BrokerWorld, timestamp: int) -> tuple[int, int]:
 
 def test_offsets_are_found_by_their_time() -> None:
     """
-    The first record at or after a timestamp; -1 is the end, -2 the start, -3 the first with the largest timestamp.
+    A timestamp finds the first record at or after it.  -1 means the end, -2 the start, and -3 the first record with the
+    largest timestamp.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -29,7 +30,7 @@ def test_offsets_are_found_by_their_time() -> None:
 
 def test_tiered_offsets_do_not_exist() -> None:
     """
-    -4 is the local start; -5 and -6, of tiered records and of those to be tiered, do not exist; -7 is unknown.
+    -4 means the start of the local log.  -5 and -6 ask for tiered records, which do not exist, and -7 is unknown.
     """
     world = BrokerWorld()
     world.create("flights", 1)
@@ -54,7 +55,7 @@ def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
 
 def test_offsets_survive_a_kill() -> None:
     """
-    Acknowledged records are there after a kill, at the same offsets.
+    Acknowledged records are still at the same offsets after a kill.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -67,7 +68,7 @@ def test_offsets_survive_a_kill() -> None:
 
 def test_a_record_that_was_deleted_is_never_found() -> None:
     """
-    Also not in a batch across the log start: a fetch from there would be out of range.
+    It may be in the same batch as the log start, but a fetch from its offset would be out of range.
     """
     world = BrokerWorld()
     world.create("flights")

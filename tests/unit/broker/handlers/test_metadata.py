@@ -26,7 +26,7 @@ def test_a_topic_that_is_asked_for_is_created() -> None:
 
 def test_topic_creation_can_be_switched_off() -> None:
     """
-    auto.create.topics.enable=false on the broker, or allow_auto_topic_creation=false in the request.
+    Either auto.create.topics.enable=false on the broker or allow_auto_topic_creation=false in the request is enough.
     """
     strict, world = BrokerWorld(static={"auto.create.topics.enable": "false"}), BrokerWorld()
 
@@ -40,7 +40,7 @@ def test_topic_creation_can_be_switched_off() -> None:
 
 def test_an_impossible_replication_factor_creates_nothing() -> None:
     """
-    default.replication.factor=3 on a single broker.
+    A single broker cannot create a topic with default.replication.factor=3.
     """
     world = BrokerWorld(static={"default.replication.factor": "3"})
 
@@ -69,7 +69,7 @@ def test_each_listener_has_its_own_endpoints() -> None:
 
 def test_the_topics_that_one_request_creates_are_bounded() -> None:
     """
-    The others are unknown for now, and created when the client asks again.
+    Topics beyond the bound are reported as unknown, and created when the client asks again.
     """
     world = BrokerWorld(static={"num.partitions": "1"})
 
@@ -80,7 +80,7 @@ def test_the_topics_that_one_request_creates_are_bounded() -> None:
 
 def test_a_topic_that_is_named_twice_is_described_once() -> None:
     """
-    A name is short, and its description may be long.
+    A short request could otherwise cause a very long response.
     """
     world = BrokerWorld()
 
@@ -89,7 +89,8 @@ def test_a_topic_that_is_named_twice_is_described_once() -> None:
 
 def test_two_requests_for_a_new_topic_both_get_it() -> None:
     """
-    The second finds it decided and not committed yet: it waits, and is never refused because the topic exists.
+    When the second request arrives, the topic is decided but not committed: the request waits for the commit and is not
+    refused.
     """
     world = BrokerWorld()
     clients = [Client(world), Client(world)]
@@ -105,7 +106,7 @@ def test_two_requests_for_a_new_topic_both_get_it() -> None:
 
 def test_a_topic_is_found_by_its_id() -> None:
     """
-    With its name; an unknown id is UNKNOWN_TOPIC_ID.
+    The response has the topic's name, too.  An unknown id is answered with UNKNOWN_TOPIC_ID.
     """
     world = BrokerWorld()
     world.create("flights")

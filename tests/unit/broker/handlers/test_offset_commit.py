@@ -24,7 +24,7 @@ def id_of(world: BrokerWorld, name: str) -> TopicId:
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> None:
     """
-    Generation -1 and no member: a consumer that assigns its own partitions.
+    Generation -1 without a member id marks a consumer that assigns its own partitions.
     """
     world = flights()
 
@@ -38,7 +38,7 @@ def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> No
 
 def test_the_newest_version_names_topics_by_id() -> None:
     """
-    An unknown id is UNKNOWN_TOPIC_ID, and the response repeats it.
+    An unknown id is answered with UNKNOWN_TOPIC_ID, and the response repeats the id.
     """
     world = flights()
     known, unknown = id_of(world, "flights"), TopicId(b"?" * 16)
@@ -55,7 +55,7 @@ def test_the_newest_version_names_topics_by_id() -> None:
 
 def test_unknown_partitions_are_refused_one_by_one() -> None:
     """
-    Partitions and topics that do not exist: the others are committed.
+    Only offsets of partitions and topics that do not exist are refused; the others are committed.
     """
     world = flights()
 
@@ -84,7 +84,7 @@ def test_a_member_commits_in_its_generation_only() -> None:
 
 def test_long_metadata_is_refused() -> None:
     """
-    offset.metadata.max.bytes.
+    offset.metadata.max.bytes bounds the metadata of an offset.
     """
     world = flights(**{"offset.metadata.max.bytes": "5"})
 
@@ -95,7 +95,7 @@ def test_long_metadata_is_refused() -> None:
 
 def test_a_request_without_topics_is_answered() -> None:
     """
-    The response is empty, at once.
+    The response is empty and immediate.
     """
     world = flights()
 

@@ -12,7 +12,7 @@ def asked(world: BrokerWorld, epoch: int, *, current: int = -1, number: int = 0)
 
 
 def world_of_two_epochs() -> BrokerWorld:
-    """Epoch 1 wrote offsets 0 to 2, epoch 2 offset 3."""
+    """Return a broker where epoch 1 wrote offsets 0 to 2 and epoch 2 wrote offset 3."""
     world = BrokerWorld()
     world.create("flights")
     world.produce("flights", b"a", b"b", b"c")
@@ -23,7 +23,7 @@ def world_of_two_epochs() -> BrokerWorld:
 
 def test_an_epoch_ends_where_the_next_begins() -> None:
     """
-    The latest ends at the high watermark; a future one is undefined.
+    The latest epoch ends at the high watermark; a future epoch is undefined.
     """
     world = world_of_two_epochs()
 
@@ -34,7 +34,7 @@ def test_an_epoch_ends_where_the_next_begins() -> None:
 
 def test_a_client_of_another_epoch_is_fenced() -> None:
     """
-    KIP-320: a stale epoch, and one that is newer than this broker's.
+    KIP-320: a stale epoch is fenced, and an epoch newer than the broker's is unknown.
     """
     world = world_of_two_epochs()
 
@@ -45,7 +45,7 @@ def test_a_client_of_another_epoch_is_fenced() -> None:
 
 def test_a_partition_that_does_not_exist_has_no_epochs() -> None:
     """
-    Nor does a partition beyond the count.
+    A partition number beyond the partition count is refused.
     """
     world = world_of_two_epochs()
 

@@ -23,7 +23,7 @@ def test_a_batch_has_its_offset_when_it_is_acknowledged() -> None:
 
 def test_a_partition_that_does_not_exist_is_unknown() -> None:
     """
-    Not NOT_LEADER_OR_FOLLOWER: a client would look for its leader for ever.
+    With NOT_LEADER_OR_FOLLOWER, a client would look for the partition's leader forever.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -35,7 +35,7 @@ def test_a_partition_that_does_not_exist_is_unknown() -> None:
 
 def test_log_append_time_replaces_the_producer_s_timestamp() -> None:
     """
-    message.timestamp.type=LogAppendTime: the response and the stored records have it.
+    With message.timestamp.type=LogAppendTime, the response and the stored records have the broker's time.
     """
     world = BrokerWorld()
     world.create("flights", message_timestamp_type="LogAppendTime")
@@ -52,7 +52,7 @@ def test_log_append_time_replaces_the_producer_s_timestamp() -> None:
 
 def test_min_insync_replicas_above_the_replica_count_refuses_acks_all() -> None:
     """
-    Other values of acks are served.
+    Requests with other values of acks are served.
     """
     before = BrokerWorld()
     before.create("flights")  # a topic with such a setting is refused, a static default is not
@@ -68,7 +68,7 @@ def test_min_insync_replicas_above_the_replica_count_refuses_acks_all() -> None:
 
 def test_invalid_acks_are_refused() -> None:
     """
-    -1, 0 and 1 are valid.
+    Only -1, 0 and 1 are valid.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -80,7 +80,8 @@ def test_invalid_acks_are_refused() -> None:
 
 def test_a_topic_is_named_by_its_id() -> None:
     """
-    From version 13 on; an unknown id is UNKNOWN_TOPIC_ID, and the response has the id.
+    Requests name topics by id from version 13 on.  An unknown id is answered with UNKNOWN_TOPIC_ID, and the response
+    repeats the id.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -101,7 +102,7 @@ def test_a_topic_is_named_by_its_id() -> None:
 
 
 def replicated(insync: int, timeout_ms: int = 1_500) -> tuple[ClusterWorld, Client, Request]:
-    """Three replicas, led by broker 1, with a client of it and a request."""
+    """Return a cluster with three replicas led by broker 1, a client of broker 1, and a request."""
     world = ClusterWorld()
     world.create("flights", min_insync_replicas=str(insync))
     batch = build_batch([(None, b"a", (), BEGIN_MS)])
@@ -116,7 +117,7 @@ def code_of(answered: Any) -> int | None:
 
 def test_min_insync_replicas_equal_to_the_replica_count_waits_for_all() -> None:
     """
-    A majority has committed it and consumers see it, but the response waits for the last disk.
+    A majority has committed the batch and consumers can read it, but the response waits for the last disk.
     """
     world, client, request = replicated(insync=3)
     world.hold(to=[3])
@@ -132,7 +133,7 @@ def test_min_insync_replicas_equal_to_the_replica_count_waits_for_all() -> None:
 
 def test_a_majority_is_enough_for_min_insync_replicas_of_a_majority() -> None:
     """
-    One of three may be slow.
+    One of three replicas may be slow.
     """
     world, client, request = replicated(insync=2)
     world.hold(to=[3])
@@ -154,7 +155,7 @@ def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
 
 def test_a_timeout_distinguishes_committed_batches_from_unknown_outcomes() -> None:
     """
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND if the record is committed, else REQUEST_TIMED_OUT.
+    The error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the record is committed, else REQUEST_TIMED_OUT.
     """
     codes = []
     for slow in ([3], [2, 3]):
@@ -171,7 +172,7 @@ def test_a_timeout_distinguishes_committed_batches_from_unknown_outcomes() -> No
 
 def test_an_isolated_leader_answers_waiting_requests() -> None:
     """
-    Whatever the timeout: without a majority it steps down after two seconds.
+    Without a majority the leader steps down after two seconds, whatever the timeout of the request.
     """
     world, client, request = replicated(insync=1, timeout_ms=60_000)
     world.network.held = lambda _source, _destination: True
@@ -186,7 +187,7 @@ def test_an_isolated_leader_answers_waiting_requests() -> None:
 
 def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
     """
-    The next leader has every entry, but only one disk does: the waiting request is answered first.
+    The next leader has every entry, but only on one disk: the waiting request is answered before the transfer.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[3])
@@ -204,7 +205,7 @@ def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
 
 def test_a_leadership_transfer_loses_no_acknowledgement() -> None:
     """
-    Accepted batches are committed and answered before the next leader campaigns; others are refused meanwhile.
+    Accepted batches are committed and answered before the next leader campaigns; later batches are refused meanwhile.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[2, 3])
@@ -222,7 +223,8 @@ def test_a_leadership_transfer_loses_no_acknowledgement() -> None:
 
 def test_batches_behind_a_refused_batch_are_refused_until_it_is_sent_again() -> None:
     """
-    The leader's transfer failed and it went on leading: the second batch must not become the first.
+    The leader's transfer failed, and it continues to lead: the second batch must not be appended before the refused
+    first.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -244,7 +246,7 @@ def test_batches_behind_a_refused_batch_are_refused_until_it_is_sent_again() -> 
 
 
 def sequenced(number: int) -> Request:
-    """One record of an idempotent producer."""
+    """Return a request with one record of an idempotent producer; `number` is its sequence."""
     batch = build_batch([(None, b"%d" % number, (), BEGIN_MS)], producer_id=7, producer_epoch=0, base_sequence=number)
     data = Request.Topic.Partition(index=0, records=memoryview(batch))
     topic = Request.Topic(name="flights", partition_data=[data])
@@ -253,7 +255,7 @@ def sequenced(number: int) -> Request:
 
 def test_an_expired_request_leaves_no_waiter() -> None:
     """
-    A replica that is up and takes no entries would otherwise make the leader keep every request.
+    Otherwise a replica that is up but accepts no entries would make the leader keep every request.
     """
     world, client, request = replicated(insync=3)
     world.hold(to=[3])

@@ -28,7 +28,7 @@ def test_each_member_gets_its_assignment_from_the_leader() -> None:
 
 def test_a_follower_waits_for_the_leader() -> None:
     """
-    Its SyncGroup waits until the assignment is in the log.
+    The follower's SyncGroup waits until the assignment is in the log.
     """
     world = BrokerWorld(STATIC)
     leader = GroupMember(world).stabilize()

@@ -36,7 +36,7 @@ from tidemill.wire.schema import Message
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "protocol" / "leadership.md"
 ROWS = re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (\w*) ?\|$", PAGE.read_text(), re.MULTILINE)
 STATIC = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-SILENT_MS = 2_000  # without a heartbeat for so long, a peer is not alive
+SILENT_MS = 2_000  # a peer without a heartbeat for this long is not alive
 
 Code = Callable[[Any], int]
 
@@ -128,7 +128,7 @@ REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
 
 
 def world_with_group() -> ClusterWorld:
-    """Broker 1 leads `flights`, which has two records, and the group's partition."""
+    """Return a cluster whose broker 1 leads `flights`, which has two records, and the group's partition."""
     world = ClusterWorld(static=STATIC)
     world.create("flights")
     world[1].produce("flights", b"a")
@@ -155,7 +155,7 @@ def on_follower() -> ClusterWorld:
 
 
 def unconfirmed(topic: str) -> ClusterWorld:
-    """Broker 2 is elected, and no message arrives afterwards."""
+    """Return a cluster whose broker 2 is elected but gets no message afterwards, so that its term stays unconfirmed."""
     world = world_with_group()
     shard = world[2].shard(topic)
     world.begin_to_lead(topic, by=2)
@@ -195,7 +195,7 @@ def deposed() -> dict[str, int]:
 
 @pytest.mark.parametrize(("api", "code"), [(row[0], row[1]) for row in ROWS])
 def test_a_follower_refuses_clients(on_follower: ClusterWorld, api: str, code: str) -> None:
-    """Every broker has the data, and only the leader may serve it."""
+    """Every replica has the data, but only the leader may serve it."""
     assert code == errors.name(asked(on_follower, 2, api, 2))
 
 
@@ -203,7 +203,7 @@ def test_a_follower_refuses_clients(on_follower: ClusterWorld, api: str, code: s
 def test_a_leader_with_an_unconfirmed_term_refuses_clients(
     on_unconfirmed: dict[str, ClusterWorld], api: str, code: str
 ) -> None:
-    """KIP-207: it may not know yet that records which clients have seen are committed."""
+    """KIP-207: the leader may not know yet that records that clients have read are committed."""
     is_group = code == "NOT_COORDINATOR"
     world = on_unconfirmed[OFFSETS_TOPIC if is_group else "flights"]
 
@@ -216,17 +216,17 @@ def test_a_leader_with_an_unconfirmed_term_refuses_clients(
 def test_requests_that_wait_when_a_leader_steps_down_have_an_unknown_outcome(
     deposed: dict[str, int], api: str, code: str
 ) -> None:
-    """A leader without contact to a majority for two seconds steps down, and no request waits for ever."""
+    """A leader without contact to a majority for two seconds steps down, so no request waits forever."""
     assert code == errors.name(deposed[api])
 
 
 def test_every_api_of_partitions_and_groups_is_in_the_table() -> None:
-    """The page is complete."""
+    """The page must have a row for every such API."""
     assert list(REQUESTS) == [row[0] for row in ROWS]
 
 
 def test_an_unconfirmed_leader_serves_committed_records(on_unconfirmed: dict[str, ClusterWorld]) -> None:
-    """These records cannot be lost."""
+    """Records below the high watermark that the leader knows cannot be lost."""
     world = on_unconfirmed["flights"]
 
     answered = world[2].client.ask(fetching(0), 12)
@@ -241,14 +241,16 @@ def test_an_unconfirmed_leader_serves_committed_records(on_unconfirmed: dict[str
 def test_older_clients_get_an_error_that_they_retry(
     on_unconfirmed: dict[str, ClusterWorld], version: int, code: int
 ) -> None:
-    """KIP-207: OFFSET_NOT_AVAILABLE came with version 5, and a client that does not know it would give up."""
+    """KIP-207: OFFSET_NOT_AVAILABLE is known from version 5 on; an older client would not retry it."""
     answered = on_unconfirmed["flights"][2].client.ask(listing(0), version)
 
     assert code == first_partition(answered)
 
 
 def test_only_offsets_below_the_log_start_or_above_its_end_are_out_of_range(on_follower: ClusterWorld) -> None:
-    """Between high watermark and log end there is nothing to read yet, and a client must not reset because of that."""
+    """
+    Between the high watermark and the log end there is nothing to read yet, but a client must not reset its offset.
+    """
     leader = on_follower[1]
 
     codes = [asked(on_follower, 1, "Fetch", offset) for offset in (-1, 3)]
@@ -258,7 +260,7 @@ def test_only_offsets_below_the_log_start_or_above_its_end_are_out_of_range(on_f
 
 def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     """
-    Their requests would time out there, and another leader is elected before that.
+    Requests to that leader would time out, and another leader is elected before that.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2, 3))

@@ -10,7 +10,7 @@ from tidemill.model.shard import ShardId
 @pytest.mark.parametrize("to", [2, 3])
 def test_the_requested_broker_becomes_leader(to: int) -> None:
     """
-    Not just any that is caught up.
+    Leadership goes to no other broker, even if that has caught up, too.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -24,7 +24,7 @@ def test_the_requested_broker_becomes_leader(to: int) -> None:
 
 def test_impossible_transfers_are_refused() -> None:
     """
-    A shard led elsewhere, one that does not exist, a broker that is no voter, one that is down.
+    The shard is led by another broker or does not exist, or the requested broker is no voter or is down.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -59,7 +59,7 @@ def test_a_lagging_replica_does_not_receive_leadership() -> None:
 
 def test_a_leader_whose_transfer_fails_goes_on_leading() -> None:
     """
-    It accepts no new records during the transfer, and accepts them again afterwards.
+    The leader accepts no new records during the transfer, and accepts them again afterwards.
     """
     world = ClusterWorld()
     world.create("flights")

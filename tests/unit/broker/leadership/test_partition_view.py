@@ -18,7 +18,7 @@ FLIGHTS = metadata.Request(topics=[metadata.Request.Topic(name="flights")])
 
 def told(world: ClusterWorld, number: int) -> list[Any]:
     """
-    Return the partition, as both APIs of the broker describe it.
+    Return the partition as each of the two APIs of the broker describes it.
     """
     by_metadata = asked_for_long(world, number, FLIGHTS)
     return [by_metadata.topics[0].partitions[0], described(world, number)]
@@ -30,7 +30,7 @@ def described(world: ClusterWorld, number: int) -> Any:
 
 
 def asked_for_long(world: ClusterWorld, number: int, request: metadata.Request) -> metadata.Response:
-    """Return the response after the time that Metadata waits for missing leaders."""
+    """Return the response after the longest time that Metadata waits for missing leaders."""
     client = Client(world[number])
     api, version = client.send(request, 12)
     world.pass_time(500)
@@ -45,7 +45,7 @@ def brokers(world: ClusterWorld, number: int, **fields: bool) -> list[tuple[int,
 
 def test_every_broker_describes_the_leader_and_its_epoch_as_one_pair() -> None:
     """
-    Replicas are in planned order, the preferred leader first, whichever leads.
+    Replicas are in planned order, with the preferred leader first, whichever broker leads.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
@@ -63,7 +63,7 @@ def test_every_broker_describes_the_leader_and_its_epoch_as_one_pair() -> None:
 
 
 def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
-    """The client could not reach it."""
+    """The client could not reach such a leader."""
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
     broker = world[1].broker
@@ -80,7 +80,7 @@ def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
 
 def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
     """
-    A client that learns from one response that it is gone and which broker leads now may drop both facts.
+    A client may ignore a new leader if the same response no longer lists the former leader's broker.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -118,7 +118,7 @@ def test_a_broker_that_is_down_is_not_listed_and_out_of_sync() -> None:
 
 def test_every_broker_names_itself_as_the_controller() -> None:
     """
-    A client would wait for a dead controller, and every broker forwards requests to the real one.
+    A client would otherwise wait for a dead controller.  Every broker forwards requests to the real controller.
     """
     world = ClusterWorld()
     request = describe_cluster.Request(include_cluster_authorized_operations=False)
@@ -130,7 +130,7 @@ def test_every_broker_names_itself_as_the_controller() -> None:
 
 def test_an_isolated_broker_lists_every_broker() -> None:
     """
-    Otherwise its clients would forget the others and ask only this one.
+    Otherwise its clients would forget the other brokers and ask only the isolated one.
     """
     world = ClusterWorld()
 
@@ -146,8 +146,8 @@ def test_an_isolated_broker_lists_every_broker() -> None:
 )
 def test_an_isolated_broker_closes_connections_that_ask_for_leaders(asked: metadata.Request) -> None:
     """
-    The client then asks another broker at once, and keeps its other connections.  Without a leader in the response, or
-    with REBOOTSTRAP_REQUIRED, librdkafka waits a second and may ask this broker again.
+    The client then immediately asks another broker, and keeps its other connections.  Without a leader in the response,
+    or with REBOOTSTRAP_REQUIRED, librdkafka waits a second and may ask this broker again.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -163,7 +163,7 @@ def test_an_isolated_broker_closes_connections_that_ask_for_leaders(asked: metad
 
 def test_an_isolated_broker_describes_the_shards_that_it_leads_alone() -> None:
     """
-    It needs no votes of other brokers for these.
+    Shards with a single replica need no votes of other brokers.
     """
     world = ClusterWorld()
     world.create("alone", brokers=(3,))
@@ -178,7 +178,7 @@ def test_an_isolated_broker_describes_the_shards_that_it_leads_alone() -> None:
 
 def test_every_broker_reports_the_replicas_in_sync_as_their_leader_does() -> None:
     """
-    Also a replica on a broker that is up and does not know yet that it is planned there.
+    A replica is out of sync while its broker, though up, does not know yet that the replica is planned there.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -205,7 +205,8 @@ def test_every_broker_reports_the_replicas_in_sync_as_their_leader_does() -> Non
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_named_leader_is_one_of_the_listed_brokers(silent: bool) -> None:
     """
-    A client that cannot reach a leader would search for ever: LEADER_NOT_AVAILABLE, −1 and −1 instead.
+    A client that cannot reach the named leader would search forever, so the response has LEADER_NOT_AVAILABLE, leader
+    −1 and epoch −1 instead.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))

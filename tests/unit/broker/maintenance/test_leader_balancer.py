@@ -1,4 +1,4 @@
-"""Leaders return to their preferred brokers by themselves."""
+"""Leadership returns to preferred leaders automatically."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def moved(**more: str) -> ClusterWorld:
 
 def test_leadership_is_transferred_to_the_preferred_leader() -> None:
     """
-    At the next check, and not before.
+    The transfer begins at the next check, and not before.
     """
     world = moved()
     before = world.led_by("flights")
@@ -28,7 +28,7 @@ def test_leadership_is_transferred_to_the_preferred_leader() -> None:
 
 def test_no_leader_moves_when_balancing_is_switched_off() -> None:
     """
-    auto.leader.rebalance.enable=false.
+    auto.leader.rebalance.enable=false switches balancing off.
     """
     world = moved(auto_leader_rebalance_enable="false")
 
@@ -40,7 +40,7 @@ def test_no_leader_moves_when_balancing_is_switched_off() -> None:
 @pytest.mark.parametrize("fault", ["down", "behind"])
 def test_no_leadership_is_transferred_to_a_broker_that_cannot_lead(fault: str) -> None:
     """
-    The preferred leader is down, or must catch up first; then it leads.
+    The preferred leader is down, or must catch up first; once it can lead, leadership is transferred to it.
     """
     world = moved()
     if fault == "down":

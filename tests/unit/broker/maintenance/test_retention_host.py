@@ -9,7 +9,7 @@ DAY_MS = 86_400_000
 
 
 def world_with_days(days: int, **settings: str) -> BrokerWorld:
-    """One record for each day of a summer, each in a segment of its own."""
+    """Return a broker with one record for each day of a summer, each record in its own segment."""
     world = BrokerWorld()
     world.create("flights", internal_segment_bytes="1", **settings)
     for day in range(days):
@@ -24,7 +24,8 @@ def segment_files(world: BrokerWorld) -> list[str]:
 
 def test_records_of_2013_expire_by_default() -> None:
     """
-    Their timestamps are older than seven days, whenever they were produced; files and log start follow.
+    Timestamps older than seven days expire, whenever the records were produced: the log start moves, and files are
+    removed.
     """
     world = world_with_days(3)
 
@@ -39,7 +40,7 @@ def test_records_of_2013_expire_by_default() -> None:
 
 def test_records_of_2013_stay_without_retention() -> None:
     """
-    retention.ms=-1.
+    retention.ms=-1 switches expiry by time off.
     """
     world = world_with_days(3, retention_ms="-1")
 
@@ -50,7 +51,7 @@ def test_records_of_2013_stay_without_retention() -> None:
 
 def test_an_expired_active_segment_is_rolled_first() -> None:
     """
-    Later records are in a new segment, also after a kill.
+    Later records are in a new segment, and are kept after a kill.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -67,7 +68,7 @@ def test_an_expired_active_segment_is_rolled_first() -> None:
 
 def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
     """
-    A new segment without records has no file, and none is missed.
+    A new segment without records has no file, and recovery does not miss it.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -96,7 +97,7 @@ def test_a_partition_keeps_retention_bytes() -> None:
 
 def test_a_changed_setting_is_obeyed_at_the_next_check() -> None:
     """
-    The interval is a setting of the broker, the bound one of the topic.
+    The check interval is a setting of the broker, the retention time one of the topic.
     """
     world = BrokerWorld(static={"log.retention.check.interval.ms": "1000", "log.retention.ms": "5000"})
     world.create("flights")
@@ -112,7 +113,7 @@ def test_a_changed_setting_is_obeyed_at_the_next_check() -> None:
 
 def test_internal_topics_never_expire() -> None:
     """
-    Snapshots bound them; after a year every topic is still known.
+    Their size is bounded by snapshots.  After a year every topic is still known.
     """
     world = BrokerWorld(static={"log.retention.check.interval.ms": "86400000"})
     world.create("flights")

@@ -38,7 +38,7 @@ def leader_in(response: metadata.Response) -> int:
 
 def test_metadata_waits_for_the_next_leader() -> None:
     """
-    Whether it asks by name, by id or for all topics.
+    Requests by name, by id and for all topics wait alike.
     """
     world = world_without_leader()
     topic_id = world[1].broker.image.topics["flights"].topic_id
@@ -57,7 +57,7 @@ def test_metadata_waits_for_the_next_leader() -> None:
 
 def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None:
     """
-    Requests of one connection are handled in order, and those behind may be about shards that have leaders.
+    Requests of one connection are handled in order, and later ones may be about shards that have leaders.
     """
     world = world_without_leader()
     client = Client(world[1])
@@ -86,7 +86,7 @@ def test_a_shard_that_loses_its_leader_again_is_waited_for_again() -> None:
 
 def test_metadata_of_topics_with_leaders_does_not_wait() -> None:
     """
-    Only the shards that a request names count.
+    A request waits only for the leaders of the topics that it names.
     """
     world = world_without_leader()
 
@@ -97,7 +97,7 @@ def test_metadata_of_topics_with_leaders_does_not_wait() -> None:
 
 def test_a_broker_that_stops_answers_waiting_requests() -> None:
     """
-    Otherwise they would hold up a clean stop.
+    Otherwise waiting requests would delay a clean stop.
     """
     world = world_without_leader()
     client = Client(world[1])

@@ -44,7 +44,7 @@ class HandLink:
         return told
 
     def sections(self) -> list[object]:
-        """Return everything that was sent."""
+        """Return all sections that were sent."""
         return [section for frame in self.frames for section in frames.sections(memoryview(frame))]
 
 
@@ -72,7 +72,7 @@ class Linked:
     def leaders_changed(self) -> None: ...
 
     def turn(self) -> int:
-        """Execute the callbacks and return how many raised; an event loop logs these and goes on."""
+        """Execute the callbacks and return how many raised; an event loop logs such errors and continues."""
         failed = 0
         turns, self.turns[:] = [*self.turns], []
         for callback in turns:
@@ -99,7 +99,7 @@ def linked() -> Linked:
 
 def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
     """
-    Its response was dropped on the other side while the connection stayed open: the callback is called once, with None.
+    The peer dropped the response while the connection stayed open: the callback is called once, with None.
     """
     answers: list[object] = []
     linked.peers.ask(OTHER, [b"request"], answers.append)
@@ -117,7 +117,7 @@ def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
 
 def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(linked: Linked) -> None:
     """
-    The event loop handles that error; the other callbacks and the effects of the loss are not affected.
+    The event loop handles the error; the other callbacks and the effects of the loss are not affected.
     """
     answers: list[object] = []
 
@@ -136,7 +136,7 @@ def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(link
 
 def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The section itself filled the frame that the connection dropped.
+    The section of the table itself filled the frame that the connection then dropped.
     """
     linked.turn()
     linked.link.is_full = True
@@ -202,7 +202,8 @@ def test_a_silent_peer_is_not_alive(linked: Linked) -> None:
 
 def test_a_connection_without_heartbeats_does_not_make_a_peer_alive(linked: Linked) -> None:
     """
-    A broker whose journal hangs can open one; a peer with a recent heartbeat on an earlier connection stays alive.
+    A broker whose journal hangs can open a connection.  A peer with a recent heartbeat on an earlier connection stays
+    alive.
     """
     before = linked.peers.is_alive(OTHER)
     linked.hear()
@@ -220,7 +221,7 @@ def test_a_connection_without_heartbeats_does_not_make_a_peer_alive(linked: Link
 
 def test_a_heartbeat_of_an_earlier_process_does_not_make_a_peer_alive(linked: Linked) -> None:
     """
-    The peer is back within 2 s of a kill, and its journal hangs.
+    The peer may restart within 2 s of a kill with a journal that hangs.
     """
     linked.hear()
     linked.peers.lost(linked.link, "killed")
@@ -234,7 +235,7 @@ def test_a_heartbeat_of_an_earlier_process_does_not_make_a_peer_alive(linked: Li
 
 def test_a_new_connection_begins_with_a_heartbeat(linked: Linked) -> None:
     """
-    Not before the first tick, and not while the journal hangs.
+    The heartbeat is missing before this broker's first tick, and while its journal hangs.
     """
     linked.turn()
     first = [it for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
@@ -252,7 +253,8 @@ def test_a_new_connection_begins_with_a_heartbeat(linked: Linked) -> None:
 
 def test_no_peer_is_silent_for_a_broker_that_stalled(linked: Linked) -> None:
     """
-    Their heartbeats wait in its sockets; a stall after each tick does not make them silent either.
+    The peers' heartbeats wait in the broker's sockets.  The peers stay alive even if the broker stalls after every
+    tick.
     """
     linked.hear()
     for _ in range(10):
@@ -263,7 +265,7 @@ def test_no_peer_is_silent_for_a_broker_that_stalled(linked: Linked) -> None:
 
 def test_each_heartbeat_lists_the_lagging_replicas(linked: Linked) -> None:
     """
-    Each heartbeat replaces the list; before the first nothing is known.
+    Each heartbeat replaces the list; before the first one the list is unknown.
     """
     lagging = (ShardId(7), BrokerId(3))
     untold = linked.peers.lagging(OTHER)
@@ -282,7 +284,7 @@ def test_each_heartbeat_lists_the_lagging_replicas(linked: Linked) -> None:
 
 def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linked: Linked) -> None:
     """
-    It may have just started, or its disk may be full: the heartbeat tells.
+    The peer may have just started, or its disk may be full: its heartbeat tells whether it may lead.
     """
     before = linked.peers.is_alive(OTHER), linked.peers.may_lead(OTHER)
     linked.hear()
@@ -294,7 +296,7 @@ def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linke
 
 def test_a_heartbeat_tells_whether_its_receiver_is_alive(linked: Linked) -> None:
     """
-    A network partition may be one-way.
+    A network partition may be one-way, so each broker must learn whether its own heartbeats arrive.
     """
     linked.hear()
     for _ in range(SILENT_MS // 250 + 1):

@@ -17,7 +17,7 @@ TICK_MS = 250
 
 
 class Led:
-    """One shard that is led here; tests set the progress of the other replica and the commit index."""
+    """A shard that this broker leads; tests set the progress of the other replica and the commit index."""
 
     def __init__(self) -> None:
         self.progress = Progress(next_index=1, state=ProgressState.REPLICATE)
@@ -41,7 +41,7 @@ class Led:
         return SimpleNamespace(members={member: it.status() for member, it in self.members.items()})
 
     def check(self, commit_index: int, *, has: int, needs_tick: bool = False) -> bool:
-        """Whether it is in sync one tick later."""
+        """Set the progress, let one tick pass, and return whether the other replica is in sync."""
         was = self.replica.commit_index, self.progress.match_index
         self.replica.commit_index, self.progress.match_index = commit_index, has
         self.shard.needs_tick = needs_tick or was != (commit_index, has)
@@ -53,7 +53,7 @@ class Led:
 
 def test_a_new_replica_is_out_of_sync_until_it_has_what_was_committed_one_tick_before() -> None:
     """
-    It has just started, or was just created: stopping another broker then would make the shard unavailable.
+    The replica was just created or has just started: stopping another broker now would make the shard unavailable.
     """
     led = Led()
 
@@ -90,7 +90,8 @@ def test_a_replica_in_sync_may_lag_for_a_while() -> None:
 @pytest.mark.parametrize("is_at_rest", [True, False])
 def test_a_replica_that_does_not_count_is_out_of_sync(change: Any, is_at_rest: bool) -> None:
     """
-    Whatever it has.  This is detected at once while the shard is busy, and after a while when it is idle.
+    The entries that it has do not matter.  The change is detected immediately while the shard is busy, and after a
+    while when it is idle.
     """
     led = Led()
     was = led.check(50, has=50)
@@ -103,7 +104,7 @@ def test_a_replica_that_does_not_count_is_out_of_sync(change: Any, is_at_rest: b
 
 def test_a_replica_that_was_away_is_out_of_sync_until_it_has_caught_up() -> None:
     """
-    That it was in sync before does not count.
+    It does not matter that the replica was in sync before.
     """
     led = Led()
     led.check(50, has=50)
@@ -116,7 +117,7 @@ def test_a_replica_that_was_away_is_out_of_sync_until_it_has_caught_up() -> None
 
 def test_a_new_term_as_leader_begins_without_knowledge() -> None:
     """
-    Another broker may have led in between.
+    Another broker may have led in between, so earlier observations are void.
     """
     led = Led()
     led.check(50, has=50)
@@ -127,7 +128,7 @@ def test_a_new_term_as_leader_begins_without_knowledge() -> None:
 
 def test_shards_that_are_not_led_here_are_forgotten() -> None:
     """
-    Topics and leaders come and go.
+    Otherwise memory would grow as topics and leaders change.
     """
     led = Led()
     led.check(50, has=0)

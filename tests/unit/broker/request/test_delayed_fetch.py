@@ -50,7 +50,7 @@ def world_with(partitions: int = 1, **static: str) -> BrokerWorld:
 
 
 def sizes(response: Response) -> dict[int, int]:
-    """Return the bytes of records by partition."""
+    """Return the size of the records of each partition, in bytes."""
     return {
         answer.partition_index: len(bytes(answer.records or b""))  # type: ignore[arg-type]
         for topic in response.responses
@@ -72,7 +72,7 @@ class Waiting:
 
 def test_a_fetch_waits_for_its_bytes() -> None:
     """
-    One record is not enough for 10 KiB; with the next one there is enough.
+    A record of 6 KiB is not enough for a fetch that asks for 10 KiB; with a second one there is enough.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB))
@@ -87,7 +87,7 @@ def test_a_fetch_waits_for_its_bytes() -> None:
 
 def test_a_fetch_waits_no_longer_than_its_time_limit() -> None:
     """
-    Then the response has what is there.
+    At the time limit, the response has the records that are available.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB, wait_ms=500))
@@ -104,7 +104,7 @@ def test_a_fetch_waits_no_longer_than_its_time_limit() -> None:
 
 def test_an_error_ends_the_wait() -> None:
     """
-    Whatever else the request asked for.
+    An error of one partition is returned immediately, whatever else the request asked for.
     """
     world = world_with()
 
@@ -116,7 +116,7 @@ def test_an_error_ends_the_wait() -> None:
 
 def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
     """
-    The response has the end of the last common epoch; an epoch unknown here is out of range.
+    The response has the end of the last common epoch; an epoch that the leader does not know is out of range.
     """
     world = world_with()
     for _ in range(2):
@@ -139,7 +139,7 @@ def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
 
 def test_every_partition_is_in_a_full_response() -> None:
     """
-    Also those without room: a client takes a missing partition for a broken session.
+    Partitions whose records do not fit are included, too: a client takes a missing partition for a broken session.
     """
     world = world_with(partitions=3)
     for number in range(3):
@@ -154,7 +154,7 @@ def test_every_partition_is_in_a_full_response() -> None:
 
 def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
     """
-    Unless the client asked for more; otherwise it might wait for ever.
+    It takes further partitions only if the client asked for more bytes: such a client might otherwise wait forever.
     """
     world = world_with(partitions=9)
     for number in range(9):
@@ -168,7 +168,7 @@ def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
 
 def test_a_reader_thread_reads_no_more_than_enough() -> None:
     """
-    Bytes read by a reader thread count like bytes in memory.
+    Bytes read by a reader thread count towards the same limit as bytes in memory.
     """
     world = world_with(partitions=9)
     for number in range(9):
@@ -196,7 +196,7 @@ def test_a_batch_larger_than_the_limit_is_returned_if_it_is_the_first() -> None:
 
 def test_in_a_session_a_served_partition_is_last_next_time() -> None:
     """
-    A full partition does not starve the others.
+    A partition with many records does not starve the others.
     """
     world = world_with(partitions=3)
     for number in range(3):
@@ -213,7 +213,7 @@ def test_in_a_session_a_served_partition_is_last_next_time() -> None:
 
 def test_an_incremental_response_has_only_news() -> None:
     """
-    A partition is left out if it has no records and the client knows its bounds.
+    A partition is left out if it has no new records and the client knows its current bounds.
     """
     world = world_with(partitions=3)
     first = world.ask(fetch(0, 1, 2, wait_ms=0, session=(0, 0)), VERSION)
@@ -227,7 +227,7 @@ def test_an_incremental_response_has_only_news() -> None:
 
 def test_a_forgotten_partition_is_not_in_the_response() -> None:
     """
-    It was paused, or assigned to another member of the group.
+    A consumer forgets a partition when it pauses it, or when another member of the group gets it.
     """
     world = world_with(partitions=2)
     first = world.ask(fetch(0, 1, wait_ms=0, session=(0, 0)), VERSION)
@@ -241,7 +241,7 @@ def test_a_forgotten_partition_is_not_in_the_response() -> None:
 
 def test_the_deletion_of_a_topic_ends_the_wait() -> None:
     """
-    No records will come.
+    No more records can arrive, so the fetch is answered with UNKNOWN_TOPIC_OR_PARTITION.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))
@@ -255,7 +255,7 @@ def test_the_deletion_of_a_topic_ends_the_wait() -> None:
 
 def test_the_responses_of_all_clients_share_memory() -> None:
     """
-    A client gets less while many bytes are unread, but at least one batch.
+    A client gets fewer bytes while other clients have many bytes unread, but at least one batch.
     """
     world = world_with()
     for _ in range(12):
@@ -270,7 +270,7 @@ def test_the_responses_of_all_clients_share_memory() -> None:
 
 def test_a_defect_during_the_wait_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The client gets an error, and the notifying caller is not affected.
+    The waiting client gets an error, and the produce request that notified the fetch is not affected.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))
@@ -287,7 +287,7 @@ def test_a_defect_during_the_wait_ends_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_topic_is_fetched_by_its_id() -> None:
     """
-    From version 13 on; an unknown id is UNKNOWN_TOPIC_ID at once.
+    Requests name topics by id from version 13 on.  An unknown id is answered with UNKNOWN_TOPIC_ID immediately.
     """
     world = world_with()
     world.produce("flights", b"x")
@@ -309,7 +309,7 @@ def test_a_topic_is_fetched_by_its_id() -> None:
 
 def test_bytes_read_from_disk_do_not_hide_later_records() -> None:
     """
-    They were too few at first; with the records behind them they are enough.
+    The records on disk are too few for the fetch; with the records that are produced later they are enough.
     """
     world = world_with()
     world.produce("flights", b"x" * 100)

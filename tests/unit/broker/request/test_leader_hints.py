@@ -29,7 +29,7 @@ def fetched_by_id(world: ClusterWorld, number: int, version: int, epoch: int = -
 
 def test_a_producer_learns_the_new_leader_with_epoch_and_endpoint() -> None:
     """
-    Leader and epoch are one pair, as confirmed by the leader; the client need not ask for metadata.
+    The hint has the leader and the epoch that this leader confirmed; the client need not ask for metadata.
     """
     world = handed_over()
 
@@ -46,7 +46,7 @@ def test_a_producer_learns_the_new_leader_with_epoch_and_endpoint() -> None:
 
 def test_a_consumer_learns_the_new_leader() -> None:
     """
-    From the version on in which clients use the field.
+    Fetch responses have the hint from version 16 on, the first in which clients use the field.
     """
     world = handed_over()
 
@@ -74,7 +74,7 @@ def test_a_consumer_with_a_stale_epoch_learns_the_current_one() -> None:
 
 def test_no_leader_is_named_while_none_is_known() -> None:
     """
-    Never a leader with the epoch of another, or one that is gone.
+    A hint never combines a leader with the epoch of another, and never names an unreachable leader.
     """
     world = handed_over()
     world.network.held = lambda _source, _destination: True
@@ -92,7 +92,7 @@ def test_no_leader_is_named_while_none_is_known() -> None:
 
 def test_a_waiting_fetch_is_answered_when_its_leader_steps_down() -> None:
     """
-    At once, without waiting for its time limit: only the new leader will have new records.
+    The broker answers immediately and does not wait for the time limit: only the new leader will have new records.
     """
     world = ClusterWorld()
     world.create("flights")

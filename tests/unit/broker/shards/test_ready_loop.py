@@ -9,7 +9,7 @@ from tidemill.model import errors
 
 
 def idle_world() -> BrokerWorld:
-    """A world in which everything is durable, confirmed and in a checkpoint."""
+    """Return a broker on which everything is durable, confirmed and in a checkpoint."""
     world = BrokerWorld()
     world.create("flights")
     world.pass_time(IDLE_MS)
@@ -71,7 +71,7 @@ def test_a_response_does_not_wait_for_the_write_back() -> None:
 
 def test_many_written_blocks_are_written_back_at_once() -> None:
     """
-    The memory that waits for a tick is bounded.
+    Many blocks do not wait for the next tick, so the memory of waiting blocks is bounded.
     """
     world = idle_world()
     log = world.partition("flights").log
@@ -81,7 +81,7 @@ def test_many_written_blocks_are_written_back_at_once() -> None:
     assert log.segments[0].written > 0
 
 
-def test_who_mostly_follows_spreads_twice_as_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_mostly_follows_writes_back_twice_as_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = idle_world()
     store = world.broker.store
     asked: list[int] = []
@@ -94,7 +94,7 @@ def test_who_mostly_follows_spreads_twice_as_much_at_once(monkeypatch: pytest.Mo
 
 
 def fill_ring(world: BrokerWorld) -> None:
-    """Fill the ring while no step of a checkpoint returns."""
+    """Fill the ring while no checkpoint step completes."""
     client = Client(world)
     while not world.broker.store.is_journal_full:
         client.send(produce_of(100_000), 9)
@@ -104,7 +104,7 @@ def fill_ring(world: BrokerWorld) -> None:
 
 def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> None:
     """
-    No block is in flight then, and nothing that the journal gets becomes durable.
+    In this state no block is in flight, and no new row becomes durable.
     """
     world = idle_world()
     loop = world.broker.ready_loop
@@ -123,7 +123,8 @@ def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> Non
 
 def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
     """
-    Its tick may come before the report of a sync that ended long ago; if all brokers stalled, all would step down.
+    After a stall, the tick may come before the report of a sync that ended long ago.  If all brokers stalled, all would
+    step down.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -141,7 +142,7 @@ def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
 
 def test_a_failed_checkpoint_with_a_full_ring_does_not_stop_a_broker_from_leading() -> None:
     """
-    The disk is full and does not hang: the other disks may be as full, and some broker must execute deletions.
+    The disk is full but does not hang: the other disks may be as full, and some broker must execute deletions.
     """
     world = idle_world()
     fill_ring(world)
@@ -157,7 +158,7 @@ def test_a_failed_checkpoint_with_a_full_ring_does_not_stop_a_broker_from_leadin
 
 def test_a_stop_ends_although_an_empty_turn_was_scheduled() -> None:
     """
-    A tick always wakes the loop, and the stop may come between the two.
+    A tick always schedules a turn, and the stop may begin before that turn.
     """
     world = idle_world()
     stopped: list[bool] = []
@@ -172,7 +173,7 @@ def test_a_stop_ends_although_an_empty_turn_was_scheduled() -> None:
 
 def test_a_stop_ends_although_the_disk_is_full() -> None:
     """
-    The last checkpoint fails; the journal has everything, and the next start reads it.
+    The last checkpoint fails, but the journal has all rows, and the next start reads them.
     """
     world = idle_world()
     world.disk.free_bytes, world.disk.full_writes_part = 0, False
@@ -181,7 +182,7 @@ def test_a_stop_ends_although_the_disk_is_full() -> None:
     world.broker.ready_loop.begin_stop()
     world.broker.ready_loop.when_idle(lambda: stopped.append(True))
     while world.turns.turn() or world.journal_jobs.step() or world.write_back_jobs.step():
-        pass  # these are the faster ones
+        pass  # these threads are faster than the background thread
 
     world.stabilize()
 
@@ -190,7 +191,7 @@ def test_a_stop_ends_although_the_disk_is_full() -> None:
 
 def test_a_stop_confirms_the_block_in_flight() -> None:
     """
-    Rule J5: otherwise damage in it would look like a torn tail at the next start, and be truncated.
+    Rule J5: otherwise damage in that block would look like a torn tail at the next start, and be cut.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -207,7 +208,7 @@ def test_a_stop_confirms_the_block_in_flight() -> None:
 
 def test_a_stopping_broker_appends_nothing() -> None:
     """
-    It could only report an unknown outcome: a producer would send the same batch again and again, each time appended.
+    It could only report an unknown outcome: a producer would retry the batch, which might be appended each time.
     """
     world = BrokerWorld(options=OPTIONS)
     world.create("flights")

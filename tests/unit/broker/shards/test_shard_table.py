@@ -10,7 +10,7 @@ from tidemill.raft.messages import AppendEntries, VoteRequest
 
 def test_a_topic_that_was_created_again_is_open_after_one_image_change() -> None:
     """
-    A broker that was away learns of the deletion and of the new topic of that name in one step.
+    A broker that was isolated learns of the deletion and of the new topic with the same name in one step.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -46,7 +46,8 @@ def test_a_damaged_replica_does_not_count_as_electing() -> None:
 
 def test_only_messages_without_entries_are_kept_for_a_shard_that_is_not_open() -> None:
     """
-    Vote requests are; entries are views of a whole frame, and the shard of a deleted topic is never opened again.
+    Vote requests are kept.  Entries are not: each keeps a whole frame in memory.  Nothing is kept for a shard of a
+    deleted topic, which is never opened again.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -65,7 +66,8 @@ def test_only_messages_without_entries_are_kept_for_a_shard_that_is_not_open() -
 
 def test_a_deleted_topic_has_no_leader() -> None:
     """
-    Its leader tells the peers; otherwise they would count it as led for ever.  Its term is forgotten, too.
+    The leader of a deleted topic tells its peers; otherwise they would count the shard as led forever.  They forget its
+    term, too.
     """
     world = ClusterWorld()
     world.create("flights")

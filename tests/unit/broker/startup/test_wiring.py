@@ -1,4 +1,4 @@
-"""A broker starts whichever broker leads, and whatever has happened to its disk."""
+"""How a broker joins a cluster, and how it starts with a damaged journal."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,8 @@ from tidemill.storage.recovery import JournalDamaged
 
 def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
     """
-    It was given the address of broker 1 while broker 2 leads the metadata, and no broker is connected to all others.
+    The joining broker was given the address of broker 1 while broker 2 leads the metadata, and no broker is connected
+    to all others.
     """
     world = ClusterWorld()
     metadata = world[1].broker.shard_table.shards[METADATA_SHARD]
@@ -32,7 +33,7 @@ def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
 
 
 def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:
-    """Damage the first block, which later blocks confirm as synced."""
+    """Return the disk with a damaged first block.  Later blocks confirm that it was synced, so it is no torn tail."""
     disk = world.disk.after_kill()
     disk.flip("journal/00000001.journal", 20)
     return disk
@@ -55,7 +56,7 @@ def test_a_single_broker_with_a_damaged_journal_does_not_start() -> None:
 
 def test_a_damaged_broker_that_joins_another_cluster_keeps_its_files() -> None:
     """
-    That cluster has none of its data.
+    The other cluster has none of the broker's data: the broker does not start, and no file is changed.
     """
     alone = BrokerWorld()
     alone.create("flights")
