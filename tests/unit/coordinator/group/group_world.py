@@ -51,7 +51,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Another broker takes over: its coordinator starts from the log alone."""
+        """Start a new coordinator from the log alone, as another broker does when it takes over."""
         self.timers.clear()
         self.groups = self.replayed()
         self.execute(self.groups.loaded(self.timestamps))
@@ -106,7 +106,7 @@ class World:
         self.asked += 1
         return f"request {self.asked}"
 
-    # The requests, with defaults for the fields that most tests do not care about.
+    # The requests, with defaults for the fields that few tests set.
 
     def joining(self, group_id: str = "g", **fields: Any) -> Join:
         wanted = {
@@ -123,7 +123,7 @@ class World:
         return Join(**{**wanted, **fields})
 
     def join(self, **fields: Any) -> Any:
-        """Return the response, or the waiter's name while the join is parked."""
+        """Return the response, or the waiter's name while the request is parked."""
         request = self.joining(**fields)
         return self.ask(request) or request.waiter
 

@@ -11,7 +11,7 @@ def listed(world, **filters):
 
 
 def test_a_stable_group_is_described_with_metadata_and_assignments():
-    """Both are returned unchanged."""
+    """The coordinator returns metadata and assignments unchanged."""
     world = World()
     (member,) = world.static("desk")
 
@@ -25,7 +25,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignments():
 
 
 def test_a_group_that_is_not_stable_shows_no_metadata():
-    """The protocol, and so which metadata applies, is not decided yet."""
+    """The protocol is not selected yet, so it is unknown which metadata applies."""
     world = World()
     world.join()
 

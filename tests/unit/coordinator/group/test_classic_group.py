@@ -28,7 +28,7 @@ def test_every_state_can_be_reached_and_only_dead_is_final():
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09ab"])
 def test_unreadable_metadata_leaves_the_subscription_unknown(metadata):
-    """Only the members' own assignor has to understand it; an unknown subscription may include any topic."""
+    """Only the members' own assignor must understand the metadata; an unknown subscription may include any topic."""
     world = World()
 
     world.stable(protocols=(("own", metadata),))

@@ -1,4 +1,4 @@
-"""Moving a deadline into the future causes no work for the host."""
+"""Moving a deadline into the future causes no work for the host until its timer fires."""
 
 from tidemill.coordinator.group.deadlines import Deadlines
 
@@ -6,7 +6,7 @@ KEY = ("session", "g", "m")
 
 
 def test_moving_a_deadline_later_does_not_re_arm_the_timer():
-    """The timer fires at the first time and is then armed for the latest one."""
+    """The timer fires at the first deadline, and only then is armed for the latest one."""
     deadlines = Deadlines()
     for at_ms in (100, 200, 300):
         deadlines.set(KEY, at_ms)

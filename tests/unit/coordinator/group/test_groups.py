@@ -30,7 +30,7 @@ REBALANCES_MS = st.sampled_from([5_000, 60_000])
 
 
 def test_a_new_coordinator_renews_the_sessions_of_a_stable_group():
-    """Members notice nothing but a new coordinator."""
+    """For the members, nothing changes except the coordinator."""
     world = World()
     leader, follower = world.stable(2)
     world.wait(5_000)
@@ -43,7 +43,7 @@ def test_a_new_coordinator_renews_the_sessions_of_a_stable_group():
 
 
 def test_an_incomplete_generation_is_lost_with_the_coordinator():
-    """Its members have to join again."""
+    """The members of such a generation have to join again."""
     world = World()
     parked = world.join()
     world.wait(3_000)
@@ -55,7 +55,7 @@ def test_an_incomplete_generation_is_lost_with_the_coordinator():
 
 
 def test_losing_leadership_answers_all_parked_requests():
-    """These are parked joins and syncs; all other requests are answered already."""
+    """Parked requests are joins and syncs; all other requests are answered already."""
     world = World()
     joins = [world.join() for _ in range(2)]
     world.wait(6_000)
@@ -72,7 +72,7 @@ def test_losing_leadership_answers_all_parked_requests():
 
 
 def test_a_group_above_a_lowered_size_limit_rebalances_at_load():
-    """Its members may commit before some of them are rejected."""
+    """All members may still commit before some of them are rejected."""
     world = World()
     first, *_ = world.stable(3)
     world.settings = type(world.settings)(size_max=2)
@@ -84,7 +84,7 @@ def test_a_group_above_a_lowered_size_limit_rebalances_at_load():
 
 
 def test_a_heartbeat_writes_no_record_and_sets_no_timer():
-    """The host has nothing to do for it."""
+    """A heartbeat causes no work for the host."""
     world = World()
     (member,) = world.stable()
     beat = Heartbeat(waiter="w", group_id="g", generation=member.generation, member_id=member.member_id)
@@ -188,7 +188,7 @@ class LivesOfGroups(RuleBasedStateMachine):
 
     @rule(group_id=st.sampled_from(GROUPS), but_one=st.booleans(), goes_on=st.booleans())
     def everybody_joins(self, group_id, but_one, goes_on):
-        """A sequence that random requests seldom produce: all members join again, and the generation completes."""
+        """Let all members, or all but one, join again; random requests seldom do so."""
         group = self.world.groups._groups.get(group_id)
         for member in list(group.members.values())[but_one:] if group is not None else ():
             if member.member_id in group.members:
@@ -222,7 +222,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         group = self.world.groups._groups.get(group_id)
         for member_id in list(group.members)[but_one:] if group is not None else ():
             if member_id not in group.members:
-                continue  # It was removed when an assignment did not fit.
+                continue  # The member was removed when an assignment did not fit the log.
             self.ask(
                 Sync(
                     waiter=self.world.waiter(),
@@ -352,7 +352,7 @@ TestLivesOfGroups = LivesOfGroups.TestCase
 
 
 def test_a_coordinator_decides_nothing_before_it_is_loaded():
-    """Its answers could be based on outdated state."""
+    """Before that, its responses could be based on outdated state."""
     world = World()
     groups = Groups(world.settings, world.entropy, world.topic_ids.get)
 

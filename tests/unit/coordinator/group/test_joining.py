@@ -124,7 +124,7 @@ def test_the_last_members_to_join_a_full_group_are_refused():
 
 
 def test_an_unchanged_follower_that_joins_again_causes_no_rebalance():
-    """The response to its first join was lost; the generation continues."""
+    """The response to the follower's first join was lost; the generation continues."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -135,7 +135,7 @@ def test_an_unchanged_follower_that_joins_again_causes_no_rebalance():
 
 
 def test_a_leader_that_joins_again_starts_a_rebalance():
-    """Topics or partitions have changed, and it wants to assign again."""
+    """Topics or partitions have changed, and the leader wants to assign them again."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -149,7 +149,7 @@ def test_a_leader_that_joins_again_starts_a_rebalance():
 
 
 def test_a_follower_with_new_metadata_starts_a_rebalance():
-    """Its subscription has changed."""
+    """New metadata may contain a new subscription."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -175,7 +175,7 @@ def test_a_new_member_while_the_leader_assigns_starts_a_rebalance():
 
 
 def test_a_repeated_join_while_the_leader_assigns_gets_the_same_response():
-    """The leader's response has the members, since it has to assign."""
+    """Only the leader's response has the members, because the leader assigns."""
     world = World()
     first, second = world.join(), world.join()
     world.wait(9_000)
@@ -189,7 +189,7 @@ def test_a_repeated_join_while_the_leader_assigns_gets_the_same_response():
 
 
 def test_a_second_join_of_a_member_answers_the_first():
-    """Every request gets a reply, even if its connection is closed."""
+    """Every request gets a response, even if its connection is closed."""
     world = World()
     leader, _ = world.stable(2)
     parked = world.join(member_id=leader.member_id)
@@ -200,7 +200,7 @@ def test_a_second_join_of_a_member_answers_the_first():
 
 
 def test_a_restarted_dynamic_member_waits_for_the_old_session_to_end():
-    """Without an instance id the coordinator cannot know that both are the same consumer."""
+    """Without an instance id, the coordinator cannot know that the old and the new member are the same consumer."""
     world = World()
     (dead,) = world.stable()
 
@@ -217,7 +217,7 @@ def test_a_restarted_dynamic_member_waits_for_the_old_session_to_end():
 
 
 def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance():
-    """This is the purpose of instance ids; the new member id is logged."""
+    """Instance ids exist for this purpose.  The new member id is logged."""
     world = World()
     _, desk = world.static("tower", "desk")
     records_before = len(world.log)
@@ -246,7 +246,7 @@ def test_a_replaced_static_member_is_fenced():
 
 
 def test_a_returning_static_leader_skips_the_assignment():
-    """It gets the members, for monitoring them, and is told to skip the assignment (KIP-814)."""
+    """The leader gets the members, to monitor them, and is told to skip the assignment (KIP-814)."""
     world = World()
     tower, desk = world.static("tower", "desk")
 
@@ -258,7 +258,10 @@ def test_a_returning_static_leader_skips_the_assignment():
 
 
 def test_a_returning_static_leader_before_v9_gets_the_old_leader_id():
-    """Before v9 the response cannot tell it to skip the assignment; with the old leader's id it acts as a follower."""
+    """
+    Before v9 the response cannot tell the leader to skip the assignment; the old leader's id makes it act as a
+    follower.
+    """
     world = World()
     tower, _ = world.static("tower", "desk")
 
@@ -281,7 +284,7 @@ def test_a_returning_static_member_that_changes_the_protocol_starts_a_rebalance(
 
 
 def test_a_static_member_that_returns_while_others_join_replaces_the_parked_join():
-    """The old process is fenced, and the new one waits in its place."""
+    """The old process is fenced, and the parked join of the new process replaces that of the old one."""
     world = World()
     parked = world.join(instance_id="desk")
 
@@ -307,7 +310,7 @@ def test_a_static_member_that_returns_while_the_leader_assigns_starts_a_rebalanc
 
 
 def test_a_member_that_has_joined_a_full_group_may_join_again():
-    """It has its place already; only its parked request is replaced."""
+    """The member is already counted; only its parked request is replaced."""
     world = World(size_max=2)
     leader, follower = world.stable(2)
     world.join(member_id=leader.member_id, protocols=STICKY_TOO)
@@ -320,7 +323,7 @@ def test_a_member_that_has_joined_a_full_group_may_join_again():
 
 
 def test_a_static_member_that_returns_before_its_sync_keeps_the_group_stable():
-    """Its old id was the last with an outstanding SyncGroup.  Found by the random test."""
+    """The member's old id was the last with an outstanding SyncGroup.  The random test found this case."""
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(6_000)

@@ -134,7 +134,7 @@ def test_every_version_of_kafkas_values_can_be_read(version):
 
 
 def test_kafkas_keys_can_be_read():
-    """The version of a key tells its kind."""
+    """The version of a key determines its kind."""
     assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[0])) == OFFSET_KEY
     assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[1])) == OFFSET_KEY
     assert log_records.read_key(bytes.fromhex(GROUP_KEY)) == GroupKey(group_id="billing")
@@ -142,7 +142,7 @@ def test_kafkas_keys_can_be_read():
 
 @pytest.mark.parametrize("version", [*range(3, 23), 31_999])
 def test_unknown_key_versions_are_ignored(version):
-    """Kafka's newer group types have their records in the same topic."""
+    """Kafka's newer group types write their records into the same topic."""
     assert log_records.read_key(version.to_bytes(2, "big") + b"whatever") is None
 
 
@@ -158,8 +158,9 @@ def test_written_records_equal_kafkas():
 
 
 def test_a_commit_with_a_retention_keeps_its_topic_id():
-    """Kafka writes version 1 for these, which lacks the topic id; if replayed before the topic's name is known, the
-    commit would match no topic.
+    """
+    Kafka writes version 1 for such commits, which lacks the topic id.  A commit without it would match no topic if it
+    were replayed before the topic's name is known.
     """
     value = offset_value(4)
     value.expires_at_ms = NOW_MS + 600_000
@@ -171,7 +172,7 @@ def test_a_commit_with_a_retention_keeps_its_topic_id():
 
 
 def test_an_expiry_of_wrong_length_is_refused():
-    """The record is damaged, or another writer uses the same tag."""
+    """Either the record is damaged, or another writer uses the same tag."""
     damaged = bytes.fromhex(OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2] + "01" + "904e04" + "00000000")
 
     with pytest.raises(log_records.BadRecord, match="expiry of 4 bytes"):
@@ -179,7 +180,7 @@ def test_an_expiry_of_wrong_length_is_refused():
 
 
 def test_a_commit_without_a_topic_id_has_no_tag():
-    """Kafka, too, omits tagged fields that have their default value."""
+    """Like Kafka, Tidemill omits tagged fields that have their default value."""
     value = offset_value(4)
     value.topic_id = TopicId(bytes(16))
 
@@ -193,7 +194,7 @@ def test_tombstones_are_keys_without_a_value():
 
 
 def test_a_snapshot_ends_with_a_record_of_our_own():
-    """Its bytes are those of the format page."""
+    """The end record, which Kafka does not have, has the bytes that the format page shows."""
     end = SnapshotEnd(first_offset=4200, record_count=36, written_at_ms=NOW_MS)
 
     record = log_records.snapshot_end(end)
@@ -219,7 +220,7 @@ def test_unknown_tags_are_skipped(tag_bytes):
     topic_id=st.binary(min_size=16, max_size=16),
 )
 def test_an_offset_survives_a_round_trip(offset, epoch, metadata, topic_id):
-    """This holds for any offset and any metadata text."""
+    """Any offset and any metadata text can be written and read back."""
     value = CommittedOffset(
         offset=offset, leader_epoch=epoch, metadata=metadata, committed_at_ms=NOW_MS, topic_id=TopicId(topic_id)
     )
@@ -235,7 +236,7 @@ def test_an_offset_survives_a_round_trip(offset, epoch, metadata, topic_id):
     flips=st.lists(st.tuples(st.integers(0, 199), st.integers(0, 255)), max_size=3),
 )
 def test_damaged_records_raise_only_bad_record(golden, cut, flips):
-    """Every length is checked against the bytes that are left."""
+    """Every length in a record is checked against the bytes that are left."""
     data = bytearray.fromhex(golden)[:cut]
     for at, byte in flips:
         if at < len(data):

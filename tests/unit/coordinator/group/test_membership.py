@@ -14,7 +14,10 @@ def joined(world, count=2):
 
 
 def test_followers_wait_for_the_leaders_assignment():
-    """All are answered once the leader has sent the assignments; a member it left out gets an empty assignment."""
+    """
+    All members are answered once the leader has sent the assignments; a member that the leader left out gets an empty
+    one.
+    """
     world = World()
     leader, follower, forgotten = joined(world, 3)
     waits, waits_too = world.sync(follower), world.sync(forgotten)
@@ -27,7 +30,7 @@ def test_followers_wait_for_the_leaders_assignment():
 
 
 def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
-    """The assignment can be fetched repeatedly."""
+    """A follower can fetch its assignment repeatedly."""
     world = World()
     _, follower = world.stable(2)
 
@@ -82,7 +85,7 @@ def test_a_heartbeat_succeeds_while_the_leader_assigns():
 
 
 def test_members_that_never_sync_are_removed():
-    """They are removed after the rebalance timeout, and members waiting for an assignment are told to join again."""
+    """This happens after the rebalance timeout; members that wait for an assignment are told to join again."""
     world = World()
     joins = [world.join(session_timeout_ms=100_000) for _ in range(2)]
     world.wait(9_000)
@@ -97,7 +100,7 @@ def test_members_that_never_sync_are_removed():
 
 
 def test_a_member_without_heartbeats_is_removed_when_its_session_ends():
-    """The other members are told to join again; each heartbeat extends a session."""
+    """Each heartbeat extends a session.  The other members are told to join again."""
     world = World()
     silent, lively = world.stable(2)
     world.wait(9_000)
@@ -134,7 +137,7 @@ def test_leaving_starts_a_rebalance_at_once():
 
 
 def test_when_the_last_member_leaves_the_empty_group_is_logged():
-    """The retention of its offsets starts at this time."""
+    """The retention of the group's offsets starts at this time."""
     world = World()
     (member,) = world.stable()
 
@@ -146,7 +149,9 @@ def test_when_the_last_member_leaves_the_empty_group_is_logged():
 
 
 def test_each_member_of_a_leave_request_gets_its_own_error_code():
-    """A member is given by its id, or a static one by its instance id alone, as administrators do (KIP-345)."""
+    """
+    The request names a member by its id, or a static member by its instance id alone, as administrators do (KIP-345).
+    """
     world = World()
     world.static("tower", "desk")
     pending = world.join(must_know_member_id=True)
@@ -169,14 +174,14 @@ def test_each_member_of_a_leave_request_gets_its_own_error_code():
 
 
 def test_leaving_an_unknown_group_fails_for_every_member():
-    """The error is in the members and not at the top level, as in Kafka."""
+    """Each member has the error, and the response itself has none, as in Kafka."""
     world = World()
 
     assert world.leave(LeavingMember(member_id="m"), group_id="other") == [errors.UNKNOWN_MEMBER_ID]
 
 
 def test_removing_a_member_answers_its_parked_request():
-    """This holds for a parked SyncGroup as for a JoinGroup."""
+    """A parked SyncGroup is answered like a parked JoinGroup."""
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(9_000)
@@ -188,7 +193,7 @@ def test_removing_a_member_answers_its_parked_request():
 
 
 def test_a_second_sync_of_a_member_answers_the_first():
-    """Every request gets a reply, even if its connection is closed."""
+    """Every request gets a response, even if its connection is closed."""
     world = World()
     _, follower = joined(world)
     waits = world.sync(follower)

@@ -24,7 +24,7 @@ def forget_offsets(world, *, topic="flights", group_id="g"):
 
 
 def test_committed_offsets_survive_a_change_of_leader():
-    """Leader epoch and metadata are kept as well."""
+    """Their leader epochs and metadata are kept, too."""
     world = World()
     world.commit(offset=42, metadata="here", leader_epoch=3)
 
@@ -74,7 +74,7 @@ def test_only_members_commit_for_a_group_in_use(fields, error_code):
 
 
 def test_a_fenced_instance_cannot_commit():
-    """Its partitions belong to the process that replaced it."""
+    """The partitions of a fenced member belong to the process that replaced it."""
     world = World()
     (desk,) = world.static("desk")
     world.join(instance_id="desk")
@@ -95,7 +95,7 @@ def test_a_commit_is_refused_while_the_leader_assigns():
 
 
 def test_a_member_may_commit_while_a_rebalance_is_prepared():
-    """It commits what it has processed before it gives up its partitions."""
+    """The member commits what it has processed before it gives up its partitions."""
     world = World()
     (member,) = world.stable()
     world.join()
@@ -104,7 +104,7 @@ def test_a_member_may_commit_while_a_rebalance_is_prepared():
 
 
 def test_the_error_for_an_unknown_group_depends_on_the_version():
-    """It is GROUP_ID_NOT_FOUND from v9 on, and ILLEGAL_GENERATION before."""
+    """The error is GROUP_ID_NOT_FOUND from v9 on, and ILLEGAL_GENERATION before."""
     world = World()
 
     assert world.commit(generation=1, member_id="m") == errors.GROUP_ID_NOT_FOUND
@@ -113,7 +113,9 @@ def test_the_error_for_an_unknown_group_depends_on_the_version():
 
 
 def test_too_large_metadata_fails_only_its_partition():
-    """offset.metadata.max.bytes applies to each partition; the others of the request are committed."""
+    """
+    offset.metadata.max.bytes applies to each partition; the offsets of other partitions in the request are committed.
+    """
     world = World()
     offsets = tuple(
         OffsetToCommit(topic="flights", topic_id=FLIGHTS_ID, partition=index, offset=5, metadata="m" * size)
@@ -155,7 +157,7 @@ def test_forgetting_a_deleted_topic_keeps_the_offsets_of_the_recreated_one():
 
 
 def test_offsets_of_subscribed_topics_cannot_be_deleted():
-    """Offsets of other topics can."""
+    """Offsets of other topics can be deleted."""
     world = World()
     (member,) = world.stable()
     world.commit(generation=1, member_id=member.member_id)
@@ -195,7 +197,7 @@ def test_a_simple_consumers_offsets_expire_after_the_retention():
 
 
 def test_the_retention_of_a_group_starts_when_it_becomes_empty():
-    """It does not start at the commit: the offsets of an idle topic remain while a member reads it (KIP-211)."""
+    """The retention does not start at the commit: offsets of an idle topic remain while a member reads it (KIP-211)."""
     world = World()
     (member,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(generation=1, member_id=member.member_id)
@@ -228,7 +230,7 @@ def test_a_stable_group_loses_only_offsets_of_unsubscribed_topics():
 
 
 def test_a_retention_requested_by_the_client_applies():
-    """Versions 2 to 4 of OffsetCommit can request one."""
+    """Versions 2 to 4 of OffsetCommit can request a retention."""
     world = World()
     world.commit(retention_ms=3_600_000, topic="tides")
     world.restart()
@@ -250,7 +252,7 @@ def test_a_record_with_a_retention_keeps_its_topic_id():
 
 
 def test_expired_offsets_are_deleted_in_bounded_steps():
-    """No step blocks the broker for long, and all of them are deleted in the end."""
+    """No step blocks the broker for long, and in the end all expired offsets are deleted."""
     world = World()
     for group_index in range(4):
         offsets = tuple(

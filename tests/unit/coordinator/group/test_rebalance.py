@@ -5,7 +5,7 @@ from tidemill.model import errors
 
 
 def test_the_first_rebalance_is_delayed():
-    """group.initial.rebalance.delay.ms is counted from the first join."""
+    """group.initial.rebalance.delay.ms starts at the first join."""
     world = World()
     parked = world.join()
 
@@ -35,7 +35,7 @@ def test_each_new_member_extends_the_initial_delay():
 
 
 def test_an_unused_member_id_does_not_shorten_the_initial_delay():
-    """Its session expires while other members are still joining; they are assigned together."""
+    """The session of the id expires while other members are still joining, but these are assigned together."""
     world = World()
     first = world.join()
     world.join(must_know_member_id=True, session_timeout_ms=7_000)
@@ -62,7 +62,7 @@ def test_without_an_initial_delay_the_first_member_is_answered_at_once():
 
 
 def test_a_later_rebalance_completes_when_all_members_have_joined():
-    """No further members are expected."""
+    """There is no delay, because no further members are expected."""
     world = World()
     (old,) = world.stable()
 
@@ -74,7 +74,7 @@ def test_a_later_rebalance_completes_when_all_members_have_joined():
 
 
 def test_a_dynamic_member_that_does_not_join_again_is_removed():
-    """It is removed after the longest rebalance timeout, even if it still sends heartbeats."""
+    """The member is removed after the longest rebalance timeout, even if it still sends heartbeats."""
     world = World()
     slow, quick = world.stable(2, rebalance_timeout_ms=20_000, session_timeout_ms=30_000)
     newcomer = world.join(rebalance_timeout_ms=20_000)
@@ -93,7 +93,7 @@ def test_a_dynamic_member_that_does_not_join_again_is_removed():
 
 
 def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends():
-    """It may be restarting.  Another member leads meanwhile."""
+    """The member may be restarting.  Another member leads meanwhile."""
     world = World()
     tower, desk = world.static("tower", "desk")
     world.join(instance_id="extra", rebalance_timeout_ms=8_000, session_timeout_ms=9_000)
@@ -126,7 +126,7 @@ def test_when_only_absent_static_members_are_left_the_group_waits_for_their_sess
 
 
 def test_a_new_member_that_waits_too_long_is_removed():
-    """Its client has most likely given up; the timeout is five minutes, as in Kafka."""
+    """The client has most likely given up.  The timeout is five minutes, as in Kafka."""
     world = World()
     slow, _ = world.stable(2, rebalance_timeout_ms=400_000, session_timeout_ms=1_000_000)
 
@@ -138,7 +138,7 @@ def test_a_new_member_that_waits_too_long_is_removed():
 
 
 def test_an_assignment_that_does_not_fit_the_log_is_refused():
-    """The answer is that of Kafka when its append fails for size; the group rebalances."""
+    """The error is the one that Kafka returns when the record is too large to append; the group rebalances."""
     world = World(group_metadata_bytes_max=1_000)
     parked = world.join()
     world.wait(3_000)

@@ -23,7 +23,7 @@ def busy_world():
 
 
 def test_the_log_from_the_snapshot_on_restores_the_whole_state():
-    """The log may therefore start there."""
+    """The log may therefore start at the snapshot's first record."""
     world = busy_world()
     first_offset = len(world.log)
 
@@ -41,7 +41,7 @@ def test_the_log_from_the_snapshot_on_restores_the_whole_state():
 
 
 def test_changes_between_chunks_are_not_lost():
-    """Commits, deletions and new groups may happen before and after the chunk they belong to."""
+    """Commits, deletions and new groups may come before or after the chunk that contains the changed state."""
     world = busy_world()
     first_offset = len(world.log)
     chunks = world.groups.snapshot_chunks(records_max=3)
@@ -85,10 +85,10 @@ def test_the_snapshot_of_an_empty_partition_has_no_chunks():
 
 
 def test_state_deleted_before_its_chunk_is_not_written():
-    """A record behind its tombstone would restore it."""
+    """A record that follows the tombstone would restore the deleted state."""
     world = busy_world()
     chunks = world.groups.snapshot_chunks(records_max=3)
-    first = next(chunks)  # the group that is in use, and two of the seven offsets of the next
+    first = next(chunks)  # the group with members, and two of the seven offsets of the next group
 
     world.delete(*(f"simple {index}" for index in range(5)))
 
