@@ -47,7 +47,9 @@ def test_a_repeated_admission_gets_the_same_response() -> None:
     ],
 )
 def test_an_unavailable_broker_id_is_refused(directory: DirectoryId, wish: int, error_code: int, says: str) -> None:
-    """Two processes never share a broker id.  The message names the id and the reason, and nothing is written."""
+    """
+    Two processes never share a broker id.  The error message names the id and the reason, and no record is written.
+    """
     cluster = Cluster()
     cluster.do(admission(A, 2))
     before = cluster.image
@@ -119,7 +121,7 @@ def test_a_replaced_directory_with_the_only_replica_is_reported() -> None:
 
 
 def test_an_admitted_broker_carries_no_replicas_before_it_registers() -> None:
-    """It follows the metadata shard and nothing else."""
+    """Until then, the broker only follows the metadata shard."""
     cluster = Cluster()
     cluster.do(admission(voter(2).directory_id, 2))
 
@@ -155,8 +157,9 @@ def test_only_an_admitted_directory_can_register() -> None:
 
 
 def test_a_founder_that_an_earlier_build_did_not_admit_still_registers() -> None:
-    """The log of an earlier build may end between bootstrap and registration; the bootstrap at every start repairs
-    it.
+    """
+    The log of an earlier build may end between bootstrap and registration; each start repeats the bootstrap, which
+    repairs this.
     """
     cluster = Cluster(brokers=0)
     older = Cluster(brokers=0)

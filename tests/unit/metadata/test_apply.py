@@ -42,9 +42,7 @@ def test_apply_copies_only_the_tables_that_change() -> None:
 
 
 def test_an_image_has_the_offset_after_its_last_record() -> None:
-    """Each record takes one offset, unless the caller passes an end offset, since Raft's own batches take offsets as
-    well.
-    """
+    """Each record takes one offset, unless the caller passes an end offset: Raft's own batches take offsets, too."""
     records = [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)]
 
     offsets = [apply(EMPTY, records).offset, apply(EMPTY, records, end_offset=40).offset]
@@ -64,7 +62,7 @@ def test_a_shards_replicas_change_and_its_founders_do_not() -> None:
 
 
 def test_a_repeated_shard_record_keeps_the_replicas() -> None:
-    """A snapshot in the log may end between a shard's record and the record of its replicas."""
+    """A snapshot in the log may end between the record of a shard and the record of the shard's replicas."""
     initialized = ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), initialized, ReplicasRecord(ShardId(1), VOTERS)])
 

@@ -1,4 +1,4 @@
-"""The controller's commands: what each one changes, and what it answers."""
+"""The controller's commands: what each one changes, and which response it gets."""
 
 from typing import Any
 
@@ -52,7 +52,8 @@ def test_deciding_changes_nothing() -> None:
 
 
 def test_a_topic_has_eight_partitions_in_one_shard_by_default() -> None:
-    """A request without a partition count gets `num.partitions`; with one broker, one shard holds up to 16
+    """
+    A request without a partition count gets `num.partitions` partitions; on one broker, a shard holds up to 16
     partitions.
     """
     cluster = Cluster()
@@ -128,7 +129,7 @@ def test_every_broker_can_lead_a_shard() -> None:
     ],
 )
 def test_an_invalid_topic_is_refused(wanted: dict[str, Any], error_code: int, says: str) -> None:
-    """The message names what is wrong, and nothing is written."""
+    """The error message says what is wrong, and no record is written."""
     cluster = Cluster()
     cluster.create("old")
     cluster.create("with.dot")
@@ -154,7 +155,7 @@ def test_a_refused_topic_does_not_affect_the_others() -> None:
 
 
 def test_names_of_one_request_must_differ_in_more_than_dots() -> None:
-    """Metrics cannot tell the two names apart, so only the first topic is created."""
+    """Metric names cannot distinguish dots from underscores, so only the first topic is created."""
     cluster = Cluster()
 
     answers = cluster.do(CreateTopics(topics=(NewTopic(name="a.b"), NewTopic(name="a_b"))))
@@ -173,7 +174,7 @@ def test_the_partitions_created_by_one_request_are_limited() -> None:
 
 
 def test_a_validated_topic_is_not_created() -> None:
-    """`validate_only` gets the response of a creation, and nothing is written."""
+    """A `validate_only` request gets the response of a creation, but no record is written."""
     cluster = Cluster()
 
     result = cluster.controller.decide(CreateTopics(topics=(NewTopic(name="t"),), validate_only=True), NOW_MS)
@@ -212,7 +213,7 @@ def test_replicas_are_placed_on_live_brokers_first() -> None:
 
 
 def test_default_replication_factor_applies() -> None:
-    """A request without a replication factor gets the default, spread over all racks."""
+    """A request without a replication factor gets the default, and the replicas are spread over all racks."""
     cluster = Cluster(brokers=0, static={"default.replication.factor": "2"})
     for broker_id, rack in ((1, "a"), (2, "a"), (3, "b")):
         cluster.join(broker_id, rack)
@@ -263,7 +264,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
 
 
 def test_deleting_can_be_forbidden() -> None:
-    """`delete.topic.enable=false` is respected."""
+    """`delete.topic.enable=false` forbids it."""
     cluster = Cluster(static={"delete.topic.enable": "false"})
     cluster.create("t")
 
@@ -327,7 +328,7 @@ def test_the_offsets_topic_is_created_once() -> None:
 
 
 def test_settings_are_set_and_deleted() -> None:
-    """A changed setting takes effect at once; a deleted one leaves no trace."""
+    """A changed setting takes effect immediately; a deleted setting leaves no trace."""
     cluster = Cluster()
     cluster.create("t")
     before = cluster.image
@@ -343,7 +344,7 @@ def test_settings_are_set_and_deleted() -> None:
 
 
 def test_the_most_specific_setting_applies() -> None:
-    """In this order: topic, broker, cluster default, settings at start-up."""
+    """The order is: topic, broker, cluster default, settings at start-up."""
     cluster = Cluster()
     cluster.create("own", settings=(("retention.ms", "1"),))
     cluster.create("none")
@@ -383,7 +384,7 @@ def test_the_most_specific_setting_applies() -> None:
     ],
 )
 def test_an_invalid_setting_is_refused(resource: ConfigResource, change: Change, error_code: int, says: str) -> None:
-    """The message names key, value and fix; nothing is written."""
+    """The error message names the key, the value and the fix, and no record is written."""
     cluster = Cluster()
     cluster.create("t")
     before = cluster.image
@@ -419,7 +420,7 @@ def test_alter_configs_deletes_the_settings_it_does_not_name() -> None:
 
 
 def test_group_settings_are_checked_and_stored() -> None:
-    """This includes settings that have no effect yet."""
+    """Settings that have no effect yet are checked and stored, too."""
     cluster = Cluster()
 
     answer = cluster.set(ConfigResource(32, "g"), Change("share.auto.offset.reset", SET, "earliest"))
@@ -429,7 +430,7 @@ def test_group_settings_are_checked_and_stored() -> None:
 
 
 def test_no_producer_id_is_allocated_twice() -> None:
-    """Blocks are consecutive, whichever broker requests them; an unregistered broker gets none."""
+    """Blocks of ids are consecutive, whichever broker requests them; an unregistered broker gets none."""
     cluster = Cluster(brokers=2)
 
     blocks = [cluster.do(AllocateProducerIds(broker_id=BrokerId(broker_id))) for broker_id in (1, 2, 1)]

@@ -1,4 +1,4 @@
-"""The answers of DescribeConfigs."""
+"""The responses of DescribeConfigs."""
 
 import pytest
 
@@ -31,7 +31,7 @@ IMAGE = apply(
 
 
 def test_a_topic_shows_every_key_once_in_order() -> None:
-    """Kafka's keys and ours, without Kafka's internal ones."""
+    """The keys are those of Kafka and Tidemill, without Kafka's internal ones."""
     shown = describe_topic(IMAGE, "t", BrokerLayers())
 
     names = [resolved.key.name for resolved in shown]
@@ -48,7 +48,7 @@ def test_describing_an_unknown_topic_fails() -> None:
 
 
 def test_the_settings_of_a_new_topic_include_defaults() -> None:
-    """CreateTopics answers with the effective settings, also for a request that is only validated."""
+    """CreateTopics returns the effective settings, also for a request that is only validated."""
     shown = topic_settings({"internal.segment.bytes": "7"}, IMAGE.broker_layers(BrokerId(1), {}))
 
     values = {r.key.name: r.value for r in shown}
@@ -56,7 +56,7 @@ def test_the_settings_of_a_new_topic_include_defaults() -> None:
 
 
 def test_a_broker_shows_its_effective_settings() -> None:
-    """The broker's own dynamic settings override the cluster's, which override those given at start-up."""
+    """The broker's own dynamic settings override the cluster's, and these override the settings at start-up."""
     static = {"log.retention.ms": "9", "message.max.bytes": "9", "num.partitions": "9"}
 
     shown = {r.key.name: (r.value, int(r.source)) for r in describe_broker(IMAGE, BrokerId(1), static)}
@@ -80,7 +80,7 @@ def test_the_cluster_default_shows_only_explicit_settings() -> None:
 
 
 def test_a_group_shows_its_settings() -> None:
-    """Its own settings, and those inherited from the broker."""
+    """The response has the group's own settings and those inherited from the broker."""
     shown = {r.key.name: int(r.source) for r in describe_group(IMAGE, "g", BrokerLayers())}
 
     assert (shown["share.auto.offset.reset"], shown["share.session.timeout.ms"]) == (8, 5)

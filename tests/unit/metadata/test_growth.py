@@ -31,7 +31,7 @@ def test_metadata_has_one_replica_then_three_then_five() -> None:
     ("factor", "counts"), [("3", [1, 1, 3, 3, 3]), ("2", [1, 2, 2, 2, 2]), ("1", [1] * 5), ("4", [1, 1, 3, 4, 4])]
 )
 def test_offsets_grow_up_to_the_configured_factor(factor: str, counts: list[int]) -> None:
-    """The number of replicas is even only if the configured factor is."""
+    """The number of replicas is even only if the configured factor is even."""
     cluster = Cluster(static={"offsets.topic.replication.factor": factor})
     cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
     seen = [len(cluster.replicas(OFFSETS_TOPIC)[0])]
@@ -45,7 +45,7 @@ def test_offsets_grow_up_to_the_configured_factor(factor: str, counts: list[int]
 
 
 def test_an_offsets_topic_created_late_has_all_replicas_at_once() -> None:
-    """It gets as many replicas as the brokers allow, and each broker leads a shard."""
+    """The topic gets as many replicas as the brokers allow, and each broker leads a shard."""
     cluster = Cluster(brokers=3)
 
     cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
@@ -55,7 +55,7 @@ def test_an_offsets_topic_created_late_has_all_replicas_at_once() -> None:
 
 
 def test_growing_again_changes_nothing() -> None:
-    """A broker registers at every start, which must not write records each time."""
+    """A broker registers at every start, and no start may write records without a change."""
     cluster = Cluster(brokers=3)
 
     results = [cluster.controller.decide(command, NOW_MS) for command in (GrowReplicas(), registration(2))]
@@ -64,7 +64,9 @@ def test_growing_again_changes_nothing() -> None:
 
 
 def test_only_live_brokers_become_replicas() -> None:
-    """With two of three brokers live, both would be needed; the third counts once it is live again."""
+    """
+    If only two of three brokers are live, a majority needs both; the third becomes a replica once it is live again.
+    """
     cluster = Cluster(brokers=0)
     cluster.live = brokers(1)
     cluster.join(1)
@@ -90,7 +92,7 @@ def test_a_replica_that_is_down_does_not_prevent_growth() -> None:
 
 
 def test_a_registering_broker_counts_as_live() -> None:
-    """This holds even before its first heartbeat."""
+    """The broker counts as live even before its first heartbeat."""
     cluster = Cluster(brokers=2)
     cluster.live = brokers(1, 2)
 

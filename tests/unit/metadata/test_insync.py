@@ -23,7 +23,7 @@ def outcome(answer: Any) -> tuple[int, str]:
 
 @pytest.mark.parametrize(("wanted", "error_code"), [("2", 0), ("3", 0), ("4", errors.INVALID_CONFIG)])
 def test_a_new_topic_can_require_at_most_all_its_replicas(wanted: str, error_code: int) -> None:
-    """min.insync.replicas may equal the replication factor; a larger value is refused, and nothing is written."""
+    """min.insync.replicas may equal the replication factor.  A larger value is refused, and no record is written."""
     cluster = Cluster(brokers=4)
 
     answer = cluster.create("t", replication_factor=3, settings=((KEY, wanted),))
@@ -36,7 +36,7 @@ def test_a_new_topic_can_require_at_most_all_its_replicas(wanted: str, error_cod
 
 
 def test_the_check_counts_explicitly_assigned_replicas() -> None:
-    """The replication factor counts whether the user or the controller chose the brokers."""
+    """The check applies whether the user or the controller chose the brokers."""
     cluster = Cluster(brokers=2)
 
     answer = cluster.create("t", assignments=((0, (BrokerId(1),)),), settings=((KEY, "2"),))
@@ -45,7 +45,8 @@ def test_the_check_counts_explicitly_assigned_replicas() -> None:
 
 
 def test_a_new_topic_is_checked_against_the_clusters_default() -> None:
-    """A topic that no acks=all write could reach is refused, and the message names the fix; a topic may override the
+    """
+    A topic that could accept no acks=all write is refused with a message that names the fix.  A topic may override the
     default.
     """
     cluster = Cluster(brokers=3, static={KEY: "2"})
@@ -108,7 +109,7 @@ def test_a_default_cannot_exceed_the_replicas_of_topics_that_inherit_it(name: st
 
 
 def test_a_default_cannot_be_deleted_when_the_static_value_is_too_high() -> None:
-    """Without a dynamic default, the value that the brokers were started with applies."""
+    """Without a dynamic default, the brokers' setting at start-up applies."""
     cluster = Cluster(brokers=3, static={KEY: "3"})
     default = ConfigResource(4, "")
     cluster.set(default, Change(KEY, Operation.SET, "1"))
@@ -126,7 +127,9 @@ def test_a_default_cannot_be_deleted_when_the_static_value_is_too_high() -> None
 
 @pytest.mark.parametrize("is_default_first", [False, True])
 def test_two_changes_of_one_request_are_checked_together(is_default_first: bool) -> None:
-    """One request deletes the topic's own setting and raises the default: each change alone would be legal."""
+    """
+    One request deletes the topic's own setting and raises the default: each change would be legal without the other.
+    """
     cluster = Cluster(brokers=3)
     cluster.create("t", replication_factor=1, settings=((KEY, "1"),))
     steps = (
@@ -150,7 +153,7 @@ def test_a_new_topic_is_checked_against_the_defaults_of_all_brokers() -> None:
 
 
 def test_changing_other_settings_does_not_check_min_insync() -> None:
-    """A default raised later at a broker's start must not block unrelated changes."""
+    """A broker may later start with a higher default, which must not block unrelated changes."""
     cluster = Cluster(brokers=2)
     cluster.create("t", replication_factor=1)
     cluster.controller = Controller(cluster.image, broker_id=BrokerId(1), static={KEY: "2"}, entropy=CountingEntropy())

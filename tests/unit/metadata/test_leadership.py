@@ -22,7 +22,10 @@ ALL = frozenset((ONE, TWO, THREE))
 
 
 def three_shards() -> Cluster:
-    """Topic t: shards 1, 2 and 3 with two partitions each, to be led by brokers 1, 2 and 3."""
+    """
+    Return a cluster with topic t, whose shards 1, 2 and 3 have two partitions each and the preferred leaders 1, 2 and
+    3.
+    """
     cluster = Cluster(brokers=3)
     rings = [(ONE, TWO, THREE), (TWO, THREE, ONE), (THREE, ONE, TWO)]
     cluster.create("t", assignments=tuple((partition, rings[partition // 2]) for partition in range(6)))
@@ -49,7 +52,7 @@ def test_shards_move_to_their_live_preferred_leaders() -> None:
 
 
 def test_a_balanced_cluster_needs_no_transfers() -> None:
-    """Carrying out the planned transfers leaves nothing to do."""
+    """After the planned transfers there is nothing left to do."""
     image = three_shards().image
     leaders = everywhere(ONE)
 
@@ -60,7 +63,7 @@ def test_a_balanced_cluster_needs_no_transfers() -> None:
 
 
 def test_the_transfers_of_one_check_are_limited() -> None:
-    """A broker that comes back and should lead thousands of shards does not receive them all at once."""
+    """A broker that has restarted and should lead thousands of shards does not receive all of them in one check."""
     cluster = Cluster(brokers=2)
     assignments = tuple((partition, (ONE, TWO) if partition % 2 else (TWO, ONE)) for partition in range(2_400))
     cluster.create("t", assignments=assignments)
@@ -120,7 +123,7 @@ def test_an_election_of_all_partitions_omits_those_without_need() -> None:
 
 
 def test_an_unclean_election_moves_nothing() -> None:
-    """A shard with a leader needs no election, and an unclean leader elsewhere would lose acknowledged records."""
+    """A shard with a leader needs no election, and an unclean election of another would lose acknowledged records."""
     image = three_shards().image
     leaders = {
         ShardId(0): ONE,
@@ -143,7 +146,7 @@ def test_an_unclean_election_moves_nothing() -> None:
 
 
 def test_an_unknown_election_type_is_refused() -> None:
-    """The message names the number."""
+    """The error message names the number of the type."""
     problems = [election_type_problem(election_type) for election_type in (0, 1, 2)]
 
     assert [None, None] == problems[:2]

@@ -87,7 +87,7 @@ def test_records_encode_to_the_golden_file() -> None:
 
 
 def test_the_golden_file_decodes_to_the_records() -> None:
-    """Decoding is tested against bytes that the present code did not write."""
+    """Decoding is tested against bytes that the current code did not write."""
     golden = GOLDEN.read_text().split()
 
     read = tuple(decode(bytes.fromhex(line)) for line in golden)
@@ -136,7 +136,7 @@ def test_arbitrary_bytes_decode_or_are_refused(value: bytes) -> None:
     ],
 )
 def test_a_format_error_names_its_cause(value: bytes, message: str) -> None:
-    """The message tells an upgrade that is needed from damage."""
+    """The message shows whether an upgrade is needed or the record is damaged."""
     with pytest.raises(MetadataFormatError) as refused:
         decode(value)
 

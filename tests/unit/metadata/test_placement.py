@@ -25,7 +25,7 @@ VOTERS = [ReplicaKey(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16)) 
     [(1, 1, 1), (8, 1, 1), (16, 1, 1), (17, 1, 2), (8, 3, 3), (2, 3, 2), (100, 3, 7), (10_000, 5, 625)],
 )
 def test_a_topic_has_as_many_shards_as_it_needs(partitions: int, brokers: int, shards: int) -> None:
-    """max(min(partitions, brokers), ceil(partitions / 16))."""
+    """The number is max(min(partitions, brokers), ceil(partitions / 16))."""
     assert shards == shard_count(partitions, brokers)
 
 
@@ -118,7 +118,7 @@ def test_brokers_that_are_down_are_chosen_last(racks: list[str | None], down: se
 
 
 def test_a_new_broker_gets_the_next_leaders() -> None:
-    """Existing shards count, so a new broker receives new shards first."""
+    """Existing shards count, so a new broker gets the leadership of new shards first."""
     loads = Loads([(VOTERS[0], VOTERS[1]), (VOTERS[1], VOTERS[0])])
 
     (plan,) = place(
@@ -134,7 +134,7 @@ def test_a_new_broker_gets_the_next_leaders() -> None:
 
 @given(st.lists(st.sampled_from(VOTERS[:2]).map(lambda voter: (voter,)), min_size=1, max_size=60))
 def test_explicit_assignments_are_followed(assignments: list[tuple[ReplicaKey, ...]]) -> None:
-    """Each partition is on the assigned brokers, and no shard exceeds the usual size."""
+    """Each partition is on its assigned brokers, and no shard exceeds PARTITIONS_PER_SHARD_MAX."""
     plans = place_as_assigned(first_partition=5, assignments=assignments)
 
     assert assignments == [plan.voters for plan in plans for _ in range(plan.partition_count)]

@@ -44,7 +44,7 @@ def test_a_snapshot_restores_the_image() -> None:
 
 
 def test_a_big_snapshot_comes_in_chunks() -> None:
-    """No chunk has more records than one batch, and only the last chunk has the end record."""
+    """No chunk has more records than a batch may have, and only the last chunk has the end record."""
     chunks = list(snapshot_chunks(some_topics(20), records_max=10))
 
     assert [len(chunk) for chunk in chunks] == [10, 10, 10, 10, 6]

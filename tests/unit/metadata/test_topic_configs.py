@@ -32,7 +32,7 @@ def test_a_change_of_another_topic_recompiles_nothing() -> None:
 
 
 def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
-    """An older image, which another reader may still use, keeps its settings."""
+    """An older image, which another reader may still use, keeps its old settings."""
     configs = TopicConfigs(BrokerId(1), {})
     image = apply(TWO_TOPICS, [retention("a", "3")])
 
@@ -42,7 +42,7 @@ def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
 
 
 def test_topics_without_settings_share_one_configuration() -> None:
-    """Ten thousand such topics need one compiled value."""
+    """Ten thousand such topics need one compiled configuration."""
     configs = TopicConfigs(BrokerId(1), {"log.retention.ms": "9"})
 
     shared = [configs.of(TWO_TOPICS, name) for name in ("x", "y")]
@@ -52,7 +52,7 @@ def test_topics_without_settings_share_one_configuration() -> None:
 
 
 def test_a_recreated_topic_starts_with_the_defaults() -> None:
-    """Settings of the deleted topic are not cached."""
+    """Settings of the deleted topic must not be cached."""
     configs = TopicConfigs(BrokerId(1), {})
     configs.of(TWO_TOPICS, "a")
     image = apply(TWO_TOPICS, [RemoveTopicRecord(IDS[0]), TopicRecord(IDS[0], "a", "log")])
