@@ -1,4 +1,4 @@
-"""A store on a simulated disk that a test drives step by step, in the place of the ready loop."""
+"""A store on a simulated disk that a test drives step by step, in place of the ready loop."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ SMALL = StoreOptions(
 
 @dataclass
 class Hand:
-    """A store, and the shard that most tests use."""
+    """A store and the shard that most tests use.  The test executes each step of the store."""
 
     disk: SimulatedDisk
     store: Store
@@ -82,7 +82,7 @@ class Hand:
         return entry
 
     def write(self, *, empty: bool = False) -> bool:
-        """Write one block and write it back; return false when there was none."""
+        """Write one block, and write it back to the segments; return false when there was no block."""
         block = self.store.gather(empty=empty)
         if block is None:
             return False
@@ -92,7 +92,7 @@ class Hand:
         return True
 
     def write_back(self) -> None:
-        """Write back what is durable."""
+        """Write the durable entries back to the segments."""
         write_back = self.store.next_write_back(0)
         if write_back is not None:
             write_back.execute(self.disk)

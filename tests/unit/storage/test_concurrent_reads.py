@@ -32,7 +32,7 @@ def eager_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("eager_switches")
 def test_a_reader_gets_whole_batches_or_offset_gone(make_hand: Callable[..., Any]) -> None:
-    """Never a batch that is not there, never false damage, and no other error."""
+    """A reader gets no wrong batch, no false damage, and no error other than OffsetGone."""
     hand = make_hand(OPTIONS, segment_bytes=1_500, index_interval=300)
     hand.append(5)
     hand.write_all()
@@ -57,7 +57,7 @@ def test_a_reader_gets_whole_batches_or_offset_gone(make_hand: Callable[..., Any
                 offset = header.end_offset
             except OffsetGone:
                 offset = log.log_start
-            except Exception as error:  # any other error would stop a broker
+            except Exception as error:  # any other error would stop the broker
                 wrong.append(f"{type(error).__name__} at offset {offset}: {error}")
                 return
 

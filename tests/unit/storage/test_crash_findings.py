@@ -26,7 +26,7 @@ def epochs(hand: Any) -> list[tuple[int, int]]:
 
 
 def begin_term(hand: Any, term: int) -> None:
-    """Append the first entry of a term, which takes no offset."""
+    """Append the first entry of a term, a no-op that takes no offset."""
     entry = no_op(hand.next_timestamp)
     entry.index, entry.term = hand.shard.last_index + 1, term
     hand.store.append(hand.shard, [entry])
@@ -34,8 +34,8 @@ def begin_term(hand: Any, term: int) -> None:
 
 def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(make_hand: Callable[..., Any]) -> None:
     """
-    Term 3 has begun; term 4 begins at the same offset and is truncated.  The leader of term 3 returns and continues in
-    it.
+    Terms 3 and 4 begin at the same offset, and the entry of term 4 is truncated.  The leader of term 3 then continues
+    in its term.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)
@@ -51,7 +51,7 @@ def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(ma
 
 
 def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Callable[..., Any]) -> None:
-    """The block of the queued term is lost with the power: the state up to P remains."""
+    """The queued block of the new term is lost in the power loss, and the state up to P remains."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     begin_term(hand, 3)
@@ -64,7 +64,10 @@ def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Cal
 
 
 def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: Callable[..., Any]) -> None:
-    """The first checkpoint makes the second file.  If only the name were lost, the state in it would be lost, too."""
+    """
+    The first checkpoint creates the second file.  If only the file's name were lost, the checkpoint would be lost with
+    it.
+    """
     hand = make_hand(OPTIONS)
     hand.append(2)
     hand.write_all()
@@ -77,7 +80,9 @@ def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: 
 
 
 def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:
-    """The batch was between S and P of the checkpoint.  Its segment is gone, but a retry must still be recognized."""
+    """
+    The batch was between S and P of the checkpoint.  Its segment was removed, but a retry must still be recognized.
+    """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(1, producer_id=7, producer_epoch=0, base_sequence=0)
     hand.write_all()
@@ -97,8 +102,8 @@ def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_han
 
 def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[..., Any]) -> None:
     """
-    Cluster seed 882: a restarted leader had removed bytes of entries that it did not know to be committed.  It could
-    not send them, and offered empty snapshots; with the third broker down this lasted forever.
+    Cluster seed 882: a restarted leader had removed bytes of entries whose commit it did not know.  It could not send
+    them, and offered empty snapshots; with the third broker down this lasted forever.
     """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(3)
@@ -134,7 +139,9 @@ def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: C
 
 
 def test_a_trim_that_is_journaled_before_its_batches_counts_as_commit(make_hand: Callable[..., Any]) -> None:
-    """With a full ring, other replicas commit the batches, and the trim leaves for the journal before them."""
+    """
+    With a full ring, other replicas commit the batches, and the trim is written to the journal before the batches are.
+    """
     hand = make_hand(OPTIONS)
     hand.append(2)
     hand.write_all()
@@ -149,7 +156,7 @@ def test_a_trim_that_is_journaled_before_its_batches_counts_as_commit(make_hand:
 
 
 def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_hand: Callable[..., Any]) -> None:
-    """A segment is truncated completely, everything before it is trimmed, and the next batch makes the file again."""
+    """A segment is truncated completely, everything before it is trimmed, and the next batch creates its file again."""
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(2)
     hand.write_all()
@@ -191,7 +198,7 @@ def test_a_closed_shard_does_not_block_a_checkpoint_after_a_full_disk(make_hand:
 
 
 def test_a_batch_whose_first_bytes_rot_is_not_sent(make_hand: Callable[..., Any]) -> None:
-    """The CRC of the batch does not cover its magic.  A follower would reject the entry and close the link."""
+    """The CRC of the batch does not cover the magic.  A follower would reject the entry and close the link."""
     hand = make_hand(OPTIONS)
     (entry,) = hand.append(1)
     hand.write_all()

@@ -15,7 +15,7 @@ VOTER = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 
 
 def test_rows_are_written_to_intact_segments_when_another_one_is_missing(make_hand: Callable[..., Any]) -> None:
-    """The journal may be the only place that has their bytes, and the next checkpoint frees it."""
+    """The journal may be the only place that has the bytes of these rows, and the next checkpoint frees it."""
     hand = make_hand()
     hand.append(3)
     hand.append(3, partition=1)
@@ -39,7 +39,7 @@ def test_rows_are_written_to_intact_segments_when_another_one_is_missing(make_ha
 
 
 def test_nothing_is_written_into_a_segment_that_is_too_short(make_hand: Callable[..., Any]) -> None:
-    """A write would hide the gap from the next start."""
+    """The write would hide the gap from the next start."""
     hand = make_hand()
     hand.append(3)
     hand.write_all()
@@ -73,7 +73,7 @@ def test_a_restart_does_not_forget_damage(make_hand: Callable[..., Any]) -> None
 
 
 def test_an_install_that_repairs_damage_clears_it(make_hand: Callable[..., Any]) -> None:
-    """A damaged part is cut once; until the install has ended the replica stays damaged."""
+    """The damaged part is removed when the install begins, but the replica counts as damaged until the install ends."""
     hand = make_hand()
     hand.append(6)
     hand.write_all()
@@ -93,7 +93,7 @@ def test_an_install_that_repairs_damage_clears_it(make_hand: Callable[..., Any])
 
 
 def test_damage_found_during_an_install_outlasts_it(make_hand: Callable[..., Any]) -> None:
-    """The damage is in a part that the install kept."""
+    """In this test, the damage is in a part that the install kept."""
     hand = make_hand()
     hand.append(6)
     hand.write_all()
@@ -107,7 +107,7 @@ def test_damage_found_during_an_install_outlasts_it(make_hand: Callable[..., Any
 
 
 def test_damage_found_by_recovery_is_not_journaled(make_hand: Callable[..., Any]) -> None:
-    """Where no other replica can repair it, restoring the file must help."""
+    """If no other replica can repair the shard, restoring the file must be enough."""
     hand = make_hand()
     hand.append(3)
     hand.write_all()
@@ -147,7 +147,7 @@ def test_an_install_cuts_the_damaged_segment_and_what_follows(make_hand: Callabl
 
 
 def test_a_segment_that_begins_below_the_log_start_is_cut_once(make_hand: Callable[..., Any]) -> None:
-    """Otherwise the replica would count as damaged, and be installed, forever."""
+    """Otherwise the replica would count as damaged forever, and one install would follow another."""
     hand = make_hand()
     hand.append(6)
     hand.write_all()

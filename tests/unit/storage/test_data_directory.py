@@ -1,4 +1,4 @@
-"""The identity of a directory; one that cannot be read is never mistaken for none."""
+"""The identity of a directory; an unreadable identity is never mistaken for a missing one."""
 
 import pytest
 
@@ -16,7 +16,7 @@ IDENTITY = Identity(
 
 
 def test_an_identity_survives_a_power_loss() -> None:
-    """It is read as it was written."""
+    """The identity is read as it was written."""
     disk = SimulatedDisk()
     write_identity(disk, IDENTITY)
 
@@ -25,7 +25,7 @@ def test_an_identity_survives_a_power_loss() -> None:
 
 
 def test_an_empty_directory_has_no_identity() -> None:
-    """It may be initialized."""
+    """Such a directory may be initialized."""
     assert read_identity(SimulatedDisk()) is None
 
 
@@ -40,7 +40,7 @@ def test_an_empty_directory_has_no_identity() -> None:
     ],
 )
 def test_an_identity_that_cannot_be_read_is_refused(content: bytes, word: str) -> None:
-    """The message says what the operator can do."""
+    """The message tells the operator what to do."""
     disk = SimulatedDisk()
     disk.open("identity.json", create=True).write(0, [content])
 

@@ -1,6 +1,6 @@
-"""The bytes on disk, checked against `docs/formats/journal.md`: golden files, read here by the tables of that page.
+"""The bytes on disk: golden files, which these tests decode according to the tables of `docs/formats/journal.md`.
 
-To write them again after a change of format (and of a version), run this file with `WRITE_GOLDEN=1`.
+To rewrite the golden files after a change of a format and its version, run this file with `WRITE_GOLDEN=1`.
 """
 
 import json
@@ -46,7 +46,7 @@ BATCH_BYTES = bytes(build_batch([(b"k", b"v", (), 1_700_000_000_000)], base_offs
 
 
 def golden(name: str, data: bytes) -> bytes:
-    """Return the committed bytes, which `data` must equal."""
+    """Return the bytes of a golden file, which must equal `data`."""
     path = GOLDEN / name
     if os.environ.get("WRITE_GOLDEN"):
         path.write_bytes(data)
@@ -68,7 +68,7 @@ def block() -> bytes:
 
 
 def other_rows() -> bytes:
-    """Return a block with a row of every other kind, and the other commands."""
+    """Return a block with the other kinds of rows and the other commands."""
     opening = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=4,
@@ -107,7 +107,7 @@ def checkpoint(hand: Any) -> bytes:
 
 
 def test_a_journal_block() -> None:
-    """Header, table, bytes, zeros."""
+    """A block has a header, a table of rows, the bytes of the rows, and zeros."""
     data = golden("block", block())
 
     assert (b"TMJB", 1, 3, 12, 11) == (
@@ -128,7 +128,7 @@ def test_a_journal_block() -> None:
 
 
 def test_a_golden_block_is_read() -> None:
-    """Later versions of the program must read it, too."""
+    """Later versions of the program must be able to read the block."""
     data = (GOLDEN / "block").read_bytes()
 
     header = decode_header(KEY, data)
@@ -140,7 +140,7 @@ def test_a_golden_block_is_read() -> None:
 
 
 def test_a_journal_block_of_control_rows_and_commands() -> None:
-    """Rows that open, trim, truncate and close a shard."""
+    """These rows open, trim, truncate and close a shard, change its voters, move a log start, and mark damage."""
     data = golden("block-of-facts", other_rows())
 
     table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(7)]
@@ -169,7 +169,9 @@ def test_a_journal_block_of_control_rows_and_commands() -> None:
 
 
 def test_the_rows_of_an_install() -> None:
-    """The state of the files as the install begins, and of the shard when it has ended."""
+    """
+    The first row has the state of the files when the install begins, the second the state of the shard when it ends.
+    """
     state = PartitionState(partition=4, log_start=5, trimmed=5, end_offset=9)
     state.segments = [SegmentState(3, 700, 88, 77)]
     state.epochs = [EpochStart(2, 5, 30)]
@@ -195,7 +197,7 @@ def test_the_rows_of_an_install() -> None:
     assert (99, 1, 0) == (number(ended, 0, 8), number(ended, 8, 2), number(ended, 30, 2))
     ended = ended[32:]
     assert wanted == [number(ended, *field) for field in partition + epochs]
-    section = [(96, 4), (100, 2), (102, 2), (104, 4), (108, 4), (112, 4)]  # one: producer states, of partition 4
+    section = [(96, 4), (100, 2), (102, 2), (104, 4), (108, 4), (112, 4)]  # one: producer states of partition 4
     assert [1, 2, 1, 66, 4, 58] == [number(ended, *field) for field in section]
     batch = [(132, 2), (134, 4), (138, 4), (142, 8), (150, 8), (158, 8), (166, 8)]
     head = [(116, 4), (120, 8), (128, 4)]
@@ -204,7 +206,10 @@ def test_the_rows_of_an_install() -> None:
 
 
 def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
-    """It has the snapshot's index, the last entry from before, which votes claim, and the damage."""
+    """
+    The checkpoint has the index of the snapshot, the last entry from before the install, which vote requests use, and
+    the damage.
+    """
     hand.append(4)
     hand.write_all()
     hand.shard.commit(2)
@@ -228,13 +233,13 @@ def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
     )
     assert ("rot", True, {0: 1}) == (log.damage, log.is_marked, log.marked)
     assert kept == [partition.state() for partition in log.partitions.values()]
-    at = 52 + 4 + 17 + 21 + 4 + 50  # after the opening
+    at = 52 + 4 + 17 + 21 + 4 + 50  # the position after the opening
     damage = [number(data, at + 4 + 3 + place, size) for place, size in ((0, 4), (4, 4), (8, 8))]
     assert (3, b"rot", [1, 0, 1]) == (number(data, at, 4), data[at + 4 : at + 7], damage)
 
 
 def test_a_checkpoint(hand: Any) -> None:
-    """Every field to the last byte."""
+    """The test decodes every field, up to the last byte."""
     data = golden("checkpoint", checkpoint(hand))
     at = 52
 
@@ -289,7 +294,7 @@ def test_a_checkpoint(hand: Any) -> None:
     ],
 )
 def test_a_checkpoint_with_an_unknown_section_is_refused(hand: Any, machine: int, version: int, sentence: str) -> None:
-    """A start names the machine and the version that it needs, instead of dropping the state."""
+    """The start fails with a message that names the machine and the version, instead of dropping the state."""
     shard = encode_shard(hand.shard)
     assert shard.endswith(bytes(4))  # no sections
     shard = shard[:-4] + (1).to_bytes(4) + encode_section(machine, version, {0: b"state"})
@@ -300,7 +305,7 @@ def test_a_checkpoint_with_an_unknown_section_is_refused(hand: Any, machine: int
 
 
 def test_a_golden_checkpoint_is_read() -> None:
-    """Later versions of the program must read it, too."""
+    """Later versions of the program must be able to read the checkpoint."""
     read = decode_checkpoint(
         SimulatedDisk(), TailCache(0), KEY, (GOLDEN / "checkpoint").read_bytes(), default_machines()
     )
@@ -315,7 +320,7 @@ def test_a_golden_checkpoint_is_read() -> None:
 
 
 def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version is checked before anything in it is interpreted."""
+    """The version is checked before anything else in the checkpoint is interpreted."""
     with monkeypatch.context() as earlier:
         earlier.setattr("tidemill.storage.checkpoint.checkpoint.VERSION", 1)
         data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [])
@@ -325,7 +330,7 @@ def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_identity() -> None:
-    """It is JSON, so that operators can read it."""
+    """The identity is stored as JSON, so that operators can read it."""
     disk = SimulatedDisk()
     identity = Identity(
         cluster_id="abcdefghijklmnopqrstuv",
@@ -349,7 +354,7 @@ def test_an_identity() -> None:
 
 
 def test_a_segment(hand: Any) -> None:
-    """Two batches, one after the other, and no other bytes."""
+    """A segment contains two batches, one after the other, and no other bytes."""
     hand.append(2, producer_id=9, producer_epoch=1, base_sequence=4, size=10)
     hand.write_all()
 
@@ -371,7 +376,7 @@ def test_a_segment(hand: Any) -> None:
 
 
 def test_a_segment_index() -> None:
-    """Three columns after a header of 18 bytes."""
+    """An index has a header of 18 bytes and three columns."""
     index = OffsetIndex()
     index.add(0, 0, -1, 4096, 3)
     index.add(10, 5_000, 1_700_000_000_000, 4096, 7)

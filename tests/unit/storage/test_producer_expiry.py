@@ -1,4 +1,4 @@
-"""Producers expire by the log alone, independent of when checkpoints are taken and of what is truncated."""
+"""Producers expire by the committed log alone: neither the times of checkpoints nor truncated entries matter."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ def remembered(hand: Hand) -> list[int]:
 
 
 def test_equal_logs_have_equal_states_after_different_checkpoints(make_hand: MakeHand) -> None:
-    """Leader and follower differ only in the times of their checkpoints."""
+    """Leader and follower differ only in when they take checkpoints."""
     states = []
     for makes_checkpoint in (False, True):
         hand = make_hand()
@@ -50,8 +50,9 @@ def test_equal_logs_have_equal_states_after_different_checkpoints(make_hand: Mak
 
 def test_a_truncated_entry_does_not_expire_producers(make_hand: MakeHand) -> None:
     """
-    A leader whose clock is a day and an hour ahead appends an entry that never commits.  A follower that has it takes a
-    checkpoint, and the next leader truncates it.  By the log as it is then, no producer was silent for more than 2 s.
+    A leader whose clock is a day and an hour ahead appends an entry that never commits.  A follower that has the entry
+    takes a checkpoint, and the next leader truncates it.  In the remaining log, no producer was silent for more than 2
+    s.
     """
     hand = make_hand()
     write_many(hand)
@@ -72,7 +73,7 @@ def test_a_truncated_entry_does_not_expire_producers(make_hand: MakeHand) -> Non
 
 
 def test_producers_expire_in_a_shard_that_always_has_queued_rows(make_hand: MakeHand) -> None:
-    """Rows wait in the queue at each of its checkpoints."""
+    """Producers expire even if rows of the shard are in the queue at every checkpoint."""
     hand = make_hand()
     write_many(hand)
     late(hand, 2 * DAY_MS)

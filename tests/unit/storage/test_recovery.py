@@ -1,4 +1,4 @@
-"""What recovery finds: everything that was acknowledged, and a report of what is missing."""
+"""Recovery restores everything that was acknowledged, and reports what is missing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, 
 
 @pytest.fixture
 def hand(make_hand: Callable[..., Any]) -> Any:
-    """Six batches below a checkpoint, four above it."""
+    """A store with six batches before a checkpoint and four after it."""
     hand = make_hand(OPTIONS, segment_bytes=700)
     hand.append(6, producer_id=7, producer_epoch=0, base_sequence=0)
     hand.write_all()
@@ -32,7 +32,7 @@ def hand(make_hand: Callable[..., Any]) -> Any:
 
 
 def test_every_synced_batch_is_there_after_a_power_loss(hand: Any, read_offsets: Any) -> None:
-    """In the same segments at the same positions."""
+    """The batches are in the same segments at the same positions."""
     again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
 
     for offset in range(10):
@@ -41,14 +41,14 @@ def test_every_synced_batch_is_there_after_a_power_loss(hand: Any, read_offsets:
 
 
 def test_recovery_keeps_no_batch_in_memory(hand: Any) -> None:
-    """The ring may hold hundreds of megabytes."""
+    """The ring may contain hundreds of megabytes."""
     again = hand.restarted()
 
     assert all(entry.payload is None for entry in again.shard.entries)
 
 
 def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
-    """The checkpoint has no lengths for them, and a leader must still send them to a follower."""
+    """The checkpoint does not have the lengths of these bytes, but a leader must still send them to a follower."""
     again = hand.restarted()
     rows = [entry for entry in again.shard.entries if entry.kind == BATCH]
 
@@ -60,7 +60,7 @@ def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
 
 
 def test_bytes_of_another_term_are_not_returned_for_an_entry(hand: Any) -> None:
-    """A deposed leader reads an entry for a message, and finds the batch that replaced it."""
+    """A former leader reads an entry to send it, and finds the batch that replaced it."""
     row = hand.shard.entries[-1]
     hand.store.truncate(hand.shard, row.index)
     hand.append(1, term=2)
@@ -71,12 +71,12 @@ def test_bytes_of_another_term_are_not_returned_for_an_entry(hand: Any) -> None:
 
 
 def test_producers_are_known_again(hand: Any) -> None:
-    """From rows behind the checkpoint."""
+    """The states of producers are recovered from the rows after the checkpoint, too."""
     assert hand.log.producers.newest() == hand.restarted().log.producers.newest()
 
 
 def test_recovery_is_idempotent(hand: Any) -> None:
-    """A power loss may interrupt it at any time."""
+    """A power loss may interrupt recovery at any time."""
     once = hand.restarted()
     twice = once.restarted(once.disk.after_power_loss(ALL_LOST))
 
@@ -86,7 +86,7 @@ def test_recovery_is_idempotent(hand: Any) -> None:
 
 @pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "short"])
 def test_a_short_segment_is_reported(hand: Any, is_missing: bool) -> None:
-    """Before anything is written that would hide the gap."""
+    """The damage is reported before a write could hide the gap."""
     disk = hand.disk.after_kill()
     path = hand.log.segments[0].path
     if is_missing:
@@ -101,7 +101,7 @@ def test_a_short_segment_is_reported(hand: Any, is_missing: bool) -> None:
 
 
 def test_a_missing_segment_that_rows_continue_is_reported(hand: Any) -> None:
-    """Writing the rows again must not make a file with a hole in the place of records."""
+    """Writing the rows again must not create a file that has a hole instead of the missing records."""
     hand.checkpoint()
     hand.append(1)
     hand.write_all()
@@ -112,7 +112,7 @@ def test_a_missing_segment_that_rows_continue_is_reported(hand: Any) -> None:
 
 
 def test_a_replayed_truncation_is_readable(hand: Any, read_offsets: Any) -> None:
-    """Including the batches that replaced the truncated ones."""
+    """The batches that replaced the truncated ones are readable, too."""
     hand.store.truncate(hand.shard, hand.shard.commit_index + 8)
     hand.append(3, term=2, size=150)
     hand.write_all()
@@ -125,7 +125,7 @@ def test_a_replayed_truncation_is_readable(hand: Any, read_offsets: Any) -> None
 
 
 def test_bytes_behind_the_end_of_a_segment_are_cut(hand: Any) -> None:
-    """Rule R4: otherwise a walk over the headers would find them."""
+    """Rule R4: a walk over the headers would otherwise find these bytes."""
     disk = hand.disk.after_kill()
     segment = hand.log.segments[-1]
     disk.open(segment.path).write(segment.size, [b"left over"])
@@ -138,7 +138,7 @@ def test_bytes_behind_the_end_of_a_segment_are_cut(hand: Any) -> None:
 
 
 def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
-    """Rule R6: it may have held acknowledged records."""
+    """Rule R6: the block may have contained acknowledged records."""
     disk = hand.disk.after_kill()
     head = hand.store.journal.head
     file = disk.open("journal/00000001.journal")
@@ -150,7 +150,7 @@ def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
 
 @pytest.mark.parametrize("size", [0, 5_000], ids=["empty", "torn"])
 def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
-    """It does not make the start hang."""
+    """The start fails, and does not hang."""
     disk = hand.disk.after_kill()
     disk.open("journal/00000001.journal").truncate(size)
 
@@ -159,7 +159,7 @@ def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
 
 
 def test_topics_without_an_identity_are_not_overwritten() -> None:
-    """Then the identity was lost."""
+    """Such a directory has lost its identity."""
     disk = SimulatedDisk()
     disk.make_directory("topics/abc")
 
@@ -168,7 +168,7 @@ def test_topics_without_an_identity_are_not_overwritten() -> None:
 
 
 def test_recovery_closes_files_that_it_does_not_write(make_hand: Callable[..., Any]) -> None:
-    """There may be more segments than a process can open: then no start would succeed."""
+    """There may be more segments than a process can open, and no start would succeed."""
     hand = make_hand(segment_bytes=300)
     hand.append(20)
     hand.write_all()
@@ -197,7 +197,7 @@ def test_recovery_writes_more_segments_than_may_be_open(
 
 
 def read_all_offsets(hand: Any) -> list[int]:
-    """Return the base offsets of everything that can be read from the segments."""
+    """Return the base offsets of all batches that can be read from the segments."""
     log, found = hand.log, []
     while len(found) < log.end_offset:
         result = log.read(len(found), 1, log.end_offset, may_wait=True)
@@ -207,7 +207,9 @@ def read_all_offsets(hand: Any) -> list[int]:
 
 
 def test_entries_of_a_checkpoint_have_their_sizes(make_hand: Callable[..., Any]) -> None:
-    """A leader fills messages by size: with sizes of zero it would send a thousand entries, which no frame holds."""
+    """
+    A leader fills messages by size: if the sizes were zero, it would send a thousand entries, which fit into no frame.
+    """
     hand = make_hand(segment_bytes=700)
     for partition, size in ((0, 100), (1, 300), (0, 200), (0, 500), (1, 50)):
         hand.append(partition=partition, size=size)

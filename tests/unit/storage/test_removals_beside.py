@@ -14,7 +14,7 @@ Make = Callable[..., Any]
 
 
 def written(hand: Any) -> tuple[list[Callable[[], None]], Any]:
-    """Write a block, then queue removals behind it, and return the write-back."""
+    """Write a block, then queue the removals that follow it.  Return the removals and the write-back."""
     store = hand.store
     block = store.gather()
     block.write(store.journal)
@@ -58,7 +58,7 @@ def once(hand: Any, call: str, then: Callable[[], None], when: Callable[[Any, An
 
 
 def test_a_shard_is_removed_while_its_truncated_files_are(make_hand: Make) -> None:
-    """The write-back removes the truncated files."""
+    """The background thread removes the shard while the write-back removes the truncated files."""
     hand, directory, steps, write_back = cut_and_closed(make_hand)
     once(hand, "remove", lambda: execute(steps), lambda path, _: True)
 
@@ -68,7 +68,7 @@ def test_a_shard_is_removed_while_its_truncated_files_are(make_hand: Make) -> No
 
 
 def test_truncated_files_are_removed_while_their_shard_is(make_hand: Make) -> None:
-    """The background thread removes the shard."""
+    """The write-back removes the truncated files while the background thread removes the shard."""
     hand, directory, steps, write_back = cut_and_closed(make_hand)
     once(hand, "list", lambda: write_back.execute(hand.disk), lambda _, found: bool(found))
 
@@ -78,7 +78,7 @@ def test_truncated_files_are_removed_while_their_shard_is(make_hand: Make) -> No
 
 
 def test_a_shard_is_removed_while_another_of_its_topic_gets_its_first_batch(make_hand: Make) -> None:
-    """The topic's directory is empty and about to be removed."""
+    """The topic's directory is empty and about to be removed when the batch creates its file there."""
     hand = make_hand()
     hand.append(5)
     hand.commit()

@@ -1,6 +1,5 @@
-"""When the end of a segment is cut while its index is read, saved or made, no point that leads there is kept: other
-batches will be written there, and some have the same sizes.
-"""
+"""If the end of a segment is cut while its index is read, saved or built, no point beyond the cut is kept: other
+batches, some with the same sizes, will be written there."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def started_again(hand: Any) -> Any:
-    """Restart the store: no index is in memory."""
+    """Restart the store, so that no index is in memory."""
     hand.checkpoint()
     hand.checkpoint()
     again = hand.restarted(options=COLD)
@@ -29,7 +28,7 @@ def started_again(hand: Any) -> Any:
 
 
 def finish(hand: Any) -> None:
-    """Write everything back, and commit it."""
+    """Write everything back, commit it, and evict it from memory."""
     hand.write_all()
     hand.commit()
     hand.store.cache.evict()
@@ -44,7 +43,7 @@ def check(hand: Any, read_offsets: Any) -> None:
 
 @pytest.mark.parametrize("size", [77, 100], ids=["other sizes", "the same sizes"])
 def test_an_index_file_is_ignored_behind_a_cut(make_hand: Make, read_offsets: Any, size: int) -> None:
-    """The bytes that were cut are still in the file when it is read."""
+    """The bytes that were cut are still in the segment file when the index file is read."""
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(20)
     hand.write_all()
@@ -66,7 +65,8 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
     make_hand: Make, read_offsets: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    By a reader thread, which walks for long.  After another restart, too: the segment is closed, and its index saved.
+    A reader thread builds the index in a long walk.  The offsets are also checked after another restart, for which the
+    segment is closed and its index saved.
     """
     hand = make_hand(COLD, index_interval=300)
     entries = hand.append(20)
@@ -95,7 +95,7 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
 
 
 def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> None:
-    """A checkpoint saves it in a thread of its own; the index belongs to the segment as it was."""
+    """A checkpoint saves the index on another thread, as the segment was before the cut."""
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(40)
     hand.write_all()
@@ -126,8 +126,8 @@ def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> No
 
 def test_the_index_of_a_removed_segment_is_ignored(make_hand: Make) -> None:
     """
-    A running checkpoint writes it again after the removal; another segment of the same name has batches of the same
-    sizes, and no checkpoint saves its index before the next start.
+    A running checkpoint saves the index again after the removal.  Another segment with the same name has batches of the
+    same sizes, and no checkpoint saves its index before the next start.
     """
     hand = make_hand(COLD, segment_bytes=1_900, index_interval=1)
     hand.append(10)
@@ -154,7 +154,7 @@ def test_the_index_of_a_removed_segment_is_ignored(make_hand: Make) -> None:
         if len(hand.log.segments) == 3 and hand.log.segments[2].size > 1_700:
             hand.write_all()
             hand.commit()
-            hand.checkpoint()  # the last checkpoint finds the segment open
+            hand.checkpoint()  # the segment is still open at the last checkpoint
     hand.commit()
     hand.write_all()
     batches = [(header.base_offset, header.max_timestamp) for header in hand.log._walked(hand.log.segments[2], -1)]

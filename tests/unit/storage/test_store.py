@@ -41,7 +41,7 @@ def read_all(hand: Any) -> list[bytes]:
 
 
 def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., Any]) -> None:
-    """A checkpoint that covered rows which still wait for room would wait for them, and they for it."""
+    """A checkpoint must not wait for rows that wait for room in the ring: these rows wait for the checkpoint."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)  # twice the ring
 
@@ -58,8 +58,8 @@ def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., 
 
 def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..., Any]) -> None:
     """
-    The block would be whole: once a later process had written a block of the same size in the place of the first, a
-    start would take both for rows of the log.
+    The later block would be whole.  If a later process wrote a block of the same size in place of the first, a start
+    would take both for parts of the log.
     """
     hand = make_hand(OPTIONS)
     hand.append(2, size=3 * PAGE_BYTES)
@@ -76,7 +76,9 @@ def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..
 
 
 def test_files_are_removed_when_the_block_that_allows_it_is_synced(make_hand: Callable[..., Any]) -> None:
-    """Rule D1, with the block in flight behind another: the sync of the first does not count."""
+    """
+    Rule D1: the block with the trim follows another block in flight, and the sync of the other block does not count.
+    """
     hand = make_hand(OPTIONS, segment_bytes=3 * PAGE_BYTES)
     hand.append(2, size=3 * PAGE_BYTES)
     hand.write_all()
@@ -95,7 +97,10 @@ def test_files_are_removed_when_the_block_that_allows_it_is_synced(make_hand: Ca
 
 
 def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -> None:
-    """It passes the rows that wait.  The rows that it cuts leave the queue, and later rows are written in the end."""
+    """
+    A truncation leaves the queue before waiting entries.  Entries that it cuts are dropped from the queue, and later
+    rows are written in the end.
+    """
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -117,7 +122,10 @@ def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -
 
 
 def test_a_checkpoint_waits_for_no_truncation(make_hand: Callable[..., Any]) -> None:
-    """Even when the reserve is full: entries may be cut from the state before the TRUNCATE row is written."""
+    """
+    It can be taken even if the reserve is full: the captured state may lack truncated entries before the TRUNCATE row
+    is written.
+    """
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -159,7 +167,7 @@ def test_a_truncation_recaptures_a_checkpoint_that_has_not_begun_to_write(make_h
 
 
 def test_a_segment_that_is_truncated_while_a_checkpoint_writes_is_synced_by_it(make_hand: Callable[..., Any]) -> None:
-    """The checkpoint covers a time before the truncation, whose row may be lost."""
+    """The checkpoint contains the state before the truncation, whose row may be lost."""
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -177,7 +185,7 @@ def test_a_segment_that_is_truncated_while_a_checkpoint_writes_is_synced_by_it(m
 
 
 def test_rows_that_no_block_holds_are_cut_without_a_row(make_hand: Callable[..., Any]) -> None:
-    """The memory of their batches is freed."""
+    """No TRUNCATE row is written for them, and the memory of their batches is freed."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     hand.write_all()
@@ -197,7 +205,8 @@ def test_rows_that_no_block_holds_are_cut_without_a_row(make_hand: Callable[...,
 @pytest.mark.parametrize("trimmed", [2, 4, 6])
 def test_a_trim_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any], trimmed: int) -> None:
     """
-    It may free the disk space that they wait for; recovery replays it before batches that were appended before it.
+    The trim may free the disk space that these rows wait for.  Recovery replays it before batches that were appended
+    earlier.
     """
     hand = make_hand(OPTIONS, segment_bytes=2 * PAGE_BYTES + 500)
     hand.append(6, size=PAGE_BYTES)
@@ -222,7 +231,7 @@ def test_a_trim_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any]
 
 
 def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[..., Any]) -> None:
-    """Recovery reads rows, votes and openings behind P from blocks, or loses them.  Trims are in the checkpoint."""
+    """Recovery reads rows, votes and openings after P from blocks, or loses them.  Trims are in the checkpoint."""
     hand = make_hand(OPTIONS)
     hand.append(3, size=50)
     hand.write_all()
@@ -242,7 +251,7 @@ def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[...,
 
 
 def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[..., Any]) -> None:
-    """P is before the CLOSED row."""
+    """P is before the CLOSED row, so the checkpoint still contains the shard."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.write_all()
@@ -279,7 +288,7 @@ def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[.
 
 
 def test_the_checkpoint_writes_back_what_found_no_room(make_hand: Callable[..., Any]) -> None:
-    """Then the memory is freed."""
+    """Afterwards the memory of these batches is freed."""
     hand = make_hand(OPTIONS)
     before = hand.append(2)
     hand.write_all()
@@ -302,7 +311,7 @@ def test_the_checkpoint_writes_back_what_found_no_room(make_hand: Callable[..., 
 
 
 def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callable[..., Any]) -> None:
-    """The next checkpoint takes over everything: bytes to write back, segments and directories."""
+    """The next checkpoint does all the work of the failed one: bytes to write back, segments and directories."""
     hand = make_hand(OPTIONS)
     hand.disk.free_bytes, hand.disk.full_writes_part = 0, False
     hand.append(20, size=300)
@@ -323,7 +332,7 @@ def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callabl
 
 
 def test_a_batch_truncated_before_its_block_is_gathered_is_not_written_back(make_hand: Callable[..., Any]) -> None:
-    """Its position belongs to the batch that follows it, perhaps in a later block."""
+    """Its position now belongs to the batch that replaced it, perhaps in a later block."""
     hand = make_hand(replace(OPTIONS, block_bytes_max=PAGE_BYTES))
     hand.append(1)
     hand.write_all()
@@ -343,7 +352,7 @@ def test_a_batch_truncated_before_its_block_is_gathered_is_not_written_back(make
 
 
 def test_a_segment_cut_during_a_write_back_does_not_count_as_written(make_hand: Callable[..., Any]) -> None:
-    """The bytes that are written are the old ones."""
+    """The write-back in progress writes the old bytes."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     block = hand.store.gather()
@@ -363,7 +372,7 @@ def test_a_segment_cut_during_a_write_back_does_not_count_as_written(make_hand: 
 
 
 def test_no_file_is_removed_while_a_write_back_could_make_it_again(make_hand: Callable[..., Any]) -> None:
-    """The file would stay forever: no row names it."""
+    """A file that is created again would stay forever, because no row names it."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     block = hand.store.gather()
@@ -382,7 +391,7 @@ def test_no_file_is_removed_while_a_write_back_could_make_it_again(make_hand: Ca
 
 
 def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., Any]) -> None:
-    """The removal of the truncated segment must not remove the new one."""
+    """The removal of the truncated segment's file must not remove the new file."""
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -399,7 +408,7 @@ def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., 
 
 
 def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[..., Any]) -> None:
-    """Growth must not fill a full disk further, and is not retried in vain."""
+    """Failed growth must not leave the disk fuller than before, and is not retried."""
     hand = make_hand(replace(OPTIONS, journal_bytes_max=64 * PAGE_BYTES))
     hand.append(20, size=PAGE_BYTES)
     hand.write_all()
@@ -416,7 +425,7 @@ def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[.
 
 
 def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of open files per process is limited; a partition may have thousands of segments."""
+    """A process can open a limited number of files, and a partition may have thousands of segments."""
     from tidemill.storage.journal import open_files
 
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 8)
@@ -437,7 +446,7 @@ def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pyte
 
 
 def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
-    """Not even after a kill in the middle of its removal."""
+    """This holds even after a kill in the middle of the removal."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.append(3, partition=1)
@@ -453,7 +462,7 @@ def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..., Any]) -> None:
-    """Rule J9: the durability of a truncated entry does not count for its successor."""
+    """Rule J9: if a truncated entry is durable, this does not count for the entry that replaced it."""
     hand = make_hand(replace(OPTIONS, block_bytes_max=2 * PAGE_BYTES))
     hand.append(1)
     hand.append(1, size=3_000)
@@ -484,7 +493,7 @@ def test_a_store_knows_whether_it_mostly_writes_back_for_other_leaders(make_hand
 def test_segments_without_readers_bypass_the_page_cache(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Segments of a follower, and those whose readers keep up and find the newest batches in memory."""
+    """These are the segments of a follower, and those whose readers keep up and find the newest batches in memory."""
     monkeypatch.setattr(partition_log, "UNREAD_BYTES_MAX", 1_000)
     hand = make_hand(OPTIONS)
     found = []

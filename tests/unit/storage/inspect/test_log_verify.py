@@ -1,4 +1,4 @@
-"""`log verify`: what is damage, and what only looks like it."""
+"""`log verify`: what is reported as damage, and what must not be."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, 
 
 @pytest.fixture
 def hand(make_hand: Callable[..., Any]) -> Any:
-    """Ten batches below a checkpoint, three per segment, and five above it."""
+    """A store with ten batches before a checkpoint, three per segment, and five after it."""
     hand = make_hand(OPTIONS, segment_bytes=600)
     identity = Identity(cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=KEY)
     write_identity(hand.disk, identity)
@@ -42,7 +42,7 @@ def flip(hand: Any, path: str, position: int) -> None:
 
 
 def test_a_whole_directory_has_no_damage(hand: Any) -> None:
-    """Everything that the checkpoint covers was checked."""
+    """All batches that the checkpoint covers and all blocks after it are checked."""
     verified = verify(hand.disk)
 
     assert [] == verified.damages
@@ -50,7 +50,7 @@ def test_a_whole_directory_has_no_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_segment_is_named_with_its_offsets(hand: Any) -> None:
-    """The operator needs file, position and offsets for a repair."""
+    """The operator needs the file, the position and the offsets for a repair."""
     segment = hand.log.segments[1]
     size = hand.log.segments[0].size // 3
     flip(hand, segment.path, size + 70)
@@ -63,14 +63,14 @@ def test_a_flipped_byte_in_a_segment_is_named_with_its_offsets(hand: Any) -> Non
 
 @pytest.mark.parametrize("position", [3, 10, 14], ids=["offset", "length", "epoch"])
 def test_a_flipped_byte_in_a_header_is_damage(hand: Any, position: int) -> None:
-    """The CRC of the batch does not cover offset, length and epoch."""
+    """The CRC of the batch does not cover the offset, length and epoch in its header."""
     flip(hand, hand.log.segments[0].path, position)
 
     assert {hand.log.segments[0].path} == {damage.file for damage in verify(hand.disk).damages}
 
 
 def test_a_truncated_segment_is_damage(hand: Any) -> None:
-    """From the first batch that is not whole to the end of the segment."""
+    """The damage reaches from the first incomplete batch to the end of the segment."""
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).truncate(segment.size - 10)
 
@@ -84,7 +84,7 @@ def test_a_truncated_segment_is_damage(hand: Any) -> None:
 
 
 def test_a_missing_segment_is_damage(hand: Any) -> None:
-    """All of its offsets are reported."""
+    """All offsets of the segment are reported."""
     hand.disk.remove(hand.log.segments[0].path)
 
     (damage,) = verify(hand.disk).damages
@@ -97,7 +97,7 @@ def test_a_missing_segment_is_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_synced_block_is_damage(hand: Any) -> None:
-    """A later block says that the block had been synced."""
+    """A later block records that the block had been synced."""
     place = next(row for row in dump(hand.disk) if row["type"] == "row")
     flip(hand, place["file"], place["position"] + 200)
 
@@ -107,7 +107,7 @@ def test_a_flipped_byte_in_a_synced_block_is_damage(hand: Any) -> None:
 
 
 def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
-    """Its durability was never reported."""
+    """The block was never reported as durable."""
     last = [row for row in dump(hand.disk) if row["type"] == "block"][-1]
     flip(hand, last["file"], last["position"] + 20)
 
@@ -115,7 +115,7 @@ def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
-    """Even though the other checkpoint is used."""
+    """It is reported even if the other checkpoint is in use."""
     path = paths.checkpoint_file(hand.store.checkpoints.number - 1)
     flip(hand, path, 20)
 
@@ -123,7 +123,7 @@ def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
 
 
 def test_without_any_checkpoint_the_directory_is_damaged(hand: Any) -> None:
-    """The start of the journal is not known."""
+    """The start of the journal is unknown without a checkpoint."""
     for parity in (0, 1):
         flip(hand, paths.checkpoint_file(parity), 20)
 
@@ -133,7 +133,7 @@ def test_without_any_checkpoint_the_directory_is_damaged(hand: Any) -> None:
 
 
 def test_bytes_that_are_only_in_the_journal_are_no_damage(hand: Any) -> None:
-    """A start writes them to the segments again."""
+    """The next start writes these bytes to the segments again."""
     segment = hand.log.segments[-1]
     hand.disk.remove(segment.path)
 
@@ -141,7 +141,7 @@ def test_bytes_that_are_only_in_the_journal_are_no_damage(hand: Any) -> None:
 
 
 def test_a_trimmed_segment_is_not_missing(hand: Any) -> None:
-    """Its file is removed once the trim is synced, long before the next checkpoint."""
+    """The file of a trimmed segment is removed once the trim is synced, long before the next checkpoint."""
     hand.store.trim(hand.shard, 0, 6)
     hand.write_all()
     hand.write(empty=True)
@@ -151,7 +151,7 @@ def test_a_trimmed_segment_is_not_missing(hand: Any) -> None:
 
 
 def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[..., Any]) -> None:
-    """The bytes behind it belong to other batches by now."""
+    """After the truncation, the segment's bytes from that position on belong to other batches."""
     hand = make_hand(replace(OPTIONS))
     write_identity(
         hand.disk,
@@ -168,7 +168,7 @@ def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[...,
 
 
 def test_a_missing_journal_file_is_damage(hand: Any) -> None:
-    """Whatever the file held."""
+    """It is damage whatever the file contained."""
     hand.disk.remove("journal/00000001.journal")
 
     (damage,) = verify(hand.disk).damages
@@ -177,7 +177,7 @@ def test_a_missing_journal_file_is_damage(hand: Any) -> None:
 
 
 def test_a_dump_holds_every_row_and_every_batch(hand: Any) -> None:
-    """The journal from the checkpoint on, and all segments."""
+    """A dump lists the journal from the checkpoint on, and all segments."""
     rows = list(dump(hand.disk))
 
     assert list(range(10, 15)) == [row["base_offset"] for row in rows if row["type"] == "row"]

@@ -39,7 +39,7 @@ def installed(producers: int = PRODUCERS) -> Entry:
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1_000, 1_001, 3_000])
 def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
-    """The row itself comes last, with the rest of the bytes."""
+    """The row itself comes last, with the remaining bytes."""
     row = Entry(RowKind.INSTALLED, bytes(range(256)) * 12, index=7, term=2)
     row.payload = row.payload[:size]  # type: ignore[index]
 
@@ -53,7 +53,7 @@ def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
 
 
 def test_a_row_larger_than_the_ring_passes_through_it(make_hand: Callable[..., Any]) -> None:
-    """A crash at any point leaves the state before the row, or all of it."""
+    """After a crash at any point, either the state before the row or all of the row is recovered."""
     hand = make_hand()
     hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
     hand.write_all()
@@ -74,7 +74,7 @@ def test_a_row_larger_than_the_ring_passes_through_it(make_hand: Callable[..., A
 
 
 def test_a_vote_passes_a_large_install_row(make_hand: Callable[..., Any]) -> None:
-    """Control rows pass the parts: an election does not wait for an install."""
+    """Control rows leave the queue before the parts, so an election does not wait for an install."""
     hand = make_hand()
     hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
     hand.store.install(hand.shard, installed())
@@ -87,7 +87,7 @@ def test_a_vote_passes_a_large_install_row(make_hand: Callable[..., Any]) -> Non
 
 
 def test_an_install_that_begins_again_takes_no_parts_of_the_one_before(make_hand: Callable[..., Any]) -> None:
-    """A crash has left some parts in the journal."""
+    """A crash may leave parts of the first install in the journal."""
     shard = make_hand().shard
     replay_install_row(shard, installing_row(INDEX, TERM, states()))
     for row in split_install_row(installed(), 10_000)[:5]:

@@ -35,7 +35,7 @@ def ring_of(*pages: int) -> tuple[SimulatedDisk, Journal]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=60), st.lists(st.integers(1, 6), min_size=1, max_size=4))
 def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[int], files: list[int]) -> None:
-    """Across file boundaries, laps and growth."""
+    """This holds across file boundaries, laps and growth."""
     disk, journal = ring_of(*files)
     live: list[tuple[JournalPosition, bytes]] = []
     place = journal.head
@@ -66,7 +66,7 @@ def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[
 
 
 def test_the_ring_grows_only_behind_its_last_file() -> None:
-    """Growth anywhere else would break the walk over the ring."""
+    """Growth at any other place would break the walk over the ring."""
     disk, journal = ring_of(4, 4)
     *_, journal.prepared = prepare_file(disk, 4 * PAGE_BYTES)
     journal.prepared_size = 4 * PAGE_BYTES
@@ -81,7 +81,7 @@ def test_the_ring_grows_only_behind_its_last_file() -> None:
 
 
 def test_an_eighth_of_the_ring_is_reserved() -> None:
-    """Rule J7."""
+    """Entries may not use that part of the ring (rule J7)."""
     _, journal = ring_of(16)
 
     journal.reserve(10 * PAGE_BYTES)
@@ -90,7 +90,7 @@ def test_an_eighth_of_the_ring_is_reserved() -> None:
 
 
 def test_a_spanning_block_is_durable_in_every_file() -> None:
-    """A sync covers one file only."""
+    """A sync covers a single file, so each file of the block needs its own."""
     disk, journal = ring_of(1, 1)
     extents, _ = journal.reserve(2 * PAGE_BYTES)
 
@@ -101,7 +101,7 @@ def test_a_spanning_block_is_durable_in_every_file() -> None:
 
 
 def test_a_failed_sync_is_reported() -> None:
-    """The sync is not retried: rule J8."""
+    """Rule J8: the sync is not retried."""
     disk, journal = ring_of(1)
     extents, _ = journal.reserve(PAGE_BYTES)
     disk.fail_sync_at = disk.operations + 2  # after the write
@@ -111,7 +111,7 @@ def test_a_failed_sync_is_reported() -> None:
 
 
 def test_a_prepared_file_is_full_of_synced_zeros() -> None:
-    """An earlier content of `next` is overwritten."""
+    """The earlier content of the file `next` is overwritten."""
     disk, _ = ring_of(1)
     disk.open(paths.JOURNAL_NEXT, create=True).write(0, [b"old" * 9_000])
     steps: list[Any] = list(prepare_file(disk, 3 * PAGE_BYTES))

@@ -1,4 +1,4 @@
-"""Blocks and rows are read as they were written, and rejected when a byte is wrong."""
+"""Blocks and rows are read as they were written, and rejected if a byte of them is wrong."""
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +38,7 @@ def block_of(payloads: list[bytes]) -> bytes:
 
 @given(st.lists(st.binary(max_size=300), max_size=12))
 def test_a_block_is_read_as_it_was_written(payloads: list[bytes]) -> None:
-    """It fills whole pages."""
+    """A block has a whole number of pages."""
     data = block_of(payloads)
 
     header = decode_header(KEY, data)
@@ -53,7 +53,7 @@ def test_a_block_is_read_as_it_was_written(payloads: list[bytes]) -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_no_flipped_bit_passes(data: st.DataObject) -> None:
-    """In header, rows and bytes; the padding holds nothing."""
+    """The checksums cover the header, the rows and their bytes; the padding contains no data."""
     block = bytearray(block_of([b"a" * 50, b"", b"c" * 70]))
     used = HEADER_BYTES + 3 * ROW_BYTES + 120
     at = data.draw(st.integers(0, used - 1))
@@ -65,12 +65,12 @@ def test_no_flipped_bit_passes(data: st.DataObject) -> None:
 
 
 def test_a_block_of_another_directory_is_rejected() -> None:
-    """Rule J4: a client cannot forge one either."""
+    """Rule J4: the key of the directory also prevents a client from forging a block."""
     assert decode_header(b"x" * 16, block_of([b"a"])) is None
 
 
 def test_a_newer_version_is_refused_and_not_cut() -> None:
-    """It must not be mistaken for the end of the journal."""
+    """A block of a newer version must not be mistaken for the end of the journal."""
     from tidemill.batches.checksum import crc32c
 
     block = bytearray(block_of([b"a"]))

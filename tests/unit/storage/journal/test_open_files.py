@@ -1,4 +1,4 @@
-"""Surplus files are closed, except those whose bytes are not synced yet."""
+"""Surplus segment files are closed, except those with bytes that are not synced yet."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,8 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    After a full disk, the checkpoint writes the bytes.  If the file were closed before its sync, it would not be
-    synced, and the journal would be freed: acknowledged bytes would only be in the page cache.
+    After a full disk, the checkpoint writes the missing bytes.  A file that was closed before its sync would not be
+    synced, although the journal is freed: acknowledged bytes would be only in the page cache.
     """
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
     hand = make_hand()
@@ -37,7 +37,9 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
 
 
 def test_files_are_counted_only_after_an_open(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting walks over every segment of every shard; a surplus that could not be closed is counted again."""
+    """
+    Counting walks over all segments of all shards.  After a surplus that could not be closed, files are counted again.
+    """
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
     checks: list[bool] = []
     check = open_files.close_surplus

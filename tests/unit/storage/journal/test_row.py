@@ -1,4 +1,4 @@
-"""A row that has lost its bytes is a bug, which is found before the row is written."""
+"""A row whose bytes are missing is a bug, which is found before the row is written."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from tidemill.storage.journal.row import ROW_BYTES, RowKind, encode_row
 
 
 def test_a_row_without_its_bytes_is_not_written() -> None:
-    """Its CRC would be wrong."""
+    """The CRC of such a row would be wrong."""
     with pytest.raises(AssertionError):
         encode_row(ShardId(1), Entry(Kind.BATCH, None))
 
 
 def test_a_row_has_one_size() -> None:
-    """Tables of rows are indexed by it."""
+    """Readers find a row in a table by multiplying its number by this size."""
     assert ROW_BYTES == len(encode_row(ShardId(1), Entry(RowKind.VOTE, b"")))

@@ -1,4 +1,4 @@
-"""Which rows leave first when the ring has little room."""
+"""Which rows leave the queue first when the ring has little room."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 def ring(free: int) -> Any:
-    """A ring of 16 MiB; an eighth is the reserve."""
+    """Return a ring of 16 MiB with `free` bytes; an eighth of the ring is the reserve."""
     return SimpleNamespace(capacity=16 * MIB, free=free, free_for_entries=free - 2 * MIB)
 
 
@@ -32,8 +32,8 @@ def indexes(taken: list[tuple[ShardId, Entry]]) -> list[tuple[ShardId, int]]:
 
 def test_rows_that_free_space_pass_rows_without_room() -> None:
     """
-    A log start frees files, and the metadata deletes topics: behind another shard's batch they would wait for
-    themselves.
+    A log start frees files, and metadata rows delete topics.  If they waited after a batch of another shard, that batch
+    would wait for space that only they can free.
     """
     queue = RowQueue()
     queue.put(HOT, [batch(1), log_start(2)])
@@ -47,7 +47,7 @@ def test_rows_that_free_space_pass_rows_without_room() -> None:
 
 
 def test_passed_rows_are_checked_again_when_there_is_room() -> None:
-    """And not before: a long queue must not make a full ring expensive."""
+    """They are not checked before: a long queue must not make a full ring expensive."""
     queue = RowQueue()
     queue.put(HOT, [batch(1), log_start(2)])
     full, roomy = ring(2 * MIB), ring(8 * MIB)
@@ -65,7 +65,7 @@ def test_passed_rows_are_checked_again_when_there_is_room() -> None:
 
 
 def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
-    """A replica that cannot vote may be missing for a majority."""
+    """A replica that cannot write its vote may be the one that a majority needs."""
     queue = RowQueue()
     queue.put(HOT, [batch(1)])
     queue.put(METADATA_SHARD, [batch(9, 10_000)])
@@ -74,7 +74,7 @@ def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
 
 
 def test_single_log_starts_leave_room_for_votes() -> None:
-    """Each takes a page, and another for its trim, while nothing waits before it."""
+    """Each log start takes a page, and another for its trim."""
     queue, free, index = RowQueue(), 2 * MIB, 1
     queue.put(HOT, [log_start(index)])
     while queue.take(ring(free), MIB):

@@ -10,7 +10,7 @@ from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, re
 
 
 def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
-    """After a truncation the older terms are in force again."""
+    """After a truncation, the indexes that are left have their older terms."""
     hand.append(3, term=1)
     hand.append(2, term=4)
     log = hand.shard
@@ -24,7 +24,7 @@ def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
 
 
 def test_every_partition_begins_an_epoch_with_the_first_entry_of_a_term(hand: Any) -> None:
-    """At its own end offset, with or without records."""
+    """The epoch begins at the partition's own end offset, whether or not the entry has records for the partition."""
     hand.append(3, term=1)
     hand.append(1, partition=1, term=5)
 
@@ -34,7 +34,7 @@ def test_every_partition_begins_an_epoch_with_the_first_entry_of_a_term(hand: An
 
 
 def test_a_committed_entry_cannot_be_truncated(hand: Any) -> None:
-    """The call is a bug."""
+    """Such a call is a bug."""
     hand.append(3)
     hand.shard.commit(2)
 
@@ -58,7 +58,7 @@ def test_only_committed_and_written_entries_are_forgotten(hand: Any) -> None:
 
 
 def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> None:
-    """A change takes effect at append."""
+    """A change of voters takes effect at append."""
     log = hand.shard
     before = log.memberships[-1][1]
     membership = Membership(before.voters, before.voters)
@@ -73,7 +73,7 @@ def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> N
 
 
 def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
-    """Another entry with the same index is not the same."""
+    """A later entry with the same index is a different entry."""
     first, second = hand.append(2)
     assert hand.shard.holds(second)
 
@@ -84,7 +84,7 @@ def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
 
 
 def test_openings_and_votes_are_read_as_they_were_written(hand: Any) -> None:
-    """Rows and checkpoints hold them."""
+    """Both are stored in rows and in checkpoints."""
     opening = hand.shard.opening
     voter = opening.membership.voters[0]
 

@@ -32,7 +32,7 @@ EIGHT = Interest(commands=frozenset((8,)))
 
 @dataclass
 class Recorder:
-    """A machine that notes what it is given."""
+    """A machine that records its calls."""
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     state: Mapping[int, bytes] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def command(hand: Any, number: int) -> None:
 
 
 def test_a_machine_is_given_the_commands_it_asks_for(make_hand: Callable[..., Any]) -> None:
-    """Other commands and batches cause no call; truncation reports the first index that is gone."""
+    """Other commands and batches cause no call.  A truncation reports the first index that was removed."""
     machine, it = recorded()
     _, other = recorded(91, at_append=Interest(commands=frozenset((7,))), at_commit=Interest())
     hand = with_machines(make_hand, it, other)
@@ -100,7 +100,7 @@ def test_a_machine_is_given_the_commands_it_asks_for(make_hand: Callable[..., An
 def test_a_machine_is_given_the_batches_it_asks_for(
     make_hand: Callable[..., Any], batches: Batches, appended: list[int]
 ) -> None:
-    """All of them, those with a producer id, or none; at append and at commit."""
+    """At append and at commit, a machine gets all batches, those with a producer id, or none."""
     machine, it = recorded(at_append=Interest(batches), at_commit=Interest(Batches.ALL))
     hand = with_machines(make_hand, it)
     log = hand.store.shards.setdefault(1, _shard(hand))
@@ -172,7 +172,7 @@ def test_sections_are_read_as_they_were_written() -> None:
 
 @pytest.mark.parametrize(("number", "version"), [(92, 1), (90, 2)])
 def test_an_unknown_section_is_refused(number: int, version: int) -> None:
-    """The message names the machine, and the version that is needed."""
+    """The message names the machine and the version that the section needs."""
     data = (1).to_bytes(4) + encode_section(number, version, {0: b"state"})
 
     with pytest.raises(UnknownSection, match=f"machine {number}, version {version}; this program .*feature level"):
@@ -180,7 +180,7 @@ def test_an_unknown_section_is_refused(number: int, version: int) -> None:
 
 
 def test_a_section_that_does_not_add_up_is_refused() -> None:
-    """The state of its last partition reaches beyond the section."""
+    """In the test, the state of the last partition reaches beyond the section."""
     data = bytearray((1).to_bytes(4) + encode_section(90, 1, {0: b"state"}))
     data[11] -= 1
 
@@ -189,13 +189,13 @@ def test_a_section_that_does_not_add_up_is_refused() -> None:
 
 
 def test_a_machine_number_is_registered_once() -> None:
-    """Two machines with one number could not be told apart on disk."""
+    """Two machines with the same number could not be distinguished on disk."""
     with pytest.raises(AssertionError, match="machine number 90 is registered twice"):
         MachineRegistry([recorded(90)[1], recorded(90)[1]])
 
 
 def test_a_batch_without_listeners_reaches_no_machine() -> None:
-    """Its calls are computed when the shard is opened: there are none."""
+    """The machines to call are computed when the shard is opened; in this case there are none."""
     quiet = machines(recorded(at_append=Interest(), at_commit=Interest())[1])
 
     assert ((), (), {}, False) == (

@@ -30,7 +30,7 @@ class Naive:
 
 @given(LIVES)
 def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -> None:
-    """Through appends, truncations and moves of the log start."""
+    """This holds through appends, truncations and moves of the log start."""
     naive, epochs = Naive(), LeaderEpochs()
     epoch, log_index, end = 0, 0, 0
     for what, number in life:
@@ -46,7 +46,7 @@ def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -
         elif what == "truncate":
             kept = [row for row in naive.rows if row[2] <= log_index - number]
             if any(row[0] < naive.log_start and row[2] > log_index - number for row in naive.rows):
-                continue  # what was trimmed is committed
+                continue  # trimmed records are committed and cannot be truncated
             log_index = max(log_index - number, 0)
             naive.rows = kept
             end = kept[-1][0] + 1 if kept else naive.log_start
@@ -76,7 +76,7 @@ def test_an_end_offset_is_where_the_next_epoch_begins() -> None:
 
 
 def test_of_epochs_with_one_start_offset_the_newest_is_kept() -> None:
-    """The other epochs wrote nothing to this partition."""
+    """The other epochs wrote no records to this partition."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     epochs.begin(2, 0, 2)
@@ -97,7 +97,7 @@ def test_the_epoch_that_covers_the_log_start_moves_up_to_it() -> None:
 
 
 def test_a_table_is_never_changed_in_place() -> None:
-    """Reader threads use it."""
+    """Reader threads use the table without a lock."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     held = epochs.starts
@@ -116,7 +116,7 @@ def test_a_table_is_never_changed_in_place() -> None:
 def test_two_logs_meet_where_they_begin_to_differ(
     shared: list[int], ours: list[int], theirs: list[int], log_start: int
 ) -> None:
-    """Behind the shared part, one log has even epochs and the other odd ones."""
+    """After the shared part, one log has even epochs and the other odd ones."""
     past = sorted(shared)
     left = past + [10 + 2 * sum(ours[: at + 1]) for at in range(len(ours))]
     right = past + [11 + 2 * sum(theirs[: at + 1]) for at in range(len(theirs))]
@@ -127,7 +127,7 @@ def test_two_logs_meet_where_they_begin_to_differ(
 
 
 def _starts(log: list[int], log_start: int) -> list[tuple[int, int]]:
-    """Return (epoch, start offset) of what is left from the log start on."""
+    """Return (epoch, start offset) of each epoch that is left from the log start on."""
     return [
         (epoch, at) for at, epoch in enumerate(log) if at >= log_start and (at == log_start or log[at - 1] != epoch)
     ]

@@ -1,4 +1,4 @@
-"""The index of a segment: a hint that never leads behind the batch that is looked up."""
+"""The index of a segment: a hint that never points beyond the batch that is looked up."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tupl
 def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
     points: list[tuple[int, int, int]], offset: int
 ) -> None:
-    """That is the nearest point from which the batch can be found."""
+    """This is the nearest point from which the batch can be found."""
     index, absolute = index_of(points)
 
     assert max(point[:2] for point in absolute if point[0] <= offset) == index.point_before(offset)
@@ -33,7 +33,7 @@ def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
 def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
     points: list[tuple[int, int, int]], timestamp: int, size: int
 ) -> None:
-    """And below the end of what can be read."""
+    """It also begins below the end of the readable bytes."""
     index, absolute = index_of(points)
 
     before = [point[:2] for point in absolute if point[2] < timestamp and point[1] < size]
@@ -43,7 +43,7 @@ def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
 
 @given(POINTS, st.integers(0, 5_000))
 def test_a_truncated_index_has_no_point_behind_the_end(points: list[tuple[int, int, int]], size: int) -> None:
-    """Later points are added from there."""
+    """Later points are added from that end on."""
     index, absolute = index_of(points)
 
     index.truncate(size, 100)
@@ -54,7 +54,7 @@ def test_a_truncated_index_has_no_point_behind_the_end(points: list[tuple[int, i
 
 @given(POINTS)
 def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) -> None:
-    """Unless a byte of it is wrong, or the segment is shorter."""
+    """It is rejected if a byte of it is wrong, or if the segment is shorter."""
     index, absolute = index_of(points)
     data = index.encode()
     assert data is not None
@@ -69,7 +69,7 @@ def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) 
 
 
 def test_an_index_is_saved_while_it_grows() -> None:
-    """Another thread saves it while a point has its position and timestamp but no offset yet."""
+    """Another thread may save the index while a point has its position and timestamp but no offset yet."""
     index, _ = index_of([(5, 100, 10), (5, 100, 10)])
     whole = index.last_point
     _, positions, timestamps, _ = index._columns

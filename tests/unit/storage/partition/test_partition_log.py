@@ -13,7 +13,7 @@ from tidemill.storage.store import StoreOptions
 COLD = StoreOptions(
     journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=1 << 20, cache_bytes_max=0
 )
-"""Nothing is kept in memory that lies in a segment."""
+"""Batches that are in a segment are not kept in memory."""
 
 
 def cold_hand(make_hand: Callable[..., Any], count: int = 20, **options: int) -> Any:
@@ -48,7 +48,7 @@ def test_every_offset_is_read_from_memory_or_segments(
 
 
 def test_a_read_is_bounded_by_bytes_but_returns_one_batch(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """Otherwise a batch larger than a client's bound would block that client forever."""
+    """Otherwise a batch larger than the client's limit would block the client forever."""
     hand = cold_hand(make_hand)
 
     assert [0] == read_offsets(hand, 0, bytes_max=1)
@@ -64,7 +64,7 @@ def test_nothing_at_or_behind_the_end_offset_is_read(make_hand: Callable[..., An
 
 
 def test_a_read_that_may_not_wait_returns_none_for_the_disk(make_hand: Callable[..., Any]) -> None:
-    """The event loop never waits for a disk."""
+    """The event loop must never wait for a disk."""
     hand = cold_hand(make_hand)
 
     assert hand.log.read(0, 1 << 20, 20, may_wait=False) is None
@@ -82,12 +82,14 @@ def cold_batches(make_hand: Callable[..., Any], count: int) -> Any:
 
 
 SIZES = (*range(8, 12), *range(23, 27))
-"""Of a header, the bytes that say where the next batch lies, and of which offset: some of those behind go with it."""
+"""The header bytes with the batch's length and last offset: damage in them may make a few later batches unreadable."""
 
 
 @pytest.mark.parametrize(("byte", "bit"), [(26, 0), (26, 3), (24, 2), (23, 6), (23, 7)])
 def test_a_batch_with_a_wrong_record_count_hides_few_others(make_hand: Callable[..., Any], byte: int, bit: int) -> None:
-    """Also when the index is lost and rebuilt.  Before the fix, all offsets behind the batch were unreadable."""
+    """
+    Only batches up to the next point of the index are affected, even if the index was lost and is rebuilt.
+    """
     hand = cold_batches(make_hand, 100)
     segment = hand.log.segments[0]
     file = hand.disk.open(segment.path)
@@ -104,15 +106,15 @@ def test_a_batch_with_a_wrong_record_count_hides_few_others(make_hand: Callable[
             refused.append(number)
 
     assert 10 in refused
-    assert {*refused} <= {*range(10, 15)}  # up to the next point of the index
+    assert {*refused} <= {*range(10, 15)}  # batches up to the next index point
 
 
 @pytest.mark.parametrize("has_index", [True, False], ids=["indexed", "index lost"])
 @pytest.mark.parametrize("bit", range(8))
 def test_a_flipped_bit_is_reported_not_served(make_hand: Callable[..., Any], bit: int, *, has_index: bool) -> None:
     """
-    In any field, and from any start of the read: no reader gets other bytes or another offset's batch.  The CRC does
-    not cover base offset and magic.
+    Whichever field is damaged and wherever the read starts, no reader gets wrong bytes or the batch of another offset.
+    The CRC does not cover the base offset and the magic.
     """
     hand = cold_batches(make_hand, 5)
     segment = hand.log.segments[0]
@@ -138,7 +140,7 @@ def test_a_flipped_bit_is_reported_not_served(make_hand: Callable[..., Any], bit
 
 
 def test_batches_before_a_damaged_batch_are_served(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """One bad sector makes no more than its batch unreadable."""
+    """A bad sector makes only its own batch unreadable."""
     hand = cold_hand(make_hand, 4)
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).write(segment.size // 2 + 80, [b"?"])
@@ -151,7 +153,7 @@ def test_batches_before_a_damaged_batch_are_served(make_hand: Callable[..., Any]
 
 @pytest.mark.parametrize("size", [0, 10, 100, 300])
 def test_a_segment_that_lost_its_end_is_reported(make_hand: Callable[..., Any], size: int) -> None:
-    """With an empty answer, a client would wait forever."""
+    """If the result were empty, a client would wait forever."""
     hand = cold_hand(make_hand, 3)
     hand.disk.open(hand.log.segments[0].path).truncate(size)
 
@@ -164,7 +166,7 @@ def test_a_segment_that_lost_its_end_is_reported(make_hand: Callable[..., Any], 
 
 
 def test_a_missing_segment_is_reported(make_hand: Callable[..., Any]) -> None:
-    """Other partitions are not affected."""
+    """A read of the missing file raises SegmentDamaged."""
     hand = cold_hand(make_hand, 3)
     segment = hand.log.segments[0]
     segment.close()
@@ -175,7 +177,7 @@ def test_a_missing_segment_is_reported(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """DeleteRecords may name any offset; the epoch table begins there, and the batch before it."""
+    """DeleteRecords may name any offset: the epoch table then begins there, but the batch begins earlier."""
     hand = make_hand(COLD)
     hand.append_batch(4)
     hand.write_all()
@@ -188,7 +190,7 @@ def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[.
 
 
 def test_bytes_behind_the_end_offset_are_not_checked(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """They may be overwritten at that moment."""
+    """These bytes may be overwritten during the read."""
     hand = cold_hand(make_hand, 3)
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).write(segment.size - 5, [b"?????"])
@@ -197,7 +199,7 @@ def test_bytes_behind_the_end_offset_are_not_checked(make_hand: Callable[..., An
 
 
 def test_an_offset_below_the_trim_is_gone(make_hand: Callable[..., Any]) -> None:
-    """It is out of range, and not damaged."""
+    """Such an offset is out of range, which is no damage."""
     hand = cold_hand(make_hand, segment_bytes=500)
     hand.store.trim(hand.shard, 0, 10)
 
@@ -206,7 +208,7 @@ def test_an_offset_below_the_trim_is_gone(make_hand: Callable[..., Any]) -> None
 
 
 def test_a_running_read_leaves_no_position_of_truncated_batches(make_hand: Callable[..., Any]) -> None:
-    """The position would lead the next reader into the middle of another batch."""
+    """Such a position would lead the next reader into the middle of another batch."""
     hand = cold_hand(make_hand, 6)
     places = hand.log._places
     hand.store.truncate(hand.shard, 3) if hand.shard.commit_index < 3 else hand.log.truncate(hand.shard.entry_at(4))
@@ -217,7 +219,7 @@ def test_a_running_read_leaves_no_position_of_truncated_batches(make_hand: Calla
 
 
 def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., Any]) -> None:
-    """The end of the segment, and index points, may be in memory only."""
+    """The end of the segment and some index points may be only in memory."""
     hand = make_hand(COLD, segment_bytes=2_000, index_interval=300)
     hand.append(15)
     hand.write_all()
@@ -234,7 +236,7 @@ def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., An
 
 
 def test_a_truncated_segment_never_claims_smaller_timestamps_than_it_has(make_hand: Callable[..., Any]) -> None:
-    """Otherwise lookups would skip it, and retention would remove it too early."""
+    """Otherwise lookups would skip the segment, and retention would remove it too early."""
     hand = cold_hand(make_hand, 6)
     largest = hand.log.segments[0].max_timestamp
 

@@ -38,7 +38,7 @@ LIVES = st.lists(
 
 @given(LIVES, st.sampled_from([0, SEQUENCE_MODULUS - 4]))
 def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int) -> None:
-    """After any truncation: the newest batches are known, and retries of the last five are recognized."""
+    """After any truncation, the newest batches are known, and retries of the last five are recognized."""
     states, log, committed, index, epoch = ProducerStates(), [], 0, 0, 0
     for what, number in life:
         if what in ("append", "bump"):
@@ -72,7 +72,7 @@ def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int
 
 
 def test_sequences_wrap_around() -> None:
-    """2^31 - 1 is followed by 0, also within a batch."""
+    """2^31 - 1 is followed by 0, even within a batch."""
     states = ProducerStates()
     states.append(7, batch(SEQUENCE_MODULUS - 2, 4, index=1), 1)
 
@@ -81,7 +81,7 @@ def test_sequences_wrap_around() -> None:
 
 
 def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
-    """Answering it as a retry would lose records."""
+    """If it were answered as a retry, its records would be lost."""
     states = ProducerStates()
     states.append(7, batch(0, 3, index=1), 1)
 
@@ -89,7 +89,7 @@ def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
 
 
 def test_producers_expire_by_append_time() -> None:
-    """Never by a clock."""
+    """Expiry never depends on a clock."""
     states = ProducerStates()
     states.append(7, batch(0, index=1, at=5), 1)
     for number in range(PRODUCERS_KEPT):
@@ -104,7 +104,7 @@ def test_producers_expire_by_append_time() -> None:
 
 
 def test_the_newest_producers_stay_when_a_clock_jumps() -> None:
-    """After a jump of days, a batch that was sent a second ago may be retried."""
+    """After a jump of several days, a client may still retry a batch that it sent a second ago."""
     states = ProducerStates()
     written = [*range(PRODUCERS_KEPT + 3)]
     for number in reversed(written):

@@ -1,4 +1,4 @@
-"""A segment: what is assigned to it, and what is in its file."""
+"""A segment: the bytes that are allocated in it, and those that are in its file."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from tidemill.storage.partition.segment import Segment, SegmentDamaged, built_in
 
 
 def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Segment]:
-    """Make a segment of `count` batches of one record, all in its file."""
+    """Return a disk and a segment on it with `count` batches of one record, all written to its file."""
     disk = disk or SimulatedDisk()
     disk.make_directory("d")
     segment = Segment("d", 100)
@@ -29,7 +29,7 @@ def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = Non
 
 
 def test_a_write_back_after_a_cut_counts_up_to_the_cut() -> None:
-    """Other batches will be written behind the cut."""
+    """Other batches will be written after the cut."""
     segment = Segment("d", 0)
     segment.allocate(100, 1, 0, 50, 1)
     segment.allocate(100, 2, 1, 50, 1)
@@ -43,7 +43,7 @@ def test_a_write_back_after_a_cut_counts_up_to_the_cut() -> None:
 
 
 def test_a_walk_finds_every_batch() -> None:
-    """For any read-ahead."""
+    """A walk over the whole segment visits each batch once, in order."""
     disk, segment = on_disk(50)
 
     met = [
@@ -55,7 +55,7 @@ def test_a_walk_finds_every_batch() -> None:
 
 
 def test_a_walk_that_finds_no_batch_names_the_position() -> None:
-    """It does not read on."""
+    """The walk stops there."""
     disk, segment = on_disk()
     size = segment.size // 10
     segment.opened(disk).write(3 * size + 8, [b"\x7f"])
@@ -67,7 +67,7 @@ def test_a_walk_that_finds_no_batch_names_the_position() -> None:
 
 
 def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
-    """A damaged index file is rebuilt."""
+    """A loaded index equals a built one, and a damaged index file is rebuilt."""
     disk, segment = on_disk()
     built = built_index(disk, segment, 200).encode()
     save_index(disk, segment)
@@ -83,8 +83,8 @@ def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
 
 def test_an_index_of_another_content_is_rejected() -> None:
     """
-    A checkpoint may write an index again after its segment was truncated away; batches of equal sizes are at its
-    points.
+    A checkpoint may save the index of a segment that has been truncated since.  If the new batches have equal sizes,
+    its points still lead to batches.
     """
     disk, old = on_disk()
     save_index(disk, old)
@@ -97,7 +97,7 @@ def test_an_index_of_another_content_is_rejected() -> None:
 
 
 def test_an_index_of_the_same_epoch_and_other_offsets_is_rejected() -> None:
-    """Batches of one leader, of another size; also where the file ends before the point."""
+    """The batches are of the same leader but have other sizes.  A point beyond the end of the file is rejected, too."""
     disk, segment = on_disk()
     path = "d/00000000000000000100.index"
     index = OffsetIndex()
@@ -117,7 +117,7 @@ def test_an_index_of_the_same_epoch_and_other_offsets_is_rejected() -> None:
 
 
 def test_an_index_made_before_a_cut_is_ignored() -> None:
-    """Another thread may deliver it after the cut."""
+    """Another thread may deliver such an index after the cut."""
     disk, segment = on_disk()
     index, cuts = built_index(disk, segment, 200), segment.cuts
     segment.cut(segment.size // 2, 200)
@@ -130,7 +130,7 @@ def test_an_index_made_before_a_cut_is_ignored() -> None:
 
 
 def test_an_index_is_made_again_if_the_segment_is_cut_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the lookup would use points that lead nowhere."""
+    """Otherwise the lookup would use points that no longer lead to batches."""
     disk, segment = on_disk()
     segment._index = None
     met = walk
@@ -148,7 +148,7 @@ def test_an_index_is_made_again_if_the_segment_is_cut_meanwhile(monkeypatch: pyt
 
 
 class Watched(Segment):
-    """A segment that calls back at the moment that a cut is counted."""
+    """A segment that calls `read` when a cut is counted."""
 
     __slots__ = ("_count", "read")
 
@@ -164,7 +164,7 @@ class Watched(Segment):
 
 
 def test_the_new_end_is_visible_before_the_cut_is_counted() -> None:
-    """Otherwise an index over the part that was cut would have the right count."""
+    """Otherwise an index that covers the removed part would have the current count of cuts."""
     disk, whole = on_disk()
     segment = Watched("d", 100, size=whole.size)
     segment.read = lambda: load_index(disk, segment, 200)
@@ -179,7 +179,7 @@ def test_the_new_end_is_visible_before_the_cut_is_counted() -> None:
 
 
 def test_an_index_that_was_cut_is_not_saved() -> None:
-    """The epoch of its last point is not known; the next point has one."""
+    """The epoch of its last point is unknown until another point is added."""
     disk, segment = on_disk()
     path = "d/00000000000000000100.index"
     segment.cut(segment.size // 2, 200)
@@ -194,7 +194,7 @@ def test_an_index_that_was_cut_is_not_saved() -> None:
 
 
 def test_a_missing_file_is_damage() -> None:
-    """The message names it, and its first offset."""
+    """The message names the file and its first offset."""
     disk, segment = on_disk()
     disk.remove(segment.path)
 

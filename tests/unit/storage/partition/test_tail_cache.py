@@ -1,4 +1,4 @@
-"""The newest batches in memory: bounded, except for batches that are nowhere else."""
+"""The newest batches in memory: bounded, except for batches that are stored nowhere else."""
 
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage.partition.tail_cache import BATCH_OVERHEAD_BYTES, Tail, TailCache
@@ -7,7 +7,7 @@ KEPT = 10 + BATCH_OVERHEAD_BYTES
 
 
 def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True) -> Entry:
-    entry = Entry(BATCH, bytes(bytearray(10)), base_offset=offset)  # bytes of its own, as in a broker
+    entry = Entry(BATCH, bytes(bytearray(10)), base_offset=offset)  # a separate copy of the bytes, as in a broker
     cache.add(tail, entry)
     if is_written:
         entry.payload = None
@@ -15,7 +15,7 @@ def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True)
 
 
 def test_the_oldest_batches_are_evicted_first() -> None:
-    """Across all partitions."""
+    """The order of eviction covers all partitions."""
     cache, one, other = TailCache(2 * KEPT), Tail(), Tail()
     added(cache, one, 0)
     added(cache, other, 0)
@@ -26,7 +26,7 @@ def test_the_oldest_batches_are_evicted_first() -> None:
 
 
 def test_batches_that_are_not_in_a_segment_stay() -> None:
-    """They cannot be read from anywhere else."""
+    """Such batches cannot be read from anywhere else."""
     cache, tail = TailCache(1 * KEPT), Tail()
     first = added(cache, tail, 0, is_written=False)
     added(cache, tail, 1)
@@ -40,7 +40,7 @@ def test_batches_that_are_not_in_a_segment_stay() -> None:
 
 
 def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
-    """Only the size of the old one is subtracted."""
+    """Only the size of the truncated batch is subtracted."""
     cache, tail = TailCache(2 * KEPT), Tail()
     added(cache, tail, 0)
     del tail[0]
@@ -51,7 +51,7 @@ def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
 
 
 def test_nothing_of_a_closed_partition_stays() -> None:
-    """Its bytes are not counted, and other partitions are unchanged."""
+    """The bytes of a closed partition are not counted, and other partitions are unchanged."""
     cache, gone, other = TailCache(3 * KEPT), Tail(), Tail()
     added(cache, gone, 0)
     added(cache, other, 0)
