@@ -71,7 +71,7 @@ def open_shard(store: Store, log: ShardLog, config: TopicConfig) -> Shard:
 
 
 class Led:
-    """A shard with one partition, led by this broker, its only voter; `sync` makes what is queued durable."""
+    """A shard with one partition, led by this broker, its only voter; `sync` makes all queued rows durable."""
 
     def __init__(self, **configs: str) -> None:
         disk = SimulatedDisk()
@@ -124,7 +124,7 @@ def led() -> Callable[..., Led]:
 
 
 def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
-    """The high watermark follows when the batches are durable."""
+    """The high watermark advances once the batches are durable."""
     shard = led()
 
     offsets = [shard.append(count=count).base_offset for count in (1, 3, 2)]
@@ -136,7 +136,7 @@ def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
 
 
 def test_a_retry_returns_the_original_offset_once_that_is_committed(led: Callable[..., Led]) -> None:
-    """Until then the original may still be lost, so the retry must not be acknowledged either."""
+    """Until the commit the original may still be lost, so the retry must not be acknowledged either."""
     shard = led()
     first = shard.append_of(0, count=2)
     told: list[bool] = []
@@ -151,7 +151,7 @@ def test_a_retry_returns_the_original_offset_once_that_is_committed(led: Callabl
 
 
 def test_a_sequence_gap_is_rejected(led: Callable[..., Led]) -> None:
-    """A batch in between was lost, or arrives later."""
+    """A batch in between was lost, or will arrive later."""
     shard = led()
     shard.append_of(0, count=2)
 
@@ -160,7 +160,7 @@ def test_a_sequence_gap_is_rejected(led: Callable[..., Led]) -> None:
 
 
 def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old(led: Callable[..., Led]) -> None:
-    """KIP-360."""
+    """KIP-360: a producer that gets a new epoch restarts its sequence."""
     shard = led()
     shard.append_of(0)
 
@@ -184,7 +184,9 @@ def test_a_clock_jump_does_not_turn_a_retry_into_a_new_batch(led: Callable[..., 
 def test_the_checksum_of_a_row_matches_its_bytes(
     led: Callable[..., Led], timestamp_type: str, value_bytes: int
 ) -> None:
-    """The checksum of a large batch follows from its own CRC and the stamped bytes, without a second pass."""
+    """
+    The checksum of a large batch is computed from the batch's own CRC and the stamped bytes, without a second pass.
+    """
     shard = led(message_timestamp_type=timestamp_type)
     shard.append(value=bytes(value_bytes))
 
@@ -205,7 +207,9 @@ def test_bytes_that_change_after_the_check_fail_the_checksum_of_their_row(led: C
 
 
 def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
-    """The batch gets a new CRC, and the client the append time; a retry gets that of the original."""
+    """
+    The batch gets a new CRC, and the response has the append time.  The response to a retry has that of the original.
+    """
     shard = led(message_timestamp_type="LogAppendTime")
 
     appended = shard.append_of(0)
@@ -227,7 +231,7 @@ def test_append_time_never_goes_back(led: Callable[..., Led]) -> None:
 
 
 def test_timestamps_out_of_bounds_are_refused(led: Callable[..., Led]) -> None:
-    """KIP-937."""
+    """KIP-937: two keys bound how far a timestamp may be before or after the broker's time."""
     shard = led(message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="2000")
 
     codes = [shard.append(timestamp=NOW + off).error_code for off in (-1_001, -1_000, 2_000, 2_001)]
@@ -236,7 +240,7 @@ def test_timestamps_out_of_bounds_are_refused(led: Callable[..., Led]) -> None:
 
 
 def test_a_batch_above_the_topics_limit_is_rejected(led: Callable[..., Led]) -> None:
-    """The message names the key."""
+    """The error message names the key."""
     shard = led(max_message_bytes="500")
 
     appended = shard.append(value=b"v" * 600)
@@ -248,7 +252,7 @@ def test_a_batch_above_the_topics_limit_is_rejected(led: Callable[..., Led]) -> 
 def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
     led: Callable[..., Led], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound is for entries that other replicas lack.  A slow disk makes producers wait, and rejects no batch."""
+    """The bound is for entries that other replicas lack.  A slow disk makes producers wait, but causes no rejection."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 100)
     shard = led()
 
@@ -258,7 +262,7 @@ def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
 
 
 def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[..., Led]) -> None:
-    """Queued, it would block itself and every later row forever."""
+    """In the queue, it would block itself and every later row forever."""
     shard = led(max_message_bytes="10000000")
 
     assert errors.MESSAGE_TOO_LARGE == shard.append(value=b"v" * (1 << 18)).error_code
@@ -269,7 +273,7 @@ def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[.
 
 
 def test_a_transactional_batch_is_rejected(led: Callable[..., Led]) -> None:
-    """The error is fatal, so the client fails at once instead of retrying."""
+    """The error is fatal, so the client fails immediately instead of retrying."""
     shard = led()
     payload = build_batch(
         [(None, b"v", (), NOW)], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
@@ -295,7 +299,7 @@ def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> Non
 
 
 def test_waiters_wake_in_the_order_of_the_log() -> None:
-    """A waiter for a lower index than the one before it wakes together with that one."""
+    """A waiter that was added after one for a higher index wakes together with it."""
     waiters = CommitWaiters()
     told: list[tuple[str, bool]] = []
     for name, index in (("a", 3), ("b", 2), ("c", 5)):
@@ -312,7 +316,7 @@ def test_waiters_wake_in_the_order_of_the_log() -> None:
 
 
 def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> None:
-    """It must not report a failure: the entry may be durable."""
+    """The shard must not report a failure: the entry may be durable."""
     shard = led()
     appended = shard.append()
     told: list[bool] = []
@@ -325,7 +329,7 @@ def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> 
 
 def test_appending_an_own_batch_that_is_too_large_for_the_journal_raises() -> None:
     """
-    Queued, it would block itself and every later row forever.
+    In the queue, the batch would block itself and every later row forever.
     """
     led = Led()
     batch = build_batch([(None, bytes(led.store.batch_bytes_max), (), NOW)])
@@ -338,7 +342,7 @@ def test_appending_an_own_batch_that_is_too_large_for_the_journal_raises() -> No
 
 def test_append_time_does_not_go_back_with_a_new_leader() -> None:
     """
-    Append times never go back within a shard, though the clock did between two terms.
+    Append times never go back within a shard, even if the clock was set back between two terms.
     """
     led = Led()
     append_own(led.partition, build_batch([(None, b"x", (), NOW)]), NOW)

@@ -1,4 +1,4 @@
-"""Damaged files: found, marked, and repaired from the other replicas."""
+"""Damaged files are found, marked, and repaired from the other replicas."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tidemill.wire.messages import fetch
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """Broker 1 leads, and every replica has five records in its segments and none in memory."""
+    """A cluster whose broker 1 leads; every replica has five records in its segments and none in memory."""
     world = ClusterWorld()
     world.create("flights")
     world.lead("flights", by=1)
@@ -32,7 +32,7 @@ def world() -> ClusterWorld:
 
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> list[ShardId]:
-    """The shards that were marked as damaged, in that order."""
+    """The shards that were marked as damaged, in the order of the marks."""
     found: list[ShardId] = []
     mark = Store.mark_damage
 
@@ -55,7 +55,7 @@ def fetched(world: BrokerWorld) -> int:
 
 
 def rot(node: BrokerWorld, shard: Shard, position: int = HEADER_BYTES) -> Segment:
-    """Flip a bit of the first batch, or of the byte at `position`, in the first segment."""
+    """Flip a bit at `position` of the first segment, by default in the first batch.  Return the segment."""
     (partition,) = shard.log.partitions.values()
     segment = partition.segments[0]
     assert segment.written
@@ -64,7 +64,7 @@ def rot(node: BrokerWorld, shard: Shard, position: int = HEADER_BYTES) -> Segmen
 
 
 def holds_all(shard: Shard) -> bool:
-    """Whether the segments hold all records up to the high watermark."""
+    """Return whether the segments hold all records up to the high watermark."""
     (partition,) = shard.partitions.values()
     log, offset = partition.log, 0
     log.tail.clear()
@@ -94,7 +94,8 @@ def test_a_leader_that_reads_damaged_bytes_yields_leadership_and_is_repaired(
 
 def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWorld) -> None:
     """
-    The leader hears of the damage, and with one more replica down nothing commits.  The broker itself remains alive.
+    The leader learns of the damage, and with one more replica down nothing commits.  The broker of the damaged replica
+    remains alive.
     """
     damaged, leader = world[3].shard("flights"), world[1].shard("flights")
     segment = rot(world[3], damaged)
@@ -117,7 +118,7 @@ def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWo
 
 def test_a_read_that_raced_with_a_change_is_not_marked_as_damage(world: ClusterWorld) -> None:
     """
-    A segment is read again before it is marked.
+    A segment is read again before its shard is marked as damaged.
     """
     shard = world[3].shard("flights")
     path = shard.log.partitions[0].segments[0].path
@@ -130,7 +131,7 @@ def test_a_read_that_raced_with_a_change_is_not_marked_as_damage(world: ClusterW
 
 def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld, marked: list[ShardId]) -> None:
     """
-    Otherwise the installing member would pull the same bytes forever.
+    Otherwise the installing member would pull the same damaged bytes forever.
     """
     first, third = world[1].shard("flights"), world[3].shard("flights")
     world.cut_off(3)
@@ -150,7 +151,7 @@ def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld
 
 def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: ClusterWorld) -> None:
     """
-    The alternative would be to lose records that only the two had.
+    If the third replica led alone, records that only the other two had would be lost.
     """
     damaged = [world[number].shard("flights") for number in (1, 3)]
 
@@ -165,7 +166,7 @@ def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: Clu
 
 def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) -> None:
     """
-    Another broker is the controller by then, and the metadata can be changed.
+    Another broker becomes the controller, so the metadata can be changed during the repair.
     """
     world = ClusterWorld()
     for number in range(3):
@@ -186,7 +187,7 @@ def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) ->
 
 def test_damage_that_cannot_be_repaired_leaves_the_rest_served() -> None:
     """
-    A mark would make the whole shard unavailable, and no other replica could repair it.
+    The damage is not marked: a mark would make the whole shard unavailable, and no other replica could repair it.
     """
     world = BrokerWorld()
     world.create("flights")

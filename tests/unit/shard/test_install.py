@@ -1,4 +1,4 @@
-"""An install between two shards: the leader has dropped its rows before the learner joined."""
+"""An install between two replicas of a shard: the leader dropped its rows before the learner joined."""
 
 from unittest.mock import patch
 
@@ -21,7 +21,7 @@ from tidemill.storage.machine.machine_sections import encode_section
 
 @pytest.fixture
 def leader() -> Side:
-    """A leader that has committed rows and dropped them from memory; the learner is alive from now on."""
+    """A leader that has committed rows and dropped them from memory; the learner is alive from then on."""
     side = Side(LEADER)
     side.tick()
     for number in range(20):
@@ -35,7 +35,8 @@ def leader() -> Side:
 
 def test_a_learner_that_lags_behind_the_rows_installs_a_snapshot_and_follows(leader: Side) -> None:
     """
-    The learner is offered a snapshot, pulls it, and has every record up to the high watermark; then it takes rows.
+    The learner is offered a snapshot and pulls it.  Then it has every record up to the high watermark, and receives
+    rows.
     """
     learner = Side(LEARNER)
 
@@ -52,7 +53,7 @@ def test_a_learner_that_lags_behind_the_rows_installs_a_snapshot_and_follows(lea
 
 def test_an_installed_snapshot_survives_a_power_loss(leader: Side) -> None:
     """
-    So does its high watermark.
+    The records and the high watermark are durable once the install has ended.
     """
     from tidemill.simulation.machine.crash_fate import ALL_LOST
 
@@ -67,7 +68,7 @@ def test_an_installed_snapshot_survives_a_power_loss(leader: Side) -> None:
 
 def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
     """
-    The install continues, and the learner is still installing after the restart.
+    The learner is still installing after the restart, and completes the install.
     """
     learner = Side(LEARNER)
     leader.tick()
@@ -90,7 +91,8 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
 
 def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(leader: Side) -> None:
     """
-    An earlier leader has offered the newer one; this leader did not know yet that so much was committed.
+    An earlier leader has offered the newer snapshot.  This leader took the older one before it knew the newer commit
+    index.
     """
     leader.alive = set()
     leader.shard.replica.needs_install(LEARNER)
@@ -110,7 +112,7 @@ def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(le
 
 def test_a_chunk_with_wrong_bytes_is_rejected_and_pulled_again(leader: Side) -> None:
     """
-    Nothing of a corrupted chunk is written.
+    No byte of a corrupted chunk is written.
     """
     learner = Side(LEARNER)
     spoiled = 0
@@ -135,7 +137,7 @@ def test_a_chunk_with_wrong_bytes_is_rejected_and_pulled_again(leader: Side) -> 
 
 def test_rows_are_kept_while_a_live_member_needs_them() -> None:
     """
-    They are dropped when the member is not alive any more.
+    The rows are dropped once the member is no longer alive.
     """
     side = Side(LEADER)
     side.alive = {LEARNER}
@@ -173,7 +175,7 @@ def test_a_payload_that_left_memory_is_read_from_the_segment(leader: Side) -> No
 
 def test_an_offer_with_an_unknown_section_is_refused(leader: Side) -> None:
     """
-    The member names the machine and version that it needs, and keeps its files.
+    The member reports the machine and the version that it lacks, and keeps its files.
     """
     unknown = (1).to_bytes(4) + encode_section(3, 7, {0: b"state"})
     learner = Side(LEARNER)
@@ -188,8 +190,9 @@ def test_an_offer_with_an_unknown_section_is_refused(leader: Side) -> None:
 
 def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     """
-    The snapshot was taken for another member that still installs it.  This member has it, and the bytes of its next
-    entry are gone.  It would acknowledge the same offer at once, and get it again at once, until the other is done.
+    The snapshot was taken for another member, which is still installing it.  This member already has the snapshot, but
+    the bytes of its next entry were removed.  It would acknowledge the same offer immediately and immediately get it
+    again, until the other member is done.
     """
     asks = AppendEntriesResponse(
         term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0

@@ -1,4 +1,4 @@
-"""Messages whose bytes must be read from a segment first."""
+"""Messages whose bytes must first be read from a segment."""
 
 from collections.abc import Callable
 from errno import EIO
@@ -17,7 +17,7 @@ TO = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))
 
 
 class StubLog:
-    """`found` does a read from the disk; the page cache is empty."""
+    """A log whose segments are not in the page cache; `found` performs a read from the disk."""
 
     def __init__(self) -> None:
         self.found: Callable[[], bytes] = lambda: b"bytes"
@@ -27,7 +27,7 @@ class StubLog:
 
 
 def unread() -> AppendEntries:
-    """Return a message whose bytes are in a segment, and not in memory."""
+    """Return a message whose bytes are in a segment and not in memory."""
     entry = Entry(BATCH, b"bytes", index=1, term=1, record_count=1)
     entry.payload = None
     return AppendEntries(term=1, prev_index=0, prev_term=0, entries=(entry,), commit_index=0)
@@ -35,7 +35,7 @@ def unread() -> AppendEntries:
 
 def test_a_failed_read_does_not_block_later_messages() -> None:
     """
-    The messages that waited for the read are lost, and later ones leave.
+    The messages that waited for the read are dropped, and later messages are sent.
     """
     log, jobs, sent = StubLog(), SimulatedJobs(), list[Message]()
     outgoing = Outgoing(

@@ -1,4 +1,4 @@
-"""A value that arrives later."""
+"""`Pending`: a value that arrives later."""
 
 import gc
 import weakref
@@ -22,7 +22,7 @@ class Caller:
 
 def test_a_response_is_kept_only_by_its_receiver() -> None:
     """
-    Large responses leave memory with their connection, and do not wait for the cycle collector.
+    The memory of a large response is freed with its connection, without waiting for Python's cycle collector.
     """
     gc.disable()
     try:
@@ -42,7 +42,7 @@ def test_a_response_is_kept_only_by_its_receiver() -> None:
 
 def test_a_failure_is_reported_once() -> None:
     """
-    The second callback gets the error, the first one is not called, and a value that comes later is ignored.
+    The callback for failures gets the error, the callback for values is not called, and a later value is ignored.
     """
     pending: Pending[str] = Pending()
     values: list[str] = []
@@ -57,7 +57,7 @@ def test_a_failure_is_reported_once() -> None:
 
 def test_a_failure_without_a_callback_is_raised() -> None:
     """
-    No bug of ours disappears silently.
+    An unexpected error must not disappear silently.
     """
     pending: Pending[str] = Pending()
     pending.fail(ValueError("x"))

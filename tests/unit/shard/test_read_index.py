@@ -1,4 +1,4 @@
-"""Read index rounds: one in flight, and a reader wakes after a round that began after it asked."""
+"""Read index rounds: at most one is in flight, and a reader wakes after a round that began after its request."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tidemill.shard.read_index import ReadIndex
 
 
 class StubReplica:
-    """Numbers the rounds; the test confirms them."""
+    """A replica that only numbers the rounds; the test confirms them."""
 
     def __init__(self) -> None:
         self.begun = self.read_index_round = 0
@@ -22,7 +22,7 @@ def opened() -> tuple[ReadIndex, Any, list[tuple[str, bool]]]:
 
 
 def test_readers_that_come_during_a_round_share_the_next_one() -> None:
-    """The round in flight may have been answered before they asked."""
+    """Voters may have answered the round in flight before these readers asked."""
     reads, replica, heard = opened()
     for name in ("first", "second", "third"):
         reads.wait(lambda leads, name=name: heard.append((name, leads)))  # type: ignore[misc]
@@ -41,7 +41,7 @@ def test_readers_that_come_during_a_round_share_the_next_one() -> None:
 
 
 def test_lost_leadership_fails_the_readers_of_both_rounds() -> None:
-    """They must not be answered from this replica."""
+    """The reads must not be answered from this replica."""
     reads, _, heard = opened()
     for name in ("first", "second"):
         reads.wait(lambda leads, name=name: heard.append((name, leads)))  # type: ignore[misc]

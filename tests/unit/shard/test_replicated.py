@@ -32,7 +32,7 @@ OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, 
 
 
 class RecordingPeers:
-    """The peers and the observer of a shard.  Keeps what was sent; `alive` are the live brokers."""
+    """The peers and the observer of a shard, which record the messages; `alive` are the live brokers."""
 
     def __init__(self) -> None:
         self.alive = {SECOND, THIRD}
@@ -133,7 +133,7 @@ def _of_another_leader(index: int, term: int) -> Entry:
 
 def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
     """
-    It does not serve at its election: it may know less yet than clients have been told.
+    It does not serve when it is elected: it may not know yet which records clients were told are committed.
     """
     replicated = Replicated()
 
@@ -144,7 +144,7 @@ def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
 
 def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
     """
-    A leader that was replaced without hearing of it must not answer.  Reads that arrive during a round wait for the
+    A leader that does not know that it was replaced must not answer.  Reads that arrive during a round wait for the
     next one.
     """
     replicated, heard = Replicated(), list[str]()
@@ -162,7 +162,7 @@ def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
 
 def test_a_leader_that_has_appended_its_own_removal_confirms_reads_with_the_voters() -> None:
     """
-    The one remaining voter may have elected itself.
+    The one remaining voter may have elected itself, so its answer is needed.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -178,7 +178,8 @@ def test_a_leader_that_has_appended_its_own_removal_confirms_reads_with_the_vote
 
 def test_lost_leadership_fails_all_waiters() -> None:
     """
-    A higher term arrives: waiters for commits and reads learn that the outcome is unknown, and watchers are notified.
+    When a higher term arrives, waiters for commits and reads learn that the outcome is unknown, and watchers are
+    notified.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -194,7 +195,7 @@ def test_lost_leadership_fails_all_waiters() -> None:
 
 def test_an_entry_without_bytes_in_memory_is_sent_from_its_segment() -> None:
     """
-    A follower that was away needs entries whose bytes memory has released.
+    A follower that was unreachable needs entries whose bytes are no longer in memory.
     """
     replicated = Replicated()
     replicated.lead()
@@ -219,7 +220,7 @@ def test_an_entry_without_bytes_in_memory_is_sent_from_its_segment() -> None:
 
 def test_a_batch_that_does_not_fit_into_a_followers_ring_is_rejected() -> None:
     """
-    The leader's ring has grown.  A follower's may not have, and the batch would block it forever.
+    The leader's ring has grown, but a follower's may not have: the batch would block that follower forever.
     """
     replicated = Replicated()
     replicated.lead()
@@ -233,7 +234,7 @@ def test_a_batch_that_does_not_fit_into_a_followers_ring_is_rejected() -> None:
 
 
 def test_acks_1_waits_until_the_commit_index_has_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without that, acks=1 would fill a leader whose followers are slower than its producers."""
+    """Otherwise, producers with acks=1 that are faster than the followers would fill the leader."""
     monkeypatch.setattr(uncommitted, "NEAR_BYTES_MAX", 3 * (uncommitted.ENTRY_BYTES + 100))
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -255,7 +256,9 @@ def test_acks_1_waits_until_the_commit_index_has_come_near(monkeypatch: pytest.M
 
 
 def test_fewer_replicas_than_a_majority_are_never_enough() -> None:
-    """min.insync.replicas may be lower than a majority, and what another leader may truncate is not acknowledged."""
+    """
+    min.insync.replicas may be lower than a majority, but an entry that another leader may truncate is not acknowledged.
+    """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
     index = replicated.append(b"x")
@@ -270,7 +273,9 @@ def test_fewer_replicas_than_a_majority_are_never_enough() -> None:
 
 
 def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that time out send again.  The error is retriable, and a retry succeeds once there is room."""
+    """
+    Clients that time out send their batches again.  The error is retriable, and a retry succeeds once there is room.
+    """
     monkeypatch.setattr(shard_module, "BYTES_MAX", 5 * (uncommitted.ENTRY_BYTES + 100))
     replicated = Replicated()
     replicated.lead()
@@ -288,7 +293,7 @@ def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypat
 
 
 def test_truncated_entries_no_longer_count_as_uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the replica would have less room when it leads again."""
+    """Otherwise the replica would accept fewer entries when it leads again."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 1_000)
     replicated = Replicated()
     replicated.lead()

@@ -1,4 +1,4 @@
-"""A sync that ends after its entries were truncated and appended again must not count for them.
+"""If entries are truncated and appended again during a sync, the sync must not count for the new ones.
 
 Rule J9 of `docs/formats/journal.md`.
 """
@@ -110,14 +110,14 @@ def test_a_follower_acknowledges_only_what_survives_a_power_loss() -> None:
         block.write(store.journal)
         end(block)
     append(SECOND, 1, (2, 1), entry(3, 1))
-    slow = begin()  # this block takes long
+    slow = begin()  # the sync of this block takes long
     # Meanwhile another shard of this broker queues a whole block.
     for number in range(8):
         payload = build_batch([(None, b"v" * 2_000, (), NOW)], base_offset=number, leader_epoch=1)
         row = Entry(BATCH, payload, partition=0, base_offset=number, record_count=1)
         row.index, row.term, row.append_time = number + 1, 1, NOW
         store.append(busy, [row])
-    # THIRD leads term 2 with the votes of 3, 4 and 5, and its entry 3 replaces the old one here.
+    # THIRD leads term 2 with the votes of 3, 4 and 5, and its entry 3 replaces the old one on this broker.
     append(THIRD, 2, (2, 1), entry(3, 2))
     # SECOND leads term 3 with the votes of 2, 4 and 5, which do not have the entry of term 2; its old entry 3 returns.
     append(SECOND, 3, (2, 1), entry(3, 1))

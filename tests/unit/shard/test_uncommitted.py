@@ -1,4 +1,4 @@
-"""The bytes of uncommitted entries are counted, and only the first of them are near."""
+"""Uncommitted entries are counted by size, and only the first of them, up to NEAR_BYTES_MAX, count as near."""
 
 from random import Random
 
@@ -21,7 +21,10 @@ def entry(index: int, size: int = 0) -> Entry:
 
 
 def near_of(entries: list[Entry]) -> int | None:
-    """Return the expected `near_index`: whole entries count as near, as many as fit, and at least one."""
+    """
+    Return the expected `near_index`, None if all are near: as many whole entries as fit count as near, and at least
+    one.
+    """
     size = 0
     for at, it in enumerate(entries):
         size += ENTRY_BYTES + it.payload_bytes
@@ -32,7 +35,7 @@ def near_of(entries: list[Entry]) -> int | None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_counts_match_those_of_a_plain_list(seed: int) -> None:
-    """After any sequence of appends, commits and truncations."""
+    """They match after any sequence of appends, commits and truncations."""
     random, plain = Random(seed), list[Entry]()
     counted = Uncommitted([])
     last = 0
