@@ -1,4 +1,5 @@
-"""A broker whose disk and journal are full votes but does not lead: its own entries could not become durable on it."""
+"""While its disk and journal are full, a broker votes but does not lead: its own entries could not become durable on
+it."""
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.model import errors
@@ -24,7 +25,7 @@ def fill_journal(world: ClusterWorld, number: int) -> None:
 
 def test_no_leadership_is_transferred_to_a_broker_with_a_full_disk() -> None:
     """
-    It gets no leadership even where it is the preferred leader: it would refuse every write.
+    A broker with a full disk would refuse every write, so it gets no leadership even as the preferred leader.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("idle", brokers=(3, 1, 2))
@@ -44,8 +45,8 @@ def test_no_leadership_is_transferred_to_a_broker_with_a_full_disk() -> None:
 
 def test_a_broker_with_a_full_journal_gives_up_leadership() -> None:
     """
-    The balancer prefers this broker, and the other brokers could commit its entries; but it could not serve any of
-    them.
+    The balancer prefers this broker, and other brokers could commit its entries.  But it could not serve them, because
+    they are not on its own disk.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("hot", brokers=(1, 2, 3))

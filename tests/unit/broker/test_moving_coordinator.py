@@ -39,7 +39,7 @@ def coordinator(world: ClusterWorld, asked: int) -> Node | None:
 
 
 def at_coordinator(world: ClusterWorld, asked: int, ask: Callable[[Node], int]) -> int:
-    """Find the coordinator and ask it, as clients do; retry while there is none.  Return the first other error code."""
+    """Find the coordinator and ask it, as clients do; retry on NOT_NOW.  Return the first other error code."""
     for _ in range(100):
         node = coordinator(world, asked)
         code = errors.NOT_COORDINATOR if node is None else ask(node)

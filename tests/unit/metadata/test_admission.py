@@ -121,7 +121,7 @@ def test_a_replaced_directory_with_the_only_replica_is_reported() -> None:
 
 
 def test_an_admitted_broker_carries_no_replicas_before_it_registers() -> None:
-    """Until then, the broker only follows the metadata shard."""
+    """Before its registration, a broker only follows the metadata shard."""
     cluster = Cluster()
     cluster.do(admission(voter(2).directory_id, 2))
 

@@ -72,7 +72,7 @@ def test_a_repeated_shard_record_keeps_the_replicas() -> None:
 
 
 def test_a_shard_cannot_be_created_twice_with_different_founders() -> None:
-    """The controller never writes such a log."""
+    """The controller never writes a second record with other founders."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)])
 
     with pytest.raises(AssertionError):
@@ -80,7 +80,7 @@ def test_a_shard_cannot_be_created_twice_with_different_founders() -> None:
 
 
 def test_a_gap_between_shards_fails_an_assertion() -> None:
-    """The controller never writes such a log."""
+    """The controller never writes shards with a gap between their partitions."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log")])
 
     with pytest.raises(AssertionError):

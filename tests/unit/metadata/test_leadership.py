@@ -52,7 +52,7 @@ def test_shards_move_to_their_live_preferred_leaders() -> None:
 
 
 def test_a_balanced_cluster_needs_no_transfers() -> None:
-    """After the planned transfers there is nothing left to do."""
+    """Once the planned transfers are done, the next check plans none."""
     image = three_shards().image
     leaders = everywhere(ONE)
 

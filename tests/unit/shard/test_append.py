@@ -262,7 +262,7 @@ def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
 
 
 def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[..., Led]) -> None:
-    """In the queue, it would block itself and every later row forever."""
+    """In the queue, the batch would block itself and every later row forever."""
     shard = led(max_message_bytes="10000000")
 
     assert errors.MESSAGE_TOO_LARGE == shard.append(value=b"v" * (1 << 18)).error_code

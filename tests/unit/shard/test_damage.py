@@ -151,7 +151,7 @@ def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld
 
 def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: ClusterWorld) -> None:
     """
-    If the third replica led alone, records that only the other two had would be lost.
+    If the whole replica led alone, records that only the damaged two had would be lost.
     """
     damaged = [world[number].shard("flights") for number in (1, 3)]
 

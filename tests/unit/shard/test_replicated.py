@@ -133,7 +133,7 @@ def _of_another_leader(index: int, term: int) -> Entry:
 
 def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
     """
-    It does not serve when it is elected: it may not know yet which records clients were told are committed.
+    A newly elected leader does not serve yet: it may not know all records that were acknowledged to clients.
     """
     replicated = Replicated()
 

@@ -35,7 +35,7 @@ def near_of(entries: list[Entry]) -> int | None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_counts_match_those_of_a_plain_list(seed: int) -> None:
-    """They match after any sequence of appends, commits and truncations."""
+    """The counts match after any sequence of appends, commits and truncations."""
     random, plain = Random(seed), list[Entry]()
     counted = Uncommitted([])
     last = 0

@@ -123,8 +123,8 @@ def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -
 
 def test_a_checkpoint_waits_for_no_truncation(make_hand: Callable[..., Any]) -> None:
     """
-    It can be taken even if the reserve is full: the captured state may lack truncated entries before the TRUNCATE row
-    is written.
+    A checkpoint can be taken even if the reserve is full: its state may lack the truncated entries before the TRUNCATE
+    row is written.
     """
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
@@ -332,7 +332,7 @@ def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callabl
 
 
 def test_a_batch_truncated_before_its_block_is_gathered_is_not_written_back(make_hand: Callable[..., Any]) -> None:
-    """Its position now belongs to the batch that replaced it, perhaps in a later block."""
+    """The batch's position now belongs to the batch that replaced it, perhaps in a later block."""
     hand = make_hand(replace(OPTIONS, block_bytes_max=PAGE_BYTES))
     hand.append(1)
     hand.write_all()
@@ -446,7 +446,7 @@ def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pyte
 
 
 def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
-    """This holds even after a kill in the middle of the removal."""
+    """No file is left even after a kill in the middle of the removal."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.append(3, partition=1)
@@ -493,7 +493,9 @@ def test_a_store_knows_whether_it_mostly_writes_back_for_other_leaders(make_hand
 def test_segments_without_readers_bypass_the_page_cache(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """These are the segments of a follower, and those whose readers keep up and find the newest batches in memory."""
+    """
+    Segments are not read on followers, nor where readers keep up and find the newest batches in memory.
+    """
     monkeypatch.setattr(partition_log, "UNREAD_BYTES_MAX", 1_000)
     hand = make_hand(OPTIONS)
     found = []

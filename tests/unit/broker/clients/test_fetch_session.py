@@ -115,8 +115,8 @@ def test_epochs_wrap_and_skip_zero() -> None:
 
 def test_the_partitions_of_one_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A client with more partitions is served without a session.  If it has a session, the request that adds too many
-    partitions is refused, so that the client continues with full requests.
+    A client with too many partitions gets no session and sends full requests.  An incremental request that adds too
+    many is refused, and its session ends.
     """
     monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", 3)
     sessions = FetchSessions(CountingEntropy(), 10)

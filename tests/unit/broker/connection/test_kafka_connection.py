@@ -1,4 +1,4 @@
-"""A connection handles requests in order, keeps its bounds, and always resumes reading when there is room."""
+"""A connection handles requests in order, stays within its memory bounds, and resumes reading when memory is free."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ def test_a_response_waits_for_those_of_earlier_requests() -> None:
 
 def test_a_produce_request_with_acks_0_has_no_response() -> None:
     """
-    Later requests are answered as if there had been no such request.
+    Later requests are answered as if there had been no Produce request.
     """
     world = world_with()
     client = Client(world)
@@ -108,7 +108,7 @@ def test_a_produce_request_with_acks_0_has_no_response() -> None:
 
 def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal() -> None:
     """
-    Back-pressure applies to such a request as to any other: its batch is in memory until then.
+    Back-pressure applies to every Produce request: until then its batch is in memory.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -400,7 +400,7 @@ def test_one_of_several_large_frames_always_completes() -> None:
 
 def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
     """
-    Only the first incomplete frame is received, so it must not take forever.
+    At the memory bound, only the first incomplete frame is received, so that frame must not take forever.
     """
     world = world_with(queued_max_request_bytes="20000")
     slow = Client(world)

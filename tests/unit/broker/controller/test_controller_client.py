@@ -51,7 +51,8 @@ def test_a_request_without_a_controller_had_no_effect() -> None:
 
 def test_a_request_is_tried_again_until_its_deadline() -> None:
     """
-    The next controller answers the request.  If there is none before the deadline, the request had no effect.
+    The next controller answers the request.  If there is no controller before the deadline, the request fails without
+    effect.
     """
     world = ClusterWorld()
     world.hold(to=[2])

@@ -14,8 +14,8 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN
 
 def test_already_exists_is_answered_only_by_a_confirmed_controller() -> None:
     """
-    This response appends nothing, so a controller that was replaced without knowing it could send it for a deleted
-    topic.
+    TOPIC_ALREADY_EXISTS appends no record, so a controller that does not know that it was replaced could return it for
+    a deleted topic.
     """
     world = ClusterWorld()
     world.create("flights")

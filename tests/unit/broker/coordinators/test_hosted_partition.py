@@ -229,7 +229,7 @@ def test_a_dropped_partition_answers_what_is_parked_and_keeps_no_timer(world: Br
 
 def test_a_deadline_fires_and_waits_while_nothing_may_be_appended(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    A full disk only delays expiries; they happen once there is space.
+    A full disk only delays what expires: the deadline fires again once appends are possible.
     """
     hosted.ask(Add("k", ("a",), lifetime_ms=1_000))
     hosted.owner.problem = "the disk is full"
@@ -317,7 +317,7 @@ def test_requests_are_decided_between_the_chunks_of_a_snapshot(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Their records come after the snapshot's first offset, so they are not deleted with the records before the snapshot.
+    Records appended during a snapshot come after its first offset, so they are not deleted with the records before it.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     hosted.begin(Add("k", tuple("abcdef")))

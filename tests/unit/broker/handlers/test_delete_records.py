@@ -70,7 +70,8 @@ def test_the_log_start_never_goes_back() -> None:
 
 def test_impossible_deletions_are_refused() -> None:
     """
-    These are offsets above the high watermark or below -1, internal topics, and partitions that do not exist.
+    DeleteRecords refuses offsets above the high watermark or below -1, internal topics, and partitions that do not
+    exist.
     """
     world = world_with_records()
 

@@ -77,8 +77,8 @@ def test_groups_and_the_cluster_default_are_resources_too() -> None:
 
 def test_unknown_resources_are_refused() -> None:
     """
-    These are an unknown topic, an illegal name, another broker, a group without a name, and a resource type without
-    configuration.
+    The request names an unknown topic, an illegal name, another broker, a group without a name, or a resource type
+    without configuration.
     """
     world = BrokerWorld()
 
@@ -105,7 +105,7 @@ def test_static_settings_of_a_broker_have_the_source_static_broker_config() -> N
     """
     static = {
         "node.id": "1",  # `broker.id` is the same number under another name
-        "log.dirs": "/mill",  # `log.dir` is a key of its own, and not set
+        "log.dirs": "/mill",  # `log.dir` is a separate key, and not set
         "num.partitions": "8",  # equal to the default
         "message.max.bytes": "2000000",  # may be altered
         "auto.create.topics.enable": "false",

@@ -19,7 +19,7 @@ def asked(world: ClusterWorld, number: int, topic: str = "__cluster_metadata", p
 @pytest.mark.parametrize("number", [1, 3])
 def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
     """
-    Kafka's tools use another name for the topic, which is accepted, too.  Every replica has caught up and was in
+    Every broker answers, also for the topic name that Kafka's tools use.  Every replica has caught up and was in
     contact recently.
     """
     world = ClusterWorld()
@@ -41,8 +41,7 @@ def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
 
 def test_a_silent_voter_falls_behind() -> None:
     """
-    The response shows this in the end offset, and in the times of the last contact and of the last time it was caught
-    up.
+    The response reports its end offset, when the leader last heard from it, and when it was last caught up.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -77,7 +76,7 @@ def test_a_learner_is_an_observer() -> None:
 
 def test_only_the_metadata_log_has_a_quorum() -> None:
     """
-    Another topic or partition is answered with UNKNOWN_TOPIC_OR_PARTITION.
+    For any other topic or partition the error is UNKNOWN_TOPIC_OR_PARTITION.
     """
     world = ClusterWorld()
 

@@ -82,7 +82,7 @@ def test_each_partition_has_its_own_error() -> None:
 
 def test_an_unclean_election_moves_nothing() -> None:
     """
-    It would lose acknowledged records.  The current leaders continue to lead, as in Kafka.
+    An unclean election would lose acknowledged records.  The current leaders continue to lead, as in Kafka.
     """
     world = moved()
 

@@ -36,7 +36,7 @@ def test_a_topic_obeys_its_new_setting_at_once() -> None:
 
 def test_a_cluster_default_applies_to_topics_and_survives_a_kill() -> None:
     """
-    It applies to every topic without a setting of its own.
+    A cluster default applies to every topic that does not set the key itself.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -50,7 +50,8 @@ def test_a_cluster_default_applies_to_topics_and_survives_a_kill() -> None:
 
 def test_invalid_changes_are_refused_with_a_message() -> None:
     """
-    These are an unknown operation, an unknown topic, a value out of range, and a key that is read only at the start.
+    The request has an unknown operation, an unknown topic, a value out of range, or a key that is read only at the
+    start.
     """
     world = BrokerWorld()
     world.create("flights")

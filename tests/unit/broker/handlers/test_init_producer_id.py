@@ -21,7 +21,7 @@ def asked(world: BrokerWorld, producer_id: int = -1, epoch: int = -1, name: str 
 
 def test_no_two_producers_get_the_same_id() -> None:
     """
-    This holds even if the broker is killed in between.
+    Ids are unique even if the broker is killed in between.
     """
     world = BrokerWorld()
     given = [asked(world) for _ in range(3)]
@@ -57,7 +57,7 @@ def test_a_transactional_producer_is_refused() -> None:
 
 def test_a_retried_batch_gets_its_first_offset() -> None:
     """
-    This holds after a kill, too.  A batch that leaves a gap in the sequence is refused.
+    A retry is recognized after a kill, too.  A batch that leaves a gap in the sequence is refused.
     """
     world = BrokerWorld()
     world.create("flights")

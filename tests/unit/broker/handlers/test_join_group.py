@@ -37,7 +37,7 @@ def test_an_old_client_joins_with_one_request(version: int) -> None:
 
 def test_only_the_leader_gets_the_members() -> None:
     """
-    Only the group's leader needs them, to assign partitions.  The newest version has the protocol type.
+    Only the group's leader needs the members, to assign partitions.  The newest version has the protocol type.
     """
     world = BrokerWorld(STATIC)
     first, second = GroupMember(world).stabilize(), GroupMember(world, instance_id="two")

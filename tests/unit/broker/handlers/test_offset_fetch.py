@@ -54,7 +54,7 @@ def test_old_versions_ask_for_one_group(version: int) -> None:
 
 def test_null_topics_mean_every_committed_offset() -> None:
     """
-    This is possible from v2 on.  The response has the leader epoch from v5 on, and always the metadata.
+    Null topics are allowed from v2 on.  The response has the leader epoch from v5 on, and always the metadata.
     """
     world = flights()
 
@@ -101,7 +101,7 @@ def test_the_newest_version_names_topics_by_id() -> None:
 
 def test_a_topic_that_was_created_again_has_no_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    This holds even before the tombstones of the old topic's offsets are written.
+    The new topic has no commits even before the tombstones of the old topic's offsets are written.
     """
     world = flights()
     monkeypatch.setattr(HostedTopic, "_forget", lambda *_: None)

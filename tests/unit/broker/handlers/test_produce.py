@@ -55,7 +55,7 @@ def test_min_insync_replicas_above_the_replica_count_refuses_acks_all() -> None:
     Requests with other values of acks are served.
     """
     before = BrokerWorld()
-    before.create("flights")  # a topic with such a setting is refused, a static default is not
+    before.create("flights")  # CreateTopics would refuse this setting; a static default is not checked
     world = before.restarted({**before.static, "min.insync.replicas": "2"})
 
     codes = [world.produce("flights", b"x", acks=acks).error_code for acks in (-1, 1)]
@@ -133,7 +133,7 @@ def test_min_insync_replicas_equal_to_the_replica_count_waits_for_all() -> None:
 
 def test_a_majority_is_enough_for_min_insync_replicas_of_a_majority() -> None:
     """
-    One of three replicas may be slow.
+    With min.insync.replicas=2, one of three replicas may be slow.
     """
     world, client, request = replicated(insync=2)
     world.hold(to=[3])

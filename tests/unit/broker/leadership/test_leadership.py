@@ -203,7 +203,7 @@ def test_a_follower_refuses_clients(on_follower: ClusterWorld, api: str, code: s
 def test_a_leader_with_an_unconfirmed_term_refuses_clients(
     on_unconfirmed: dict[str, ClusterWorld], api: str, code: str
 ) -> None:
-    """KIP-207: the leader may not know yet that records that clients have read are committed."""
+    """KIP-207: the leader may not know yet that records which clients have read are committed."""
     is_group = code == "NOT_COORDINATOR"
     world = on_unconfirmed[OFFSETS_TOPIC if is_group else "flights"]
 
@@ -221,7 +221,7 @@ def test_requests_that_wait_when_a_leader_steps_down_have_an_unknown_outcome(
 
 
 def test_every_api_of_partitions_and_groups_is_in_the_table() -> None:
-    """The page must have a row for every such API."""
+    """The page must have a row for every API in `REQUESTS`, in the same order."""
     assert list(REQUESTS) == [row[0] for row in ROWS]
 
 

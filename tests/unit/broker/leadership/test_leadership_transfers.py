@@ -10,7 +10,7 @@ from tidemill.model.shard import ShardId
 @pytest.mark.parametrize("to", [2, 3])
 def test_the_requested_broker_becomes_leader(to: int) -> None:
     """
-    Leadership goes to no other broker, even if that has caught up, too.
+    Leadership goes to the requested broker even if another one has caught up, too.
     """
     world = ClusterWorld()
     world.create("flights")

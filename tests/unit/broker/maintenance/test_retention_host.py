@@ -68,7 +68,7 @@ def test_an_expired_active_segment_is_rolled_first() -> None:
 
 def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
     """
-    A new segment without records has no file, and recovery does not miss it.
+    A new segment without records has no file, and recovery does not report a missing file.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -113,7 +113,7 @@ def test_a_changed_setting_is_obeyed_at_the_next_check() -> None:
 
 def test_internal_topics_never_expire() -> None:
     """
-    Their size is bounded by snapshots.  After a year every topic is still known.
+    Snapshots, not retention, bound the size of internal topics.  After a year every topic is still known.
     """
     world = BrokerWorld(static={"log.retention.check.interval.ms": "86400000"})
     world.create("flights")

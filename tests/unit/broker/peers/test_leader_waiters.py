@@ -1,4 +1,4 @@
-"""Metadata waits for missing leaders, so that a client learns of the next leader from the request it sends anyway."""
+"""Metadata requests wait for missing leaders, so that clients learn of the next leader without asking again."""
 
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
@@ -71,7 +71,7 @@ def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None
 
 def test_a_shard_that_loses_its_leader_again_is_waited_for_again() -> None:
     """
-    The time limit starts anew once the shard has had a leader.
+    The time limit starts again once the shard has had a leader.
     """
     world = world_without_leader()
     assert leader_after(world, Client(world[1]), FLIGHTS, WAIT_MS) == -1

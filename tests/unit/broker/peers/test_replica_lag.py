@@ -104,7 +104,7 @@ def test_a_replica_that_does_not_count_is_out_of_sync(change: Any, is_at_rest: b
 
 def test_a_replica_that_was_away_is_out_of_sync_until_it_has_caught_up() -> None:
     """
-    It does not matter that the replica was in sync before.
+    A replica that was in sync before its broker went down must catch up again.
     """
     led = Led()
     led.check(50, has=50)

@@ -72,7 +72,7 @@ class Waiting:
 
 def test_a_fetch_waits_for_its_bytes() -> None:
     """
-    A record of 6 KiB is not enough for a fetch that asks for 10 KiB; with a second one there is enough.
+    A fetch that asks for 10 KiB is not answered after one record of 6 KiB, but after the second.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB))
@@ -154,7 +154,8 @@ def test_every_partition_is_in_a_full_response() -> None:
 
 def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
     """
-    It takes further partitions only if the client asked for more bytes: such a client might otherwise wait forever.
+    The broker reads further partitions only if the client asked for more bytes: that client might otherwise wait
+    forever.
     """
     world = world_with(partitions=9)
     for number in range(9):
@@ -213,7 +214,7 @@ def test_in_a_session_a_served_partition_is_last_next_time() -> None:
 
 def test_an_incremental_response_has_only_news() -> None:
     """
-    A partition is left out if it has no new records and the client knows its current bounds.
+    A partition is left out if it has no new records and the client knows its current log start and high watermark.
     """
     world = world_with(partitions=3)
     first = world.ask(fetch(0, 1, 2, wait_ms=0, session=(0, 0)), VERSION)

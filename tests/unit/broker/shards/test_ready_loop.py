@@ -104,7 +104,7 @@ def fill_ring(world: BrokerWorld) -> None:
 
 def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> None:
     """
-    In this state no block is in flight, and no new row becomes durable.
+    While the checkpoint hangs, no block is in flight, and no new row becomes durable.
     """
     world = idle_world()
     loop = world.broker.ready_loop
@@ -123,8 +123,8 @@ def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> Non
 
 def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
     """
-    After a stall, the tick may come before the report of a sync that ended long ago.  If all brokers stalled, all would
-    step down.
+    After a stall, a tick may come before the report of a sync that ended long ago.  If it counted as a hanging disk, a
+    stall of all brokers would make all of them step down.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -208,7 +208,8 @@ def test_a_stop_confirms_the_block_in_flight() -> None:
 
 def test_a_stopping_broker_appends_nothing() -> None:
     """
-    It could only report an unknown outcome: a producer would retry the batch, which might be appended each time.
+    The broker could only report an unknown outcome, so a producer would send the batch again, and each attempt might be
+    appended.
     """
     world = BrokerWorld(options=OPTIONS)
     world.create("flights")

@@ -1,4 +1,4 @@
-"""Shards are opened and closed as the image says."""
+"""The broker opens and closes shards as the image requires."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:
 
 def test_a_single_broker_with_a_damaged_journal_does_not_start() -> None:
     """
-    No other broker has its data: the message says what to do, and no file is changed.
+    No other broker has the data: the error message says what to do, and no file is changed.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -36,7 +36,7 @@ def test_a_group_that_is_not_stable_shows_no_metadata():
 
 
 def test_an_unknown_group_is_dead():
-    """From v6 on it is also reported as not found (KIP-1043)."""
+    """From v6 on an unknown group is also reported as not found (KIP-1043)."""
     world = World()
 
     described = world.describe("other")

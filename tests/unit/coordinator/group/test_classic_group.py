@@ -12,7 +12,7 @@ ILLEGAL = [pair for pair in itertools.product(GroupState, Signal) if pair not in
 
 @pytest.mark.parametrize(("state", "signal"), ILLEGAL, ids=str)
 def test_an_illegal_transition_raises(state, signal):
-    """Invalid requests are rejected earlier, so such a transition is a bug."""
+    """Invalid requests are rejected before a transition, so an illegal transition is a bug."""
     group = ClassicGroup("g", 0)
     group.state = state
 

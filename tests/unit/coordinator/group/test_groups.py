@@ -43,7 +43,7 @@ def test_a_new_coordinator_renews_the_sessions_of_a_stable_group():
 
 
 def test_an_incomplete_generation_is_lost_with_the_coordinator():
-    """The members of such a generation have to join again."""
+    """The members of an incomplete generation have to join again."""
     world = World()
     parked = world.join()
     world.wait(3_000)
@@ -55,7 +55,7 @@ def test_an_incomplete_generation_is_lost_with_the_coordinator():
 
 
 def test_losing_leadership_answers_all_parked_requests():
-    """Parked requests are joins and syncs; all other requests are answered already."""
+    """Parked joins and syncs get NOT_COORDINATOR; all other requests are answered already."""
     world = World()
     joins = [world.join() for _ in range(2)]
     world.wait(6_000)
@@ -352,7 +352,7 @@ TestLivesOfGroups = LivesOfGroups.TestCase
 
 
 def test_a_coordinator_decides_nothing_before_it_is_loaded():
-    """Before that, its responses could be based on outdated state."""
+    """Responses of a coordinator that is not loaded could be based on outdated state."""
     world = World()
     groups = Groups(world.settings, world.entropy, world.topic_ids.get)
 

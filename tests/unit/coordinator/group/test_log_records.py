@@ -159,8 +159,8 @@ def test_written_records_equal_kafkas():
 
 def test_a_commit_with_a_retention_keeps_its_topic_id():
     """
-    Kafka writes version 1 for such commits, which lacks the topic id.  A commit without it would match no topic if it
-    were replayed before the topic's name is known.
+    Kafka writes such a commit as version 1, which has no topic id.  If it were replayed before the topic's name is
+    known, it would match no topic.
     """
     value = offset_value(4)
     value.expires_at_ms = NOW_MS + 600_000

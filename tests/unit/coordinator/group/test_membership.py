@@ -85,7 +85,9 @@ def test_a_heartbeat_succeeds_while_the_leader_assigns():
 
 
 def test_members_that_never_sync_are_removed():
-    """This happens after the rebalance timeout; members that wait for an assignment are told to join again."""
+    """
+    Members are removed after the rebalance timeout, and members that wait for an assignment are told to join again.
+    """
     world = World()
     joins = [world.join(session_timeout_ms=100_000) for _ in range(2)]
     world.wait(9_000)
@@ -100,7 +102,7 @@ def test_members_that_never_sync_are_removed():
 
 
 def test_a_member_without_heartbeats_is_removed_when_its_session_ends():
-    """Each heartbeat extends a session.  The other members are told to join again."""
+    """Each heartbeat extends a session.  When a member is removed, the other members are told to join again."""
     world = World()
     silent, lively = world.stable(2)
     world.wait(9_000)

@@ -24,7 +24,7 @@ def forget_offsets(world, *, topic="flights", group_id="g"):
 
 
 def test_committed_offsets_survive_a_change_of_leader():
-    """Their leader epochs and metadata are kept, too."""
+    """The new leader also has the leader epochs and the metadata of the offsets."""
     world = World()
     world.commit(offset=42, metadata="here", leader_epoch=3)
 
@@ -37,7 +37,7 @@ def test_committed_offsets_survive_a_change_of_leader():
 
 
 def test_fetching_without_a_commit_returns_minus_one():
-    """This is not an error, even if the group is unknown."""
+    """An offset that was never committed is no error, even if the group is unknown."""
     world = World()
     world.commit()
 
@@ -47,7 +47,7 @@ def test_fetching_without_a_commit_returns_minus_one():
 
 
 def test_all_offsets_of_a_group_can_be_fetched():
-    """OffsetFetch with null topics requests them."""
+    """OffsetFetch with null topics requests all offsets."""
     world = World()
     world.commit(offset=1)
     world.commit(offset=2, partition=1)
@@ -143,7 +143,7 @@ def test_a_recreated_topic_does_not_see_the_old_commits():
 
 
 def test_forgetting_a_deleted_topic_keeps_the_offsets_of_the_recreated_one():
-    """This holds however late the coordinator learns of the deletion."""
+    """Offsets of the new topic are kept however late the coordinator learns of the deletion."""
     world = World()
     world.commit(offset=42)
     world.commit(offset=43, partition=1)
@@ -172,7 +172,7 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted():
 
 
 def test_offsets_of_other_protocol_types_cannot_be_deleted_while_in_use():
-    """The subscriptions of such a group are unknown."""
+    """The coordinator can read subscriptions only from groups of the type `consumer`."""
     world = World()
     world.stable(protocol_type="connect")
 

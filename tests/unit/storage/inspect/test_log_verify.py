@@ -115,7 +115,7 @@ def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
-    """It is reported even if the other checkpoint is in use."""
+    """A damaged checkpoint is reported even if the other one is in use."""
     path = paths.checkpoint_file(hand.store.checkpoints.number - 1)
     flip(hand, path, 20)
 
@@ -151,7 +151,7 @@ def test_a_trimmed_segment_is_not_missing(hand: Any) -> None:
 
 
 def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[..., Any]) -> None:
-    """After the truncation, the segment's bytes from that position on belong to other batches."""
+    """The segment's bytes after the truncation belong to other batches than in the checkpoint."""
     hand = make_hand(replace(OPTIONS))
     write_identity(
         hand.disk,
@@ -168,7 +168,7 @@ def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[...,
 
 
 def test_a_missing_journal_file_is_damage(hand: Any) -> None:
-    """It is damage whatever the file contained."""
+    """A missing file is damage whatever it contained."""
     hand.disk.remove("journal/00000001.journal")
 
     (damage,) = verify(hand.disk).damages

@@ -35,7 +35,7 @@ def ring_of(*pages: int) -> tuple[SimulatedDisk, Journal]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=60), st.lists(st.integers(1, 6), min_size=1, max_size=4))
 def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[int], files: list[int]) -> None:
-    """This holds across file boundaries, laps and growth."""
+    """The walk crosses file boundaries, laps and growth."""
     disk, journal = ring_of(*files)
     live: list[tuple[JournalPosition, bytes]] = []
     place = journal.head

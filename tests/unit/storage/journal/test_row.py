@@ -8,7 +8,7 @@ from tidemill.storage.journal.row import ROW_BYTES, RowKind, encode_row
 
 
 def test_a_row_without_its_bytes_is_not_written() -> None:
-    """The CRC of such a row would be wrong."""
+    """The CRC of a row without its bytes would be wrong."""
     with pytest.raises(AssertionError):
         encode_row(ShardId(1), Entry(Kind.BATCH, None))
 

@@ -47,7 +47,7 @@ def test_rows_that_free_space_pass_rows_without_room() -> None:
 
 
 def test_passed_rows_are_checked_again_when_there_is_room() -> None:
-    """They are not checked before: a long queue must not make a full ring expensive."""
+    """Without new room they are not checked: a long queue must not make a full ring expensive."""
     queue = RowQueue()
     queue.put(HOT, [batch(1), log_start(2)])
     full, roomy = ring(2 * MIB), ring(8 * MIB)

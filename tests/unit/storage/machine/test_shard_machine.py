@@ -180,7 +180,7 @@ def test_an_unknown_section_is_refused(number: int, version: int) -> None:
 
 
 def test_a_section_that_does_not_add_up_is_refused() -> None:
-    """In the test, the state of the last partition reaches beyond the section."""
+    """Here the state of the last partition reaches beyond the end of the section."""
     data = bytearray((1).to_bytes(4) + encode_section(90, 1, {0: b"state"}))
     data[11] -= 1
 

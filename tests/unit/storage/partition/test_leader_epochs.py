@@ -30,7 +30,7 @@ class Naive:
 
 @given(LIVES)
 def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -> None:
-    """This holds through appends, truncations and moves of the log start."""
+    """Each offset keeps its epoch through appends, truncations and moves of the log start."""
     naive, epochs = Naive(), LeaderEpochs()
     epoch, log_index, end = 0, 0, 0
     for what, number in life:

@@ -23,7 +23,7 @@ def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tupl
 def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
     points: list[tuple[int, int, int]], offset: int
 ) -> None:
-    """This is the nearest point from which the batch can be found."""
+    """From the nearest such point, the walk finds the batch."""
     index, absolute = index_of(points)
 
     assert max(point[:2] for point in absolute if point[0] <= offset) == index.point_before(offset)
@@ -33,7 +33,7 @@ def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
 def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
     points: list[tuple[int, int, int]], timestamp: int, size: int
 ) -> None:
-    """It also begins below the end of the readable bytes."""
+    """The walk also begins below the end of the readable bytes."""
     index, absolute = index_of(points)
 
     before = [point[:2] for point in absolute if point[2] < timestamp and point[1] < size]
@@ -54,7 +54,7 @@ def test_a_truncated_index_has_no_point_behind_the_end(points: list[tuple[int, i
 
 @given(POINTS)
 def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) -> None:
-    """It is rejected if a byte of it is wrong, or if the segment is shorter."""
+    """An index is rejected if a byte of it is wrong, or if the segment is shorter."""
     index, absolute = index_of(points)
     data = index.encode()
     assert data is not None

@@ -190,7 +190,7 @@ def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[.
 
 
 def test_bytes_behind_the_end_offset_are_not_checked(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """These bytes may be overwritten during the read."""
+    """Bytes after the end offset may be overwritten during the read."""
     hand = cold_hand(make_hand, 3)
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).write(segment.size - 5, [b"?????"])

@@ -17,7 +17,9 @@ SEGMENTS = [  # three segments of 100 B, written 900 s, 500 s and 100 s ago
     [(-1, None), (900_000, None), (899_999, 10), (500_000, 10), (499_999, 20), (99_999, 30), (0, 30)],
 )
 def test_a_segment_expires_when_its_newest_record_is_too_old(retention_ms: int, kept_from: int | None) -> None:
-    """It expires when the clock minus its largest timestamp exceeds the retention time; -1 keeps all segments."""
+    """
+    A segment expires when the clock minus its largest timestamp exceeds the retention time; -1 keeps all segments.
+    """
     found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_ms=retention_ms)
 
     assert kept_from == found
@@ -34,7 +36,7 @@ def test_the_oldest_expire_while_the_rest_is_large_enough(retention_bytes: int, 
 
 
 def test_uncommitted_segments_stay() -> None:
-    """The high watermark has not reached the end of such a segment."""
+    """A segment is kept while the high watermark has not reached its end."""
     found = retained_from(SEGMENTS, high_watermark=29, now_ms=NOW_MS, retention_ms=0, retention_bytes=0)
 
     assert 20 == found
@@ -50,7 +52,7 @@ def test_a_record_from_the_future_keeps_later_segments() -> None:
 
 
 def test_records_without_a_timestamp_never_expire_by_time() -> None:
-    """Their age is unknown, but their size counts."""
+    """The age of such records is unknown, but their size counts."""
     segments = [SegmentAge(10, 100, -1), *SEGMENTS[1:]]
 
     by_time = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)

@@ -55,7 +55,7 @@ def test_a_walk_finds_every_batch() -> None:
 
 
 def test_a_walk_that_finds_no_batch_names_the_position() -> None:
-    """The walk stops there."""
+    """The walk stops at that position and raises SegmentDamaged."""
     disk, segment = on_disk()
     size = segment.size // 10
     segment.opened(disk).write(3 * size + 8, [b"\x7f"])
