@@ -168,7 +168,7 @@ def test_topics_without_an_identity_are_not_overwritten() -> None:
 
 
 def test_recovery_closes_files_that_it_does_not_write(make_hand: Callable[..., Any]) -> None:
-    """There may be more segments than a process can open, and no start would succeed."""
+    """There may be more segments than a process can open: if all stayed open, no start would succeed."""
     hand = make_hand(segment_bytes=300)
     hand.append(20)
     hand.write_all()

@@ -73,7 +73,7 @@ def test_sessions_can_be_switched_off() -> None:
 
 def test_an_incremental_request_changes_the_partitions() -> None:
     """
-    Named partitions are added or updated, forgotten ones removed, the others stay.
+    Named partitions are added or updated, forgotten ones are removed, and the others stay.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id

@@ -161,8 +161,8 @@ def test_a_clock_that_jumps_briefly_expires_no_offset(is_group: bool) -> None:
 
 def test_committed_offsets_go_with_their_topic() -> None:
     """
-    Deleting a topic writes tombstones.  A new topic of that name starts without committed offsets, also after a
-    restart.
+    Deleting a topic writes tombstones for its offsets.  A new topic with that name starts without committed offsets,
+    also after a restart.
     """
     world = grown_world()
     world.create("tides")

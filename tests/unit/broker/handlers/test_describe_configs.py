@@ -36,7 +36,7 @@ def test_a_topic_s_value_comes_with_its_synonyms() -> None:
 
 def test_only_requested_keys_are_returned() -> None:
     """
-    Null requests all keys.  Synonyms and documentation are returned only on request.
+    A null list of keys requests all keys.  Synonyms and documentation are returned only on request.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -51,7 +51,7 @@ def test_only_requested_keys_are_returned() -> None:
 
 def test_keys_of_a_broker_that_are_read_at_its_start_are_read_only() -> None:
     """
-    Other keys can be altered.
+    All other keys of a broker can be altered.
     """
     world = BrokerWorld(static={"num.partitions": "3"})
 

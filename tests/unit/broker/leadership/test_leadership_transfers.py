@@ -43,7 +43,7 @@ def test_impossible_transfers_are_refused() -> None:
 
 def test_a_lagging_replica_does_not_receive_leadership() -> None:
     """
-    Clients would wait until it has caught up.
+    Clients would wait until the new leader has caught up.
     """
     world = ClusterWorld()
     world.create("flights")

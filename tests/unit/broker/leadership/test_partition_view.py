@@ -97,7 +97,7 @@ def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
 
 def test_a_broker_that_is_down_is_not_listed_and_out_of_sync() -> None:
     """
-    DescribeCluster lists it when fenced brokers are requested.
+    DescribeCluster lists a broker that is down only when fenced brokers are requested.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2, 3))

@@ -183,7 +183,7 @@ def test_a_reader_thread_reads_no_more_than_enough() -> None:
 
 def test_a_batch_larger_than_the_limit_is_returned_if_it_is_the_first() -> None:
     """
-    Otherwise a consumer could never get past it (KIP-74).
+    Otherwise a consumer could never get past that batch (KIP-74).
     """
     world = world_with(partitions=2)
     world.produce("flights", bytes(8 * KIB), number=0)

@@ -142,7 +142,8 @@ def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
 
 def test_a_failed_checkpoint_with_a_full_ring_does_not_stop_a_broker_from_leading() -> None:
     """
-    The disk is full but does not hang: the other disks may be as full, and some broker must execute deletions.
+    The disk is full but does not hang.  The other brokers' disks may be full, too, and some broker must lead to execute
+    deletions.
     """
     world = idle_world()
     fill_ring(world)
