@@ -107,7 +107,7 @@ def test_a_new_coordinator_rejects_requests_while_it_loads() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_an_isolated_coordinator_does_not_answer(number: int) -> None:
+def test_an_isolated_coordinator_confirms_no_heartbeat(number: int) -> None:
     """
     A heartbeat appends no record, but its answer is valid only if a majority still follows the coordinator.
     """

@@ -55,7 +55,7 @@ def test_min_insync_replicas_above_the_replica_count_refuses_acks_all() -> None:
     Requests with other values of acks are served.
     """
     before = BrokerWorld()
-    before.create("flights")  # CreateTopics would refuse this setting; a static default is not checked
+    before.create("flights")  # CreateTopics checks the setting; a later change of the static default is not checked
     world = before.restarted({**before.static, "min.insync.replicas": "2"})
 
     codes = [world.produce("flights", b"x", acks=acks).error_code for acks in (-1, 1)]
