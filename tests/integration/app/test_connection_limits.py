@@ -42,13 +42,15 @@ def is_closed(connection: socket.socket, within_s: float) -> bool:
 
 
 def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
-    """connections.max.idle.ms."""
+    """The broker closes a connection that has been idle for connections.max.idle.ms."""
     with running(tmp_path, {"connections.max.idle.ms": 500}) as bootstrap, connected(bootstrap) as connection:
         assert is_closed(connection, SECONDS_MAX)
 
 
 def test_a_connection_beyond_the_limit_per_address_is_closed(tmp_path: Path) -> None:
-    """max.connections.per.ip and its overrides apply; the other connections stay open, and closing one makes room."""
+    """The limit is max.connections.per.ip or its override.  The other connections stay open, and closing one allows a
+    new one.
+    """
     settings = {"max.connections.per.ip": 9, "max.connections.per.ip.overrides": "127.0.0.1:2"}
     with running(tmp_path, settings) as bootstrap, connected(bootstrap) as first, connected(bootstrap) as second:
         with connected(bootstrap) as third:
@@ -82,7 +84,7 @@ def test_the_total_number_of_connections_is_limited(tmp_path: Path) -> None:
 
 
 def test_each_listener_returns_its_own_advertised_address(tmp_path: Path) -> None:
-    """Clients of a listener get the address that it advertises, or to which it is bound."""
+    """A Metadata response has the advertised address of the listener, or its bound address if it advertises none."""
     port, other = free_port(), free_port()
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},OUTSIDE://127.0.0.1:{other}",

@@ -9,7 +9,7 @@ from tidemill.app.listeners import Address
 
 
 def test_a_reserved_port_can_be_listened_on_repeatedly() -> None:
-    """A broker that is killed and restarted does so."""
+    """A killed broker can listen on its port again after its restart."""
     ports = HeldPorts()
     address = ports.take(Address("127.0.0.1", 0))
     for _ in range(2):
@@ -20,7 +20,7 @@ def test_a_reserved_port_can_be_listened_on_repeatedly() -> None:
 
 
 def test_a_reserved_port_is_not_assigned_to_others() -> None:
-    """An outgoing connection never gets it as its local port, which could connect a client to itself."""
+    """The system never assigns a reserved port to an outgoing connection, which could connect a client to itself."""
     ports = HeldPorts()
     address = ports.take(Address("127.0.0.1", 0))
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
@@ -29,7 +29,9 @@ def test_a_reserved_port_is_not_assigned_to_others() -> None:
 
 
 def test_a_port_in_use_is_refused_or_replaced() -> None:
-    """It is refused when it was requested, and replaced when it is only the stored port."""
+    """
+    A used port that the settings name is an error.  A used port that was only stored by an earlier run is replaced.
+    """
     ports = HeldPorts()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken = listener.getsockname()[1]

@@ -44,13 +44,15 @@ def test_a_stall_is_one_warning_with_its_stack() -> None:
 
 
 def test_stop_ends_the_thread_between_two_callbacks() -> None:
-    """During `stop` the loop waits for the thread, and would never run the callback that the thread waits for."""
+    """
+    The watchdog's thread ends although it waits for a callback: `stop` blocks the loop, so the callback never runs.
+    """
     loop = uvloop.new_event_loop()
     watchdog = LoopWatchdog(loop, Metrics(), EventLog(lambda _: None, lambda: 0, as_json=True))
 
     class ClearedLate(threading.Event):
         def clear(self) -> None:
-            watchdog._stopping.set()  # as `stop` does
+            watchdog._stopping.set()  # `stop` does the same
             self.set()
             super().clear()
 
@@ -66,7 +68,8 @@ def test_stop_ends_the_thread_between_two_callbacks() -> None:
 
 def test_a_short_hold_is_measured_and_not_logged() -> None:
     """
-    A warning needs a stall of `STALL_S`; on a busy machine the hold may last that long.
+    A shorter hold than `STALL_S` updates only the metrics.  On a busy machine the hold may last longer, and is logged
+    then.
     """
     lines, metrics = watched(0.12)
 

@@ -1,4 +1,4 @@
-"""A broker process starts, reports its addresses, stops in time and restarts; or it says in one sentence why it cannot
+"""A broker process starts, reports its addresses, stops in time and restarts, or reports in one sentence why it cannot
 start.
 """
 
@@ -43,7 +43,7 @@ def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def running(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """A broker that is ready, and its line that says so."""
+    """Run a broker, and yield its process and its parsed ready line."""
     with started(*arguments, **environment) as process:
         assert process.stdout is not None
         try:
@@ -53,7 +53,7 @@ def running(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Po
 
 
 def refused(*arguments: str) -> tuple[int, str, str]:
-    """Return the exit code, stdout, and the last message on stderr; events before it are JSON lines, too."""
+    """Run a broker that must fail to start; return its exit code, its stdout, and the last message on stderr."""
     with started(*arguments) as process:
         out, errors = process.communicate(timeout=30)
     lines = [json.loads(line) for line in errors.splitlines()]
@@ -72,7 +72,7 @@ def stop(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 
 def test_the_ready_line_has_addresses_directory_and_pid(tmp_path: Path) -> None:
-    """The addresses have the actual ports, and the pid is the process to stop."""
+    """The ready line has the actual ports, the data directory, and the pid of the process to stop."""
     with running("dev", "--data", str(tmp_path / "data"), *FREE_PORTS) as (process, ready):
         ports = [int(ready.pop(key).removeprefix("127.0.0.1:")) for key in ("kafka", "http")]
 
@@ -99,7 +99,7 @@ def peer_settings(directory: Path, number: int, peer_port: int, http_port: int, 
 
 
 def http_statuses(port: int, *paths: str) -> list[int]:
-    """Return the status of each path; waits until the port is open."""
+    """Wait until the port is open, and return the HTTP status of each path."""
     statuses = []
     until = time.monotonic() + 30
     while len(statuses) < len(paths):
@@ -115,7 +115,7 @@ def http_statuses(port: int, *paths: str) -> list[int]:
 
 
 def test_a_broker_waiting_to_join_is_live_and_not_ready(tmp_path: Path) -> None:
-    """Otherwise a liveness probe would kill it again and again."""
+    """A broker that waits to join passes the liveness probe, which would otherwise kill it repeatedly."""
     http = free_port()
     with started("broker", *peer_settings(tmp_path, 3, free_port(), http, join=free_port())) as process:
         answered = http_statuses(http, "/health/live", "/health/ready", "/v1/brokers", "/metrics")
@@ -126,7 +126,9 @@ def test_a_broker_waiting_to_join_is_live_and_not_ready(tmp_path: Path) -> None:
 
 
 def test_a_broker_waiting_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> None:
-    """The only voter of the metadata shard is down; the broker's metrics can be scraped meanwhile."""
+    """
+    While the only voter of the metadata shard is down, a starting broker is live, not ready, and serves its metrics.
+    """
     peer, http = free_port(), free_port()
     second = peer_settings(tmp_path / "2", 2, free_port(), http, join=peer)
     initial_voter = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
@@ -143,7 +145,9 @@ def test_a_broker_waiting_for_its_controller_is_live_and_not_ready(tmp_path: Pat
 
 
 def test_a_broker_that_cannot_join_logs_the_reason(tmp_path: Path) -> None:
-    """Users easily configure the Kafka or HTTP port in place of the peer port."""
+    """
+    The log says why joining failed, for example that the Kafka or HTTP port was configured instead of the peer port.
+    """
     with running("broker", *peer_settings(tmp_path / "1", 1, free_port(), free_port(), join=None)) as (_, ready):
         asked = {name: int(ready[name].rpartition(":")[2]) for name in ("kafka", "http")}
         problems = {}
@@ -165,7 +169,9 @@ def test_a_broker_that_cannot_join_logs_the_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_up", [True, False])
 def test_a_replaced_directory_is_refused(tmp_path: Path, is_up: bool) -> None:
-    """Its broker id belongs to the new directory, whether or not that broker is up; the new one restarts normally."""
+    """A broker on the old directory cannot start, whether the new one is up or not: the id belongs to the new
+    directory.
+    """
     peer = free_port()
     initial_voter = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
     old, new = (peer_settings(tmp_path / name, 2, free_port(), free_port(), join=peer) for name in ("old", "new"))
@@ -186,7 +192,7 @@ def test_a_replaced_directory_is_refused(tmp_path: Path, is_up: bool) -> None:
 
 
 def test_health_and_metrics_are_served(tmp_path: Path) -> None:
-    """They are served by the real listener as soon as the broker is ready."""
+    """The HTTP listener serves health and metrics as soon as the broker is ready."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (_, ready):
         producer = Producer({"bootstrap.servers": ready["kafka"]})
         for _ in range(3):
@@ -207,7 +213,7 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
 
 def test_settings_of_the_file_the_environment_and_set_have_the_source_static_broker_config(tmp_path: Path) -> None:
     """
-    Wherever a setting was given at the start, DescribeConfigs shows it as one of the broker's own.
+    DescribeConfigs shows every setting that was given at the start with the source STATIC_BROKER_CONFIG.
     """
     file = tmp_path / "broker.yaml"
     file.write_text("node.id: 7\nlog.retention.hours: 5\n")
@@ -227,13 +233,13 @@ def test_settings_of_the_file_the_environment_and_set_have_the_source_static_bro
 
     static = ConfigSource.STATIC_BROKER_CONFIG.value
     expected = {"node.id": "7", "broker.id": "7", "log.retention.hours": "5", "message.max.bytes": "2000000", **given}
-    inherited = {"log.retention.ms", "log.retention.minutes"}  # hours count for them, as in Kafka
+    inherited = {"log.retention.ms", "log.retention.minutes"}  # they default to log.retention.hours, as in Kafka
     shown = {name: it.value for name, it in described.items() if it.source == static and name not in inherited}
     assert expected == shown
 
 
 def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) -> None:
-    """Otherwise anyone who reaches the port could fill a disk with log lines."""
+    """Malformed HTTP requests cannot fill the disk with log lines."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, ready):
         host, _, port = ready["http"].rpartition(":")
         for _ in range(100):
@@ -248,7 +254,7 @@ def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) ->
 
 
 def test_a_start_does_not_import_optional_modules(tmp_path: Path) -> None:
-    """The modules for HTTP would take a sixth of the start; they are imported at the first request."""
+    """Importing the HTTP modules would slow the start; the broker imports them at the first HTTP request."""
     others = {"uvicorn", "h11", "prometheus_client", "yaml", "rich", "pydantic", "confluent_kafka"}
     with started("dev", "--data", str(tmp_path), *FREE_PORTS, PYTHONPROFILEIMPORTTIME="1") as process:
         assert process.stdout is not None
@@ -263,8 +269,8 @@ def test_a_start_does_not_import_optional_modules(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_broker_stops_under_load_and_comes_back_with_everything(tmp_path: Path, number: signal.Signals) -> None:
     """
-    It ends with exit code 0 beside a working producer, a waiting consumer and a half-sent HTTP request.  After the
-    next start every acknowledged record is there.
+    A broker with a busy producer, a waiting consumer and a half-sent HTTP request stops with exit code 0.  After its
+    restart it has every acknowledged record.
     """
     acknowledged: set[tuple[int, int]] = set()
 
@@ -312,7 +318,7 @@ def test_a_broker_stops_under_load_and_comes_back_with_everything(tmp_path: Path
 
 
 def test_a_directory_can_be_used_by_one_broker_only(tmp_path: Path) -> None:
-    """The message names the process that uses it."""
+    """A second broker on the same directory fails and names the process that uses it."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         code, out, message = refused("dev", "--data", str(tmp_path), *FREE_PORTS)
 
@@ -325,7 +331,7 @@ def test_a_directory_can_be_used_by_one_broker_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--kafka", "--http"])
 def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, option: str) -> None:
-    """The message names the port."""
+    """A second broker on the same port fails and names the port."""
     with running("dev", "--data", str(tmp_path / "first"), *FREE_PORTS) as (_, ready):
         taken = ready["kafka"]
         code, out, message = refused("dev", "--data", str(tmp_path / "second"), *FREE_PORTS, option, taken)
@@ -351,7 +357,7 @@ def test_a_directory_of_another_version_is_left_alone(tmp_path: Path, version: i
 
 
 def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """The message names the key and the path."""
+    """A broker whose data path is a file fails and names the key and the path."""
     (tmp_path / "file").write_text("")
 
     code, out, message = refused("dev", "--data", str(tmp_path / "file"), *FREE_PORTS)
@@ -362,7 +368,7 @@ def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["flipped", "shorter", "missing"])
 def test_damaged_metadata_prevents_the_start(tmp_path: Path, damage: str) -> None:
-    """A broker cannot serve anything without the cluster's metadata; the message names the file."""
+    """A broker with damaged metadata does not start, since it could serve nothing; the message names the file."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         stop(process, signal.SIGTERM)
     (segment,) = (tmp_path / "topics").rglob("*.log")
@@ -383,7 +389,7 @@ def test_damaged_metadata_prevents_the_start(tmp_path: Path, damage: str) -> Non
 
 
 def test_a_failed_start_leaves_no_thread_running(tmp_path: Path) -> None:
-    """Damaged metadata is detected after the journal has started to write; its result must not be reported to a closed
+    """A start that fails after the journal's thread began a write ends the thread, which must not report to a closed
     loop.
     """
     settings = dev_settings(data=str(tmp_path), kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
@@ -425,7 +431,7 @@ def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
 
 
 def test_a_broker_waiting_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
-    """It was started with tidemill.join, but no broker listens there."""
+    """A broker stops in order while no broker listens at the addresses in tidemill.join."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         join = f"tidemill.join=127.0.0.1:{nobody.getsockname()[1]}"

@@ -21,7 +21,7 @@ class Finished:
 
 
 def tidemill(*arguments: str, bootstrap: str | None = None, stdin: bytes = b"", **variables: str) -> Finished:
-    """Run the command to its end; `bootstrap` and `variables` are put into its environment."""
+    """Run the command until it ends, with `bootstrap` and `variables` in its environment."""
     environment = ENVIRONMENT | variables | ({"TIDEMILL_BOOTSTRAP": bootstrap} if bootstrap else {})
     command = [sys.executable, "-m", "tidemill", *arguments]
     finished = subprocess.run(command, input=stdin, capture_output=True, env=environment, check=False, timeout=90)

@@ -14,7 +14,7 @@ from tests.integration.cli.command import ENVIRONMENT
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker."""
+    """Yield the address of a running broker."""
     given = os.environ.get("TIDEMILL_TEST_BOOTSTRAP")
     if given:
         yield given

@@ -39,7 +39,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(directory: Path, count: int, *more: str) -> Iterator[Cluster]:
-    """Start a cluster of `count` brokers and yield it when it is ready.  Stop it at the end with all its brokers."""
+    """Start a cluster of `count` brokers, yield it when it is ready, and stop all its brokers at the end."""
     options = ("--data", str(directory), "--brokers", str(count), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
     command = [sys.executable, "-m", "tidemill", "dev", *options, "--json", *more]
     stderr = directory.parent / f"{directory.name}.stderr"

@@ -17,8 +17,8 @@ SECONDS_MAX = 30.0
 
 def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
     """
-    The output is JSON for programs and tab-separated in a pipe.  A killed broker is down, and its shards get other
-    leaders.
+    The command shows a killed broker as down and the new leaders of its shards.  It prints JSON with --json, and
+    tab-separated columns into a pipe.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         first, victim, _ = cluster.brokers
@@ -28,7 +28,7 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
         whole = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
         os.kill(victim["pid"], signal.SIGKILL)
         deadline = time.monotonic() + SECONDS_MAX
-        while True:  # other leaders are elected
+        while True:  # until other leaders are elected
             hurt = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
             if all(row["leader"] not in (None, 2) for row in hurt["shards"]) or time.monotonic() > deadline:
                 break
@@ -51,7 +51,9 @@ def heed_interrupts() -> None:
 
 
 def on_a_terminal(http: str) -> str:
-    """Return what the command writes to a terminal until it was updated once; Ctrl-C must end it with code 0."""
+    """Run the command on a terminal until it has updated the screen once; return its output.  Ctrl-C must end it with
+    code 0.
+    """
     controlling, terminal = pty.openpty()
     command = [sys.executable, "-m", "tidemill", "cluster", "status"]
     environment = ENVIRONMENT | {"TIDEMILL_HTTP": http, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"}

@@ -44,7 +44,8 @@ def until(is_so: Callable[[], bool], what: str) -> None:
 
 def test_the_ready_line_lists_every_broker(cluster: Cluster) -> None:
     """
-    The top-level addresses are those of the first broker.  Each broker has addresses, pid, directory and command.
+    The ready line has each broker's addresses, pid, directory and command, and the first broker's addresses at the top
+    level.
     """
     first, *_ = cluster.brokers
 
@@ -60,7 +61,7 @@ def test_the_ready_line_lists_every_broker(cluster: Cluster) -> None:
 
 def test_ready_means_that_three_voters_have_the_metadata(cluster: Cluster) -> None:
     """
-    The cluster survives the loss of any one broker, and every broker knows the HTTP listeners of the others.
+    A ready cluster survives the loss of any one broker, and every broker knows the HTTP listeners of the others.
     """
     led = []
     for broker in cluster.brokers:
@@ -80,7 +81,7 @@ def test_ready_means_that_three_voters_have_the_metadata(cluster: Cluster) -> No
 
 def test_the_cluster_key_is_kept_secret(cluster: Cluster) -> None:
     """
-    It is in no command line, and only in files that only this user can read.
+    No command line contains the cluster key, and only its owner can read the files that contain it.
     """
     directory = Path(cluster.ready["data"])
     key = (directory / "cluster.key").read_text().strip()
@@ -94,7 +95,7 @@ def test_the_cluster_key_is_kept_secret(cluster: Cluster) -> None:
 
 def test_a_second_command_does_not_disturb_a_running_cluster(cluster: Cluster) -> None:
     """
-    It fails, naming the process that uses the directory, and changes no settings.
+    A second command on the same directory fails, names the process that uses it, and changes no settings.
     """
     directory = Path(cluster.ready["data"])
     before = {path: path.read_bytes() for path in directory.glob("broker-*.yaml")}
@@ -109,8 +110,8 @@ def test_a_second_command_does_not_disturb_a_running_cluster(cluster: Cluster) -
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_path: Path, number: int) -> None:
     """
-    The first or another broker is killed as soon as the cluster is ready.  Without it, a topic can be created and
-    written to.  The command in the ready line restarts it at the same addresses.
+    After any one broker is killed, the others create and write a topic.  The command in the ready line restarts the
+    broker at its old addresses.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         victim = cluster.brokers[number - 1]
@@ -152,8 +153,8 @@ def live_count(address: str) -> int:
 
 def test_a_cluster_restarts_at_its_addresses_and_never_shrinks(tmp_path: Path) -> None:
     """
-    It restarts on the same directory at the same addresses, also with an additional broker.  Starting one broker alone
-    is refused.
+    A cluster restarts on its directory at the same addresses, optionally with an additional broker.  A restart with a
+    single broker is refused.
     """
     data = tmp_path / "data"
     with running_cluster(data, 2) as cluster:
@@ -173,7 +174,8 @@ def test_a_cluster_restarts_at_its_addresses_and_never_shrinks(tmp_path: Path) -
 
 def test_a_first_broker_that_lost_its_directory_rejoins_the_cluster(tmp_path: Path) -> None:
     """
-    Its command does not bootstrap another cluster.  It joins the existing one as a new voter and gets its data back.
+    The restarted first broker joins the existing cluster as a new voter and gets its data back; it bootstraps no new
+    cluster.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         write_one(cluster, "kept", 3)
@@ -211,7 +213,7 @@ def cluster_id(address: str) -> str:
 
 def test_brokers_do_not_outlive_their_parent(tmp_path: Path) -> None:
     """
-    Even if their parent is killed, they shut down in order.
+    The brokers shut down in order when their parent ends, even if it is killed.
     """
     with running_cluster(tmp_path / "data", 2) as cluster:
         cluster.process.kill()
@@ -226,7 +228,7 @@ def test_brokers_do_not_outlive_their_parent(tmp_path: Path) -> None:
 
 def test_a_broker_that_cannot_start_ends_the_command(tmp_path: Path) -> None:
     """
-    One of the ports is in use.  No broker is left running, and the error names the port.
+    If a broker's port is in use, the command stops all brokers and fails with an error that names the port.
     """
     with running_cluster(tmp_path / "other", 2) as other:
         taken = other.brokers[1]["kafka"]

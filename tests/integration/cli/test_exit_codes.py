@@ -27,7 +27,7 @@ from tests.integration.cli.command import tidemill
 )
 def test_a_usage_error_exits_with_2(arguments: tuple[str, ...]) -> None:
     """
-    It is reported before anything is connected or opened.
+    A usage error is reported before the command connects to a broker or opens a file.
     """
     finished = tidemill(*arguments)
 
@@ -41,7 +41,7 @@ def test_a_usage_error_exits_with_2(arguments: tuple[str, ...]) -> None:
 )
 def test_a_usage_error_is_json_with_the_json_option(arguments: tuple[str, ...]) -> None:
     """
-    This includes errors found by the command-line parser.
+    With --json all usage errors are JSON, including those found by the command-line parser.
     """
     finished = tidemill(*arguments, "--json")
 
@@ -53,7 +53,7 @@ def test_a_usage_error_is_json_with_the_json_option(arguments: tuple[str, ...]) 
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("produce", "t"), ("consume", "t")], ids=" ".join)
 def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
     """
-    The command fails without retry, and the error names the fix.
+    A command that reaches no broker fails without retry, and its error names the fix.
     """
     finished = tidemill(*arguments, "--json", bootstrap="127.0.0.1:1")
 
@@ -64,7 +64,7 @@ def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
 
 def test_a_missing_http_listener_exits_with_3() -> None:
     """
-    Commands that use HTTP have the same exit code.
+    A command that reaches no HTTP listener also exits with 3.
     """
     finished = tidemill("cluster", "status", "--http", "127.0.0.1:1", "--json")
 

@@ -11,7 +11,7 @@ from tests.integration.cli.command import ENVIRONMENT, new_topic, tidemill
 
 def test_records_survive_a_round_trip(bootstrap: str) -> None:
     """
-    This includes bytes that are not text, null values and repeated headers.
+    Consumed records equal the produced ones, including bytes that are not text, null values and repeated headers.
     """
     name = new_topic(bootstrap)
     record = {
@@ -32,7 +32,7 @@ def test_records_survive_a_round_trip(bootstrap: str) -> None:
 
 def test_a_refused_line_is_counted_and_reported(bootstrap: str) -> None:
     """
-    The other lines are produced, and the exit code is 1.
+    If the broker refuses a line, the other lines are still produced, and the exit code is 1.
     """
     name = new_topic(bootstrap)
 
@@ -46,7 +46,7 @@ def test_a_refused_line_is_counted_and_reported(bootstrap: str) -> None:
 
 def test_producing_creates_a_missing_topic(bootstrap: str) -> None:
     """
-    The client requests the topic's metadata twice at once, and both responses contain it.
+    Producing to a missing topic creates it: both of the client's concurrent metadata responses contain the topic.
     """
     name = f"auto-{uuid.uuid4().hex[:12]}"
 
@@ -57,7 +57,7 @@ def test_producing_creates_a_missing_topic(bootstrap: str) -> None:
 
 def test_base64_lines_are_bytes(bootstrap: str) -> None:
     """
-    Base64 allows values that contain newlines.
+    Values in base64 can contain newlines.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, "--format", "base64", stdin=b"YQpi\n", bootstrap=bootstrap)
@@ -69,7 +69,7 @@ def test_base64_lines_are_bytes(bootstrap: str) -> None:
 
 def test_reading_starts_at_the_given_position(bootstrap: str) -> None:
     """
-    The start is either end, an offset or a timestamp.  Reading stops after `--max` records.
+    Reading starts at the beginning, the end, an offset or a timestamp, and stops after `--max` records.
     """
     name = new_topic(bootstrap)
     lines = [json.dumps({"value": str(n), "timestamp": 1_600_000_000_000 + 1000 * n}) for n in range(5)]
@@ -91,7 +91,7 @@ def test_reading_starts_at_the_given_position(bootstrap: str) -> None:
 
 def test_a_group_resumes_where_it_stopped(bootstrap: str) -> None:
     """
-    The offsets of printed records are committed, and no others.
+    Only the offsets of printed records are committed, so that the group resumes after the last printed record.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, stdin=b"1\n2\n3\n", bootstrap=bootstrap)
@@ -130,7 +130,7 @@ def _as_at_a_terminal() -> None:
 
 def test_closing_the_pipe_ends_following_without_error(bootstrap: str) -> None:
     """
-    An example is `tidemill consume … --follow | head -1`.
+    A closed pipe, as in `tidemill consume … --follow | head -1`, ends the command without an error.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
@@ -148,7 +148,7 @@ def test_closing_the_pipe_ends_following_without_error(bootstrap: str) -> None:
 
 def test_an_adjusted_start_offset_is_reported(bootstrap: str) -> None:
     """
-    A message names the offset at which reading starts instead.  With --json it is an object.
+    If the requested offset does not exist, a message names the offset used instead; with --json it is an object.
     """
     name = new_topic(bootstrap)
 

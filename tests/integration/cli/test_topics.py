@@ -7,7 +7,7 @@ from tests.integration.cli.command import new_topic, tidemill
 
 def test_a_created_topic_is_listed(bootstrap: str) -> None:
     """
-    The output has one object per line, with the fields that scripts rely on.
+    The list has one JSON object per topic and line, with the fields that scripts rely on.
     """
     name = new_topic(bootstrap, partitions=3)
 
@@ -21,7 +21,7 @@ def test_a_created_topic_is_listed(bootstrap: str) -> None:
 
 def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
     """
-    It contains the configuration of the topic and the offsets of each partition.
+    A topic's description contains its configuration and the offsets of each partition.
     """
     name = new_topic(bootstrap, partitions=2)
     tidemill("topics", "alter", name, "--config", "retention.ms=-1", bootstrap=bootstrap)
@@ -39,7 +39,7 @@ def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
 
 def test_partitions_can_be_added(bootstrap: str) -> None:
     """
-    They can never be removed.
+    Partitions can be added to a topic, and never removed.
     """
     name = new_topic(bootstrap)
 
@@ -52,7 +52,7 @@ def test_partitions_can_be_added(bootstrap: str) -> None:
 
 def test_a_deleted_topic_no_longer_exists(bootstrap: str) -> None:
     """
-    Describing it fails with Kafka's error name.
+    Describing a deleted topic fails with Kafka's error name.
     """
     name = new_topic(bootstrap)
 
@@ -65,7 +65,7 @@ def test_a_deleted_topic_no_longer_exists(bootstrap: str) -> None:
 
 def test_a_refusal_by_the_broker_is_reported_with_the_fix(bootstrap: str) -> None:
     """
-    The message has the error, the setting it is about, and what to do.
+    The message has the broker's error, the setting that caused it, and the fix.
     """
     name = new_topic(bootstrap)
 

@@ -43,7 +43,9 @@ class LoopThread:
             raise Refused(getattr(failure, "errno", -1), f"{type(failure).__name__} {failure}") from failure
 
     def ask(self, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Run a request again while a leader or a coordinator has moved; aiokafka leaves that to the application."""
+        """Run a request, and repeat it while a leader or coordinator moves: aiokafka leaves the retry to the
+        application.
+        """
         return ask_again(lambda: self.run(ask()))
 
     def close(self) -> None:

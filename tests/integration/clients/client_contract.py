@@ -39,7 +39,7 @@ INVALID_REPLICATION_FACTOR = 38
 INVALID_CONFIG = 40
 NON_EMPTY_GROUP = 68
 GROUP_ID_NOT_FOUND = 69
-# Errors that librdkafka reports with codes of its own.
+# Local errors of librdkafka; they are not part of the protocol.
 LOCAL_AUTO_OFFSET_RESET, LOCAL_UNKNOWN_TOPIC, LOCAL_UNKNOWN_PARTITION = -140, -188, -190
 
 JUNE_2013 = 1_371_000_000_000
@@ -55,7 +55,7 @@ def case(function: Case) -> Case:
 
 
 class Stage:
-    """The environment of one case.  At its end it closes everything that the case has opened."""
+    """The environment of one case: it closes everything that the case has opened when the case ends."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Stage:
         """
         Close a consumer while leaders do not move.
 
-        Clients send LeaveGroup once; if the coordinator moves just then, the group waits for the session timeout.
+        Clients send LeaveGroup once.  If the coordinator moves at that moment, the group waits for the session timeout.
         """
         self._left.add(id(consumer))
         with self.still():
@@ -357,7 +357,7 @@ def offsets_are_found_by_time(stage: Stage) -> None:
     topic = stage.topic(retention_ms="-1")
     place = (topic, 0)
     producer = stage.producer()
-    for index in range(10):  # ten batches, so that the search crosses batch boundaries
+    for index in range(10):  # ten batches: the search crosses batch boundaries
         stamps = (JUNE_2013 + 1_000 * index, JUNE_2013 + 1_000 * index + 500)
         producer.send(topic, [Outgoing(value=b"v", partition=0, timestamp=stamp) for stamp in stamps])
     consumer = stage.consumer()
@@ -365,7 +365,7 @@ def offsets_are_found_by_time(stage: Stage) -> None:
 
     found = [consumer.offsets_for_times({place: stamp})[place] for stamp in asked]
 
-    # After the last timestamp the libraries differ: librdkafka returns the end (-1), aiokafka nothing.
+    # For a timestamp after the last one, librdkafka returns the end (-1) and aiokafka returns nothing.
     assert found == [0, 0, 1, 9, 19, None]
 
 
@@ -534,8 +534,8 @@ def idempotent_records_are_stored_once_and_in_order(stage: Stage) -> None:
 @case
 def a_retry_of_what_was_stored_is_stored_once(stage: Stage) -> None:
     """
-    The broker is stopped until the client has timed out and sent everything again on a new connection.
-    Then it receives the first attempt and the retry, and must recognize the duplicates.
+    The broker is suspended until the client has timed out and sent everything again on a new connection.
+    When it resumes, it receives both attempts and must recognize the duplicates.
     """
     if stage.broker_pid is None:
         pytest.skip("the broker's process id is not known (TIDEMILL_TEST_BROKER_PID)")
@@ -571,7 +571,7 @@ def a_group_commits_and_resumes(stage: Stage) -> None:
 
     second = stage.consumer(group)
     second.subscribe([topic])
-    with stage.still():  # if the first member's LeaveGroup was lost, its session must time out first
+    with stage.still():  # a move could lose a LeaveGroup or renew a session
         records = stage.take(second, 8)
 
     assert list(range(12, 20)) == [record.offset for record in records]
@@ -600,7 +600,7 @@ def a_member_that_joins_and_one_that_leaves_move_partitions(stage: Stage) -> Non
     second.subscribe([topic])
     stage.assign_until([first, second], split_evenly(topic, 4), "two members share")
     stage.leave(first)
-    with stage.still():  # if the LeaveGroup was lost, the session must time out first
+    with stage.still():  # if a move loses the LeaveGroup, the session must time out
         stage.assign_until([second], lambda held: held == [whole], "the remaining member has all")
 
     values = [b"%d" % index for index in range(40)]
@@ -621,7 +621,7 @@ def a_member_that_dies_is_replaced_after_its_session(stage: Stage) -> None:
 
     doomed.kill()
 
-    with stage.still():  # after a move, the new coordinator renews every session, as Kafka's does
+    with stage.still():  # a new coordinator would renew every session, as in Kafka
         stage.assign_until([survivor], lambda held: held == [whole], "the dead member's partition is taken over")
 
 
@@ -688,7 +688,7 @@ def groups_are_listed_and_described(stage: Stage) -> None:
         lambda: stage.client.describe_group(group) == GroupDescription(state="stable", member_count=1),
         "the group is described",
     )
-    # Each broker lists the groups it coordinates: a group whose coordinator moves may be missing from a listing.
+    # Each broker lists only the groups that it coordinates, so a group may be missing while its coordinator moves.
     stage.until(lambda: group in stage.client.groups(), "the group is listed")
     stage.leave(member)
     stage.until(lambda: stage.client.describe_group(group).state == "empty", "the group is empty")
@@ -710,7 +710,9 @@ def an_empty_group_is_deleted(stage: Stage) -> None:
 
 
 def delete_empty_group(stage: Stage, group: str) -> None:
-    """A coordinator that moves may lose the answer to a deletion: asked again, the next one knows no such group."""
+    """Delete a group; while coordinators move, accept GROUP_ID_NOT_FOUND, which a retry gets if the first response was
+    lost.
+    """
     try:
         stage.client.delete_group(group)
     except Refused as refused:
@@ -803,7 +805,7 @@ def partitions_are_added_and_never_taken(stage: Stage) -> None:
 
     stage.client.create_partitions(topic, 4)
 
-    # As in Kafka, the broker that is asked may have older metadata than the one asked before.
+    # As in Kafka, the broker that answers may have older metadata than the broker that created the partitions.
     stage.until(lambda: stage.client.topics().get(topic) == 4, "four partitions appear")
     assert stage.refusal(lambda: stage.client.create_partitions(topic, 3)) == INVALID_PARTITIONS
     stage.send(topic, [Outgoing(value=b"new", partition=3)])

@@ -16,8 +16,8 @@ Answer = TypeVar("Answer")
 TopicPartition = tuple[str, int]  # topic, partition
 Headers = tuple[tuple[str, bytes | None], ...]
 
-WAIT_SECONDS_MAX = 20.0  # the limit of a single step of a case
-SESSION_MS = 6_000  # the shortest that Kafka's defaults allow
+WAIT_SECONDS_MAX = 20.0  # limit of one step of a case
+SESSION_MS = 6_000  # the shortest session timeout that Kafka's defaults allow
 
 
 class Refused(Exception):
@@ -42,10 +42,10 @@ MOVED = frozenset({
 
 def ask_again(ask: Callable[[], Answer]) -> Answer:
     """
-    Call `ask` until it is not refused with one of `MOVED`, for `WAIT_SECONDS_MAX` at most.
+    Repeat `ask` while it is refused with one of the codes in `MOVED`, for at most `WAIT_SECONDS_MAX`.
 
-    Libraries return such errors to the application for some requests (DescribeGroups, DeleteRecords), and the
-    application must ask again.
+    For some requests (DescribeGroups, DeleteRecords) the libraries leave the retry after such errors to the
+    application.
     """
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while True:
@@ -117,7 +117,7 @@ class Consuming(Protocol):
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
 
     def bounds(self, place: TopicPartition) -> tuple[int, int]:
-        """Return the log start offset and the end offset."""
+        """Return the log start offset and the end offset of a partition."""
         ...
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class Client(Protocol):
     def create_partitions(self, name: str, total: int) -> None: ...
 
     def topics(self) -> dict[str, int]:
-        """Return topic → partition count."""
+        """Return the partition count of every topic, by name."""
         ...
 
     def topic_configs(self, name: str) -> dict[str, str]: ...

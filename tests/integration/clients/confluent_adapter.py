@@ -31,7 +31,7 @@ def refusal(error: KafkaError) -> Refused:
 
 
 def patiently(ask: Callable[[], Answer]) -> Answer:
-    """Call `ask` until no leader or coordinator has moved; librdkafka leaves that to the application."""
+    """Repeat `ask` while a leader or coordinator moves: librdkafka leaves the retry to the application."""
 
     def ask_once() -> Answer:
         try:
@@ -95,7 +95,7 @@ class ConfluentConsumer:
         messages = [] if message is None else [message, *self._consumer.consume(10_000, timeout=0)]
         errors = [error for each in messages if (error := each.error()) is not None]
         for error in errors:
-            if error.code() not in MOVED:  # librdkafka reports them, and finds the new coordinator by itself
+            if error.code() not in MOVED:  # after a move, librdkafka finds the new coordinator by itself
                 raise refusal(error)
         return [_record(each) for each in messages if each.error() is None]
 

@@ -16,7 +16,7 @@ from tidemill.peer.transfer_leadership import API, Request
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.peer_transport import PeerTransport
 
-SHARDS_MAX = 4_000  # shard ids to try; a broker refuses those that it does not lead
+SHARDS_MAX = 4_000  # shard ids to try; a broker refuses the ids of shards that it does not lead
 
 
 class LeaderMover:
@@ -82,7 +82,7 @@ class LeaderMover:
                 link.send(frames.encode_request(self.rounds, API.encode_request(0, Request(moves=moves), 0)))
         transport.close()
 
-    # peer.link.LinkOwner
+    # Methods of peer.link.LinkOwner.
 
     def hello(self) -> Hello:
         return Hello(cluster_id="", voter=None, incarnation=1, address="")

@@ -1,4 +1,4 @@
-"""The adapters ask again where a library leaves that to its application."""
+"""The adapters retry requests where a library leaves the retry to the application."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -69,7 +69,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[list[int]], Cl
 
 def test_a_group_is_described_although_its_coordinator_has_moved(connect: Callable[[list[int]], Client]) -> None:
     """
-    Both libraries pass NOT_COORDINATOR on to the application instead of retrying, so the adapter asks again.
+    The adapters retry DescribeGroups after NOT_COORDINATOR, which both libraries pass on to the application.
     """
     codes = [errors.NOT_COORDINATOR, errors.COORDINATOR_LOAD_IN_PROGRESS, errors.COORDINATOR_NOT_AVAILABLE, NO_ERROR]
 
@@ -80,7 +80,7 @@ def test_a_group_is_described_although_its_coordinator_has_moved(connect: Callab
 
 def test_any_other_refusal_is_final(connect: Callable[[list[int]], Client]) -> None:
     """
-    The client contract expects such errors, so the adapter raises them at once.
+    The adapters raise any other error without a retry, because cases of the client contract expect it.
     """
     with pytest.raises(Refused) as refused:
         connect([errors.GROUP_AUTHORIZATION_FAILED, NO_ERROR]).describe_group("readers")

@@ -45,7 +45,7 @@ def made(client: AdminClient, **wanted: object) -> str:
 
 def test_confluents_client_creates_extends_and_deletes_topics(confluent: AdminClient) -> None:
     """
-    Each change is visible when the broker responds.
+    Topics can be created, extended and deleted, and each change is visible when the broker has responded.
     """
     name = made(confluent, num_partitions=2, replication_factor=1)
 
@@ -58,7 +58,7 @@ def test_confluents_client_creates_extends_and_deletes_topics(confluent: AdminCl
 
 def test_confluents_client_changes_configurations(confluent: AdminClient) -> None:
     """
-    A value is set, described and deleted again.
+    A configuration value can be set, described and deleted.
     """
     name = made(confluent, num_partitions=1, replication_factor=1, config={"retention.ms": "1000"})
     told = []
@@ -75,7 +75,7 @@ def test_confluents_client_changes_configurations(confluent: AdminClient) -> Non
 
 def test_confluents_client_describes_the_cluster_and_its_topics(confluent: AdminClient) -> None:
     """
-    The only broker is the controller.
+    The client's description contains the cluster, its only broker as the controller, and the topics.
     """
     name = made(confluent, num_partitions=3, replication_factor=1)
 
@@ -87,7 +87,7 @@ def test_confluents_client_describes_the_cluster_and_its_topics(confluent: Admin
 
 def test_confluents_client_deletes_records(broker: RunningBroker, confluent: AdminClient) -> None:
     """
-    Afterwards ListOffsets returns the new log start, and a consumer starts there.
+    After DeleteRecords, ListOffsets returns the new log start offset, and a consumer starts at it.
     """
     name = made(confluent, num_partitions=1, replication_factor=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
@@ -108,7 +108,7 @@ def test_confluents_client_deletes_records(broker: RunningBroker, confluent: Adm
 
 def test_kafka_pythons_client_administers_topics(kafka_python: kafka_admin.KafkaAdminClient) -> None:
     """
-    It uses newer versions of the same requests.
+    kafka-python, which sends newer versions of the same requests, administers topics too.
     """
     name = f"admin-{uuid.uuid4().hex[:12]}"
 

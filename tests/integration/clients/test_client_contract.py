@@ -1,4 +1,4 @@
-"""Every case of the contract with every client and a broker process."""
+"""Runs every case of the client contract with every client and a broker process."""
 
 import itertools
 import os

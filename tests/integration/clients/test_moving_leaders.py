@@ -24,7 +24,7 @@ from tidemill.model.topic import OFFSETS_TOPIC
 
 NUMBERS = itertools.count(1)
 ELECTIONS = 5
-ELECTED_SECONDS_MAX = 60  # time limit for that many elections; there is one every two seconds
+ELECTED_SECONDS_MAX = 60  # time limit of the elections; there is one every two seconds
 
 
 @pytest.fixture(scope="module", params=CLIENTS)
@@ -44,7 +44,7 @@ def test_the_client_contract_holds_while_leaders_move(
     moving_client: Client, case: Case, cluster: RunningCluster
 ) -> None:
     """
-    The controller and the coordinators of groups move as well.
+    The client contract holds while all leaders move, including the controller and the group coordinators.
     """
     with staged(moving_client, cluster) as stage:
         try:
@@ -55,8 +55,8 @@ def test_the_client_contract_holds_while_leaders_move(
 
 def test_idle_consumers_are_neither_reset_nor_stuck(moving_client: Client, cluster: RunningCluster) -> None:
     """
-    Consumers wait at the end of two partitions, one empty and one read, across five elections of each.  They have no
-    reset policy, so a reset would raise an error.  A record that is written afterwards arrives once.
+    Consumers that wait at the end of an empty and of a read partition survive five elections of each.  Without a reset
+    policy, a reset would raise an error.  A record written afterwards arrives once.
     """
     with staged(moving_client, cluster) as stage:
         idle = {stage.topic(): stage.consumer(reset="none"), stage.topic(): stage.consumer(reset="none")}
@@ -83,8 +83,8 @@ def test_idle_consumers_are_neither_reset_nor_stuck(moving_client: Client, clust
 
 def test_a_member_whose_coordinator_moves_before_it_asks_for_its_offsets_reads_them(cluster: RunningCluster) -> None:
     """
-    In librdkafka's issue 5586, a client never asks the new coordinator for its offsets after NOT_COORDINATOR.  The long
-    heartbeat interval ensures that the member does not learn of the move earlier, by a heartbeat.
+    A member whose OffsetFetch gets NOT_COORDINATOR fetches its offsets from the new coordinator (librdkafka's issue
+    5586).  The long heartbeat interval ensures that no heartbeat tells the member of the move earlier.
     """
     client = ConfluentClient(cluster.bootstrap)
     with staged(client, cluster) as stage:

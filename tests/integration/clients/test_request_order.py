@@ -42,7 +42,7 @@ def delete_request(topic: str, offset: int) -> delete_records.Request:
 
 def test_list_offsets_sees_the_delete_records_before_it(client: Client) -> None:
     """
-    ListOffsets that follows DeleteRecords at once returns the new log start, every time.
+    A ListOffsets request sent directly after DeleteRecords always returns the new log start offset.
     """
     creation = topic_request()
     topic = creation.topics[0].name
@@ -62,7 +62,7 @@ def test_list_offsets_sees_the_delete_records_before_it(client: Client) -> None:
 
 def test_requests_of_many_kinds_take_effect_in_order(client: Client) -> None:
     """
-    A topic is created, written to, read and listed by requests that one client sends without waiting.
+    A client can create, write, read and list a topic with requests that it sends without waiting for responses.
     """
     for _ in range(ROUNDS):
         creation = topic_request()

@@ -53,7 +53,7 @@ def with_kafka_python(bootstrap: str) -> None:
 @pytest.mark.parametrize("begin", [with_confluent, with_aiokafka, with_kafka_python])
 def test_a_transactional_producer_is_refused_by_name(broker: RunningBroker, begin: object) -> None:
     """
-    The client raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which it does not retry until its timeout.
+    A transactional producer fails with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not retry.
     """
     assert callable(begin)
 
@@ -62,7 +62,7 @@ def test_a_transactional_producer_is_refused_by_name(broker: RunningBroker, begi
 
 def test_a_transactional_request_ends_the_connection(broker: RunningBroker) -> None:
     """
-    The API is not advertised, so a client that sends it has ignored ApiVersions.
+    The broker closes a connection that sends a transactional request, because ApiVersions does not advertise the API.
     """
     host, _, port = broker.bootstrap.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:

@@ -12,7 +12,9 @@ MIB = 1 << 20
 
 
 class DiskContract:
-    """Needs two fixtures: `disk`, empty, and `beside`, the same directory opened by another process."""
+    """The tests of the contract.  A subclass needs two fixtures: `disk` is empty; `beside` is the same directory,
+    opened by another process.
+    """
 
     def test_a_write_joins_its_parts(self, disk: Disk) -> None:
         """The parts of a write are stored one after another, whatever type of buffer they have."""
@@ -40,7 +42,7 @@ class DiskContract:
         assert file.read(0, 6000) == bytes(5000) + b"end"
 
     def test_a_write_may_have_thousands_of_parts(self, disk: Disk) -> None:
-        """More parts than one system call takes are written as well."""
+        """A write may have more parts than one system call accepts."""
         file = disk.open("a", create=True)
         parts = [b"%04d" % number for number in range(5000)]
 
@@ -51,8 +53,8 @@ class DiskContract:
     @pytest.mark.parametrize("pages", [1, 31, 32, 255, 256, 257, 700])
     @pytest.mark.parametrize("part_bytes", [171, 4096, 3 * MIB])
     def test_durably_written_pages_are_visible_to_every_reader(self, disk: Disk, pages: int, part_bytes: int) -> None:
-        """This holds whether they bypass the page cache or not: over older bytes, between others, and after a
-        rename.
+        """Every reader sees durably written pages, with and without the page cache: over older bytes, between others,
+        after a rename.
         """
         file = disk.open("a", create=True)
         file.write(0, [b"x" * (pages + 2) * 4096])
@@ -65,8 +67,8 @@ class DiskContract:
 
     @pytest.mark.parametrize("seed", range(8))
     def test_writes_around_the_cache_are_visible_to_every_reader(self, disk: Disk, seed: int) -> None:
-        """A segment grows in parts of any size, with and without the page cache, with reads in between and occasional
-        truncation.
+        """Readers see every write while a segment grows in parts of any size, with and without the page cache, between
+        reads and occasional truncations.
         """
         random = Random(seed)
         file = disk.open("a", create=True)
@@ -105,7 +107,7 @@ class DiskContract:
         assert reads == [b"abcdef", b"ef", b"", b"", b""]
 
     def test_a_cached_read_equals_a_read_or_is_none(self, disk: Disk) -> None:
-        """This includes reads that are short at the end of the file."""
+        """A cached read returns the same bytes as a read, or None.  Both are short at the end of the file."""
         file = disk.open("a", create=True)
         file.write(0, [b"x" * 5000])
 
@@ -114,7 +116,7 @@ class DiskContract:
         assert all(cached is None or cached == read for cached, read in reads)
 
     def test_megabytes_can_be_read_and_written_in_one_call(self, disk: Disk) -> None:
-        """The file reads back as it was written."""
+        """A write and a read of many megabytes each succeed in one call."""
         file = disk.open("a", create=True)
         data = bytes(range(256)) * (8 * MIB // 256)
 
@@ -142,7 +144,7 @@ class DiskContract:
         assert other.read(0, 10) == b"seen"
 
     def test_syncs_succeed(self, disk: Disk) -> None:
-        """Files, directories and the data directory can be synced, repeatedly and with nothing to do."""
+        """Files, directories and the data directory can be synced repeatedly, even if nothing has changed."""
         disk.make_directory("d")
         file = disk.open("d/a", create=True)
         file.write(0, [b"x"])
@@ -183,7 +185,7 @@ class DiskContract:
         assert again.read(0, 10) == b"kept"
 
     def test_open_does_not_create_directories(self, disk: Disk) -> None:
-        """The directory of a file must exist."""
+        """Opening a file in a missing directory fails."""
         with pytest.raises(FileNotFoundError):
             disk.open("d/a", create=True)
 
@@ -208,7 +210,7 @@ class DiskContract:
             disk.make_directory("a")
 
     def test_list_returns_sorted_names(self, disk: Disk) -> None:
-        """It returns names of files and directories, and nothing for a missing directory."""
+        """`list` returns the sorted names of files and directories, and no names for a missing directory."""
         disk.make_directory("d/inner")
         for path in ("d/b", "d/a", "d/B"):
             disk.open(path, create=True)
@@ -226,7 +228,7 @@ class DiskContract:
         assert [disk.exists(path) for path in ("", "x", "x/y", "x/y/z", "x/z")] == [True, True, True, True, False]
 
     def test_conditional_removal_tolerates_missing_names(self, disk: Disk) -> None:
-        """A file may be missing; a directory may be missing or not empty."""
+        """The conditional removals succeed if the file is missing, or if the directory is missing or not empty."""
         disk.make_directory("x/y")
         disk.open("x/y/file", create=True).close()
 
@@ -264,8 +266,8 @@ class DiskContract:
         assert (disk.exists("from/topic"), disk.open("to/topic/a").read(0, 1)) == (False, b"x")
 
     def test_impossible_renames_are_refused(self, disk: Disk) -> None:
-        """The source or the target directory is missing, the target is a directory, or a directory would replace a file
-        or move into itself.
+        """A rename fails if the source or the target directory is missing, if the target is a directory, or if a
+        directory would replace a file or move into itself.
         """
         disk.make_directory("d/full")
         disk.open("a", create=True)
@@ -282,7 +284,7 @@ class DiskContract:
         assert list(disk.list("")) == ["a", "d"]
 
     def test_a_removed_file_stays_readable_while_open(self, disk: Disk) -> None:
-        """Its name can be reused at once."""
+        """Open readers keep a removed file's content, and its name can be reused immediately."""
         file = disk.open("a", create=True)
         file.write(0, [b"old"])
 
@@ -313,7 +315,7 @@ class DiskContract:
         "path", ["/etc/passwd", "..", "a/../../b", ".", "./a", "a//b", "a/", "a\0b", "LOCK", "LOCK/a"]
     )
     def test_no_path_leads_out_of_the_data_directory(self, disk: Disk, path: str) -> None:
-        """The lock file is not accessible either."""
+        """A path that leads out of the data directory is refused, and so is the path of the lock file."""
         for act in (
             lambda: disk.open(path, create=True),
             lambda: disk.exists(path),
@@ -329,7 +331,7 @@ class DiskContract:
                 act()
 
     def test_the_data_directory_cannot_be_opened_renamed_or_removed(self, disk: Disk) -> None:
-        """It can only be listed and synced."""
+        """The data directory itself can only be listed and synced."""
         for act in (
             lambda: disk.open("", create=True),
             lambda: disk.rename("", "a"),
@@ -341,7 +343,7 @@ class DiskContract:
                 act()
 
     def test_free_space_is_known(self, disk: Disk) -> None:
-        """It is positive on any machine that can run this test."""
+        """The free space is positive on any machine that can run this test."""
         assert disk.free_space() > 0
 
     def test_one_process_can_lock_the_data_directory(self, disk: Disk, beside: Disk) -> None:

@@ -107,8 +107,8 @@ def consumed(bootstrap: str) -> list[bytes]:
 
 
 def test_a_damaged_batch_is_reported_and_never_served(tmp_path: Path) -> None:
-    """Clients get the records before it, and KAFKA_STORAGE_ERROR for it; the event log and `log verify` report its
-    position.
+    """Clients get the records before the damaged batch, and KAFKA_STORAGE_ERROR for the batch itself.  The event log
+    and `log verify` report its position.
     """
     directory, events = tmp_path / "data", tmp_path / "events"
     with running_broker(directory, events) as bootstrap:
@@ -141,7 +141,7 @@ def test_a_damaged_batch_is_reported_and_never_served(tmp_path: Path) -> None:
 
 
 def test_verify_reports_no_damage_while_a_broker_writes(tmp_path: Path) -> None:
-    """Incomplete writes in progress are not damage."""
+    """`log verify` does not report a write in progress as damage."""
     directory = tmp_path / "data"
     with running_broker(directory, tmp_path / "events") as bootstrap:
         producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})

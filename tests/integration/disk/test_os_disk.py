@@ -1,4 +1,4 @@
-"""OsDisk fulfils the contract of the Disk port, and has guarantees of its own."""
+"""OsDisk fulfils the contract of the Disk port and gives some additional guarantees."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ def test_files_and_directories_are_accessible_to_the_owner_only(disk: OsDisk, ro
 def test_make_directory_survives_the_removal_of_a_parent(
     disk: OsDisk, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread may remove a parent directory that it found empty."""
+    """`make_directory` succeeds although another thread removes the parent directory, which is still empty."""
     mkdir = os.mkdir
     gone = []
 
@@ -92,7 +92,7 @@ def test_short_writes_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_no_space_and_quota_errors_are_disk_full(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """This holds for the creation and renaming of files, too."""
+    """ENOSPC and EDQUOT raise DiskFull, also when a file is created or renamed."""
     file = disk.open("a", create=True)
 
     def refuse(*_: object) -> int:
@@ -113,7 +113,7 @@ def test_no_space_and_quota_errors_are_disk_full(disk: OsDisk, monkeypatch: pyte
 
 
 def test_other_errors_of_a_write_are_not_disk_full(disk: OsDisk) -> None:
-    """A file that exceeds the process's size limit does not mean a full disk."""
+    """An error such as exceeding the process's file size limit does not raise DiskFull."""
     file = disk.open("a", create=True)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
@@ -127,7 +127,7 @@ def test_other_errors_of_a_write_are_not_disk_full(disk: OsDisk) -> None:
 
 
 def test_a_full_device_raises_disk_full() -> None:
-    """The test writes to /dev/full."""
+    """A write to /dev/full raises DiskFull."""
     full = os_disk.OsFile(os.open("/dev/full", os.O_RDWR), "full")
 
     with pytest.raises(DiskFull):
@@ -136,7 +136,7 @@ def test_a_full_device_raises_disk_full() -> None:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINVAL])
 def test_any_error_of_a_sync_is_sync_failed(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Whatever the cause, data that should be durable may be lost."""
+    """A failed sync raises SyncFailed whatever its cause, because data that should be durable may be lost."""
     file = disk.open("a", create=True)
 
     def fail(_: int) -> None:
@@ -153,7 +153,7 @@ def test_any_error_of_a_sync_is_sync_failed(disk: OsDisk, monkeypatch: pytest.Mo
 
 
 def test_cached_data_is_read_without_the_disk(disk: OsDisk) -> None:
-    """On a file system that supports RWF_NOWAIT, recently written data is found in the page cache."""
+    """A cached read finds recently written data in the page cache if the file system supports RWF_NOWAIT."""
     file = disk.open("a", create=True)
     file.write(0, [b"x" * 100_000])
 
@@ -165,7 +165,7 @@ def test_cached_data_is_read_without_the_disk(disk: OsDisk) -> None:
 
 
 def test_a_partly_cached_range_is_not_returned(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read that is short in the middle of a file returns None."""
+    """A cached read that ends early in the middle of a file returns None."""
     file = disk.open("a", create=True)
     file.write(0, [b"x" * 100_000])
     whole = os.preadv
@@ -180,7 +180,9 @@ def test_a_partly_cached_range_is_not_returned(disk: OsDisk, monkeypatch: pytest
 def test_a_read_that_would_block_returns_none(
     disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int, asks_again: bool
 ) -> None:
-    """A file system without support for it is not asked again."""
+    """A cached read that would block returns None.  If the file system does not support cached reads, none is tried
+    again.
+    """
     file = disk.open("a", create=True)
     file.write(0, [b"x"])
     calls = 0
@@ -238,7 +240,7 @@ def test_a_file_can_be_closed_while_it_is_read(disk: OsDisk) -> None:
 
 
 def test_a_closed_file_releases_its_descriptor(disk: OsDisk) -> None:
-    """Idle shards must have no open files."""
+    """Closing a file releases its descriptor, so that idle shards have no open files."""
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(50):
         disk.open("a", create=True).close()
@@ -247,7 +249,7 @@ def test_a_closed_file_releases_its_descriptor(disk: OsDisk) -> None:
 
 
 def test_the_lock_ends_with_its_process(root: Path) -> None:
-    """This holds even if the process is killed; until then another process gets the holder's pid."""
+    """The lock ends with its process, even if it is killed.  Until then, another process gets the holder's pid."""
     holder = subprocess.Popen(
         [
             sys.executable,
@@ -275,7 +277,7 @@ def test_the_lock_ends_with_its_process(root: Path) -> None:
 
 
 def test_read_only_changes_nothing(disk: OsDisk, root: Path) -> None:
-    """Tools can inspect a directory while its broker runs: nothing is created or changed."""
+    """A read-only disk creates and changes nothing, so that tools can inspect a directory while its broker runs."""
     disk.open("a", create=True).write(0, [b"x"])
     looking = OsDisk(root, read_only=True)
 

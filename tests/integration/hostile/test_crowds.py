@@ -10,7 +10,7 @@ LONG_MS = 20_000
 
 def test_a_herd_of_fetches_wakes_together(broker: AttackedBroker) -> None:
     """
-    500 consumers wait at the end of one partition, and one record answers all of them.
+    One record answers all of 500 consumers that wait at the end of one partition.
     """
     topic = broker.topic()
     request = fetch_request(topic, wait_ms=LONG_MS)
@@ -47,7 +47,7 @@ def test_fetches_of_disconnected_clients_are_dropped(broker: AttackedBroker) -> 
 
 
 def test_3000_short_connections_leave_no_trace(broker: AttackedBroker) -> None:
-    """They end in order or with a reset."""
+    """The broker keeps no state of 3,000 short connections, whether they end in order or with a reset."""
     for round_ in range(3_000):
         client = broker.connect()
         if round_ % 2:
@@ -59,7 +59,7 @@ def test_3000_short_connections_leave_no_trace(broker: AttackedBroker) -> None:
 
 
 def test_idle_connections_are_cheap(broker: AttackedBroker) -> None:
-    """1,000 clients send one request each and stay connected."""
+    """1,000 clients that stay connected after one request use little memory."""
     before = broker.resident_bytes()
     request = fetch_request("nowhere")
     with broker.crowd(1_000) as clients:

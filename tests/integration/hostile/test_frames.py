@@ -51,7 +51,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_malformed_request_closes_its_connection(broker: AttackedBroker, name: str) -> None:
-    """The broker allocates nothing for an announced size before its bytes have arrived."""
+    """A malformed request closes its connection, and its announced size causes no allocation before bytes arrive."""
     with broker.connect() as client:
         client.socket.sendall(REFUSED[name])
 
@@ -71,7 +71,7 @@ def test_api_versions_in_an_unsupported_version_is_answered(broker: AttackedBrok
 
 
 def test_random_bytes_close_their_connections(broker: AttackedBroker) -> None:
-    """This holds for any bytes."""
+    """Random bytes close the connection that sends them and cause no error."""
     chance = random.Random(1)
     for _ in range(100):
         with broker.connect() as client:
@@ -97,7 +97,9 @@ def requests(topic: str) -> list[tuple[Message, int]]:
 
 
 def test_a_truncated_request_closes_its_connection(broker: AttackedBroker) -> None:
-    """The frame has the size of the truncated body, so the broker must not wait for more bytes."""
+    """A frame whose body ends early closes its connection: the frame is complete, so the broker waits for no more
+    bytes.
+    """
     for request, version in requests(broker.topic()):
         body = frame_of(request, version)[4:]
         for end in range(1, len(body)):
@@ -124,7 +126,7 @@ def test_mutated_requests_are_answered_or_refused(broker: AttackedBroker) -> Non
 
 
 def test_requests_with_many_elements_do_not_block_others(broker: AttackedBroker) -> None:
-    """The requests have 60,000 elements: more topics than one may create, and more partitions than exist."""
+    """Requests with 60,000 elements, beyond all limits on topics and partitions, do not delay other clients."""
     many = range(60_000)
     topics = [metadata.Request.Topic(name=f"many-{number}") for number in many]
     created = [

@@ -59,7 +59,7 @@ def test_incomplete_frames_are_bounded_in_total(broker: AttackedBroker) -> None:
                 for _ in range(60):
                     client.socket.sendall(part)
             except OSError:
-                continue  # the broker has stopped reading
+                continue  # the broker reads no more from this client
         broker.unhurt(grown_max=420 * MIB)
     time.sleep(0.3)
     broker.unhurt(grown_max=GROWN_MAX * 2)
@@ -105,7 +105,9 @@ def bomb() -> bytearray:
 
 
 def test_a_decompression_bomb_is_refused(broker: AttackedBroker) -> None:
-    """The broker decompresses a batch only to look up a timestamp, and only up to the size limit of a batch."""
+    """
+    The broker decompresses a batch only to look up a timestamp, and refuses one that exceeds the limit of a batch.
+    """
     topic = broker.topic()
     with broker.connect() as client:
         produced = client.ask(raw_produce_request(topic, bomb()), 9)
@@ -133,7 +135,9 @@ def test_one_partition_is_looked_up_once_per_request(broker: AttackedBroker) -> 
 
 
 def test_repeated_names_in_a_request_are_answered_once(broker: AttackedBroker) -> None:
-    """A topic of a thousand partitions and its configuration are each requested ten thousand times."""
+    """A request that repeats a name ten thousand times gets one answer for it: a topic of 1,000 partitions, or its
+    configuration.
+    """
     topic = broker.topic(partitions=1_000)
     resource = describe_configs.Request.Resource(resource_type=2, resource_name=topic, configuration_keys=None)
     with broker.connect() as client:
@@ -165,8 +169,8 @@ def test_the_memory_of_fetch_sessions_is_bounded(broker: AttackedBroker) -> None
 
 def test_pipelined_requests_are_bounded_by_unread_responses(broker: AttackedBroker) -> None:
     """
-    Unread responses limit how many of the pipelined requests the broker processes at a time.  Every request is answered
-    in the end.
+    The broker stops processing pipelined requests while too many responses are unread.  It answers every request once
+    they are read.
     """
     topic = broker.topic()
     request = metadata_request(topic)

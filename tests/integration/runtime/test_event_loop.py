@@ -12,7 +12,7 @@ from tidemill.runtime import event_loop
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_call_stop(number: signal.Signals) -> None:
-    """Each SIGINT and SIGTERM causes a call on the loop; the main coroutine decides when it ends."""
+    """Each SIGINT or SIGTERM calls `stop` on the loop; the main coroutine decides when it ends."""
     heard = asyncio.Event()
 
     async def main(loop: asyncio.AbstractEventLoop) -> str:
@@ -30,7 +30,7 @@ def test_signals_call_stop(number: signal.Signals) -> None:
 
 
 def test_the_signal_handlers_are_restored() -> None:
-    """After the run, Ctrl-C is handled by Python again."""
+    """After the run, Python handles Ctrl-C as before."""
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         pass

@@ -22,7 +22,7 @@ print(before - resident())
 
 
 def test_freed_pages_between_objects_in_use_are_returned() -> None:
-    """A process of its own allocates 125 MiB and keeps one percent of it."""
+    """A process that allocates 125 MiB and keeps one percent of it returns the rest to the operating system."""
     done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
 
     assert int(done.stdout) > 100 << 20

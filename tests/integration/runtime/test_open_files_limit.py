@@ -13,7 +13,7 @@ print(raise_open_files_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] 
 
 
 def test_the_soft_limit_becomes_the_hard_one() -> None:
-    """It runs in a process of its own, since the limit of this one must not change."""
+    """The soft limit is raised to the hard limit.  The test uses a separate process, to keep the limit of its own."""
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
 
     assert ("True\n", 0) == (ran.stdout, ran.returncode), ran.stderr

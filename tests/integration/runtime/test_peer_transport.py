@@ -197,8 +197,8 @@ async def shake_hands(scene: Scene, session: Session, raw: socket.socket) -> Non
 
 
 def test_frames_travel_in_both_directions() -> None:
-    """They can be sent from within `linked`, arrive in order with their parts joined; each end has the other's Hello,
-    and TCP_NODELAY is set.
+    """Frames, even those sent from within `linked`, arrive in order with their parts joined.  Each end has the other's
+    Hello, and TCP_NODELAY is set.
     """
 
     async def act(scene: Scene) -> None:
@@ -224,8 +224,8 @@ def test_frames_travel_in_both_directions() -> None:
 
 
 def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
-    """Two hundred mutual dials over randomly delayed connections: once an end has a link, it keeps one.  Finally both
-    ends have the same link and no other.
+    """During two hundred mutual dials over randomly delayed connections, an end that has a link never has none
+    afterwards.  Finally both ends have the same link and no other.
     """
 
     async def act(scene: Scene) -> None:
@@ -267,8 +267,8 @@ def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_the_link_dialled_by_the_higher_broker_id_is_kept(first: int) -> None:
-    """This holds in either order: a second link dialled by the lower id is refused, one dialled by the higher id
-    replaces the first.
+    """Of two links, the one dialled by the higher broker id is kept.  If it is the first, the second is refused; if it
+    is the second, it replaces the first.
     """
 
     async def act(scene: Scene) -> None:
@@ -291,8 +291,8 @@ def test_the_link_dialled_by_the_higher_broker_id_is_kept(first: int) -> None:
 
 
 def test_a_parked_link_ends_with_the_link_that_replaced_it() -> None:
-    """The higher broker id may have crashed before it learned that its dial was accepted; both would then wait for each
-    other.
+    """A link that waits for the decision between two dials ends when the link that replaced it ends.  Otherwise the two
+    brokers would wait for each other after a crash of the higher broker id.
     """
 
     async def act(scene: Scene) -> None:
@@ -330,14 +330,14 @@ def test_a_parked_link_ends_with_the_link_that_replaced_it() -> None:
 
 
 def test_a_broker_under_two_addresses_is_dialled_once_under_each() -> None:
-    """It has one link, and both addresses count as connected."""
+    """A broker that is reachable under two addresses has one link, and both addresses count as connected."""
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1), scene.broker(2)
         address = await two.listen()
         one.transport.reach([address, address.replace("127.0.0.1", "localhost")])
         await scene.until(lambda: one.links and one.transport._dials == 2 and len(one.transport._sockets) == 1)
-        await asyncio.sleep(0.3)  # longer than the back-off after a first failure
+        await asyncio.sleep(0.3)  # longer than the back-off after the first failure
 
         assert 2 == one.transport._dials
         assert 1 == len(one.links) == len(two.links)
@@ -348,7 +348,7 @@ def test_a_broker_under_two_addresses_is_dialled_once_under_each() -> None:
 
 
 def test_a_lost_link_is_reported_at_once_and_dialled_again() -> None:
-    """It may end with a close that carries a reason, or with a reset."""
+    """A link that ends with a close and its reason, or with a reset, is reported immediately and dialled again."""
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()
@@ -374,7 +374,9 @@ def test_a_lost_link_is_reported_at_once_and_dialled_again() -> None:
 
 
 def test_an_absent_broker_is_linked_once_it_starts() -> None:
-    """The failure is reported once, however often the address is dialled; a restarted broker is linked again."""
+    """An address without a broker is dialled until a broker listens, and its failure is reported once.  A restarted
+    broker is linked again.
+    """
 
     async def act(scene: Scene) -> None:
         with socket.socket() as reserved:
@@ -399,7 +401,7 @@ def test_an_absent_broker_is_linked_once_it_starts() -> None:
 
 
 def test_a_restarted_broker_replaces_its_old_link() -> None:
-    """This holds even if the old link still appears established."""
+    """The new link of a restarted broker replaces its old link, even if the old one still appears established."""
 
     async def act(scene: Scene) -> None:
         one, old, new = scene.broker(1), scene.broker(2), scene.broker(2, life=2)
@@ -436,8 +438,8 @@ def test_the_dialled_addresses_can_change_at_any_time() -> None:
 
 
 def test_a_queue_is_bounded_when_the_other_end_is_slow() -> None:
-    """Beyond 64 MiB frames are rejected and nothing is copied; once the other end reads again, all accepted frames
-    arrive.
+    """A queue rejects frames beyond 64 MiB and copies none of their bytes.  When the other end reads again, all
+    accepted frames arrive.
     """
 
     async def act(scene: Scene) -> None:
@@ -491,7 +493,7 @@ def test_closing_a_link_does_not_wait_for_a_peer_that_does_not_read(monkeypatch:
 
 
 def test_an_incomplete_handshake_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds for accepted and dialled connections, whether nothing or half of a message arrived."""
+    """An accepted or dialled connection is closed if a handshake message, or half of it, does not arrive in time."""
     assert 5 == peer_socket.HANDSHAKE_SECONDS
     monkeypatch.setattr(peer_socket, "HANDSHAKE_SECONDS", 0.2)
 
@@ -514,7 +516,9 @@ def test_an_incomplete_handshake_times_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_number_of_unproven_connections_is_limited() -> None:
-    """A further connection closes the oldest, so a broker still gets through."""
+    """
+    Beyond the limit, each new connection closes the oldest unauthenticated one, so that a broker can still connect.
+    """
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1), scene.broker(2)
@@ -532,7 +536,7 @@ def test_the_number_of_unproven_connections_is_limited() -> None:
 
 
 def test_a_different_cluster_key_is_refused_and_reported_at_both_ends() -> None:
-    """It is reported once, with the fix."""
+    """Both ends refuse a link with a different cluster key, and each reports it once, with the fix."""
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1, key=b"another key"), scene.broker(2)
@@ -547,7 +551,9 @@ def test_a_different_cluster_key_is_refused_and_reported_at_both_ends() -> None:
 
 
 def test_the_owner_can_refuse_a_link() -> None:
-    """`lost` is not called for it; the other end receives the reason and backs off before it dials again."""
+    """
+    A refused link causes no call of `lost`; the other end receives the reason and backs off before it dials again.
+    """
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1), scene.broker(2)
@@ -564,7 +570,7 @@ def test_the_owner_can_refuse_a_link() -> None:
 
 
 def test_a_broker_that_dials_itself_is_refused() -> None:
-    """The incarnation shows it."""
+    """A broker recognizes by the incarnation that it has dialled itself, and refuses the link."""
 
     async def act(scene: Scene) -> None:
         one = scene.broker(1)
@@ -579,7 +585,7 @@ def test_a_broker_that_dials_itself_is_refused() -> None:
 
 @pytest.mark.parametrize("where", ["linked", "received", "lost"])
 def test_an_exception_of_the_owner_closes_one_link_and_is_reported(where: str) -> None:
-    """The other links and the loop continue."""
+    """An exception raised by the owner closes one link and is reported; the other links and the loop continue."""
 
     async def act(scene: Scene) -> None:
         one, two, three = scene.broker(1), scene.broker(2), scene.broker(3)
@@ -620,7 +626,7 @@ def test_an_exception_of_the_owner_closes_one_link_and_is_reported(where: str) -
 
 
 def test_a_protocol_violation_closes_only_its_link() -> None:
-    """One sentence names the violation."""
+    """A protocol violation closes only the link on which it happens, and one sentence names the violation."""
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()
@@ -639,7 +645,7 @@ def test_a_protocol_violation_closes_only_its_link() -> None:
 
 
 def test_after_close_nothing_is_accepted_or_dialled() -> None:
-    """`lost` is called once per link, and a dial in progress is cancelled."""
+    """Closing calls `lost` once per link and cancels dials in progress; afterwards nothing is accepted or dialled."""
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()

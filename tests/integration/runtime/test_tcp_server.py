@@ -106,7 +106,7 @@ def play(
 
 
 def test_bytes_are_sent_and_received() -> None:
-    """Parts arrive as contiguous bytes, and both sides know each other's address."""
+    """The parts of a message arrive as contiguous bytes, and both sides know each other's address."""
 
     async def act(scene: Scene) -> None:
         reader, writer = await scene.client()
@@ -140,7 +140,7 @@ def test_small_responses_are_not_delayed() -> None:
 
 
 def test_a_response_of_many_megabytes_arrives_complete() -> None:
-    """It is larger than any socket buffer, in large parts and in many small ones."""
+    """A response larger than any socket buffer arrives complete, whether it has large parts or many small ones."""
     large, small = bytes(range(256)) * (16 * MIB // 256), [b"%07d" % number for number in range(20_000)]
 
     async def act(scene: Scene) -> None:
@@ -224,7 +224,7 @@ def test_close_flushes_sent_bytes() -> None:
 
 
 def test_abort_drops_sent_bytes() -> None:
-    """It is meant for clients that do not read."""
+    """`abort` drops bytes that were not sent yet; it is meant for clients that do not read."""
 
     async def act(scene: Scene) -> None:
         await scene.client()
@@ -241,7 +241,9 @@ def test_abort_drops_sent_bytes() -> None:
 
 
 def test_a_reset_by_the_other_side_is_reported_once() -> None:
-    """This holds also in the middle of a large response, and no state is left behind."""
+    """A reset is reported once, even in the middle of a large response, and the server keeps no state of the
+    connection.
+    """
 
     async def act(scene: Scene) -> None:
         for unsent in (0, 32 * MIB):
@@ -288,7 +290,7 @@ def test_an_exception_in_a_connection_closes_only_that_one() -> None:
 
 @pytest.mark.parametrize("where", ["factory", "get_buffer", "received"])
 def test_an_exception_in_any_callback_leaves_the_loop_running(where: str) -> None:
-    """uvloop would spin if `get_buffer` raised, or after an exception of the factory, so neither may reach it."""
+    """No exception of a callback reaches uvloop, which would loop forever if `get_buffer` or the factory raised one."""
 
     def explode(*_: object) -> Any:
         raise RuntimeError("a bug")
@@ -313,7 +315,7 @@ def test_an_exception_in_any_callback_leaves_the_loop_running(where: str) -> Non
 
 
 def test_a_client_that_is_not_admitted_is_closed_without_a_connection() -> None:
-    """The caller decides on limits, in total or per host."""
+    """A client that the caller does not admit is closed, and no connection object is created for it."""
     asked: list[str] = []
 
     async def act(scene: Scene) -> None:
@@ -336,7 +338,7 @@ def test_a_client_that_is_not_admitted_is_closed_without_a_connection() -> None:
 
 
 def test_a_port_in_use_is_refused() -> None:
-    """A second server on the same address gets an error; the port is not shared."""
+    """A second server on the same address fails with an error instead of sharing the port."""
 
     async def act(scene: Scene) -> None:
         other = TcpServer(asyncio.get_running_loop(), lambda writer: Recorder(writer, echo))
@@ -347,7 +349,7 @@ def test_a_port_in_use_is_refused() -> None:
 
 
 def test_the_last_activity_is_recorded() -> None:
-    """Bytes in either direction count."""
+    """Bytes sent or received update the time of a connection's last activity."""
 
     async def act(scene: Scene) -> None:
         reader, writer = await scene.client()
@@ -364,7 +366,7 @@ def test_the_last_activity_is_recorded() -> None:
 
 
 def test_open_connections_continue_after_stop_listening() -> None:
-    """A stop first refuses new connections and then lets responses finish."""
+    """After `stop_listening`, new connections are refused, and open connections can finish their responses."""
 
     async def act(scene: Scene) -> None:
         reader, writer = await scene.client()

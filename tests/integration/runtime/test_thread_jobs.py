@@ -53,7 +53,7 @@ def test_one_thread_runs_and_reports_jobs_in_order() -> None:
 
 
 def test_exceptions_of_jobs_are_reported() -> None:
-    """This includes exceptions that are not an `Exception`, which no other code would handle.  The thread continues."""
+    """An exception of a job is reported, even one that is not an `Exception`, and the thread continues."""
     reported: list[object] = []
 
     class Ending(BaseException):
@@ -120,7 +120,7 @@ def test_stop_runs_all_submitted_jobs(threads: int) -> None:
 
 
 def test_an_idle_thread_keeps_no_reference_to_its_last_job() -> None:
-    """The bytes of a block are freed once its result is reported, not when the next block arrives."""
+    """An idle thread frees a job's bytes once its result is reported, not only when the next job arrives."""
     freed = threading.Event()
 
     class Batch:

@@ -20,7 +20,7 @@ def load(spark, bootstrap):
 
 @pytest.fixture
 def ten(make_topic, produce):
-    """A topic with two partitions with offsets 0 to 9 and 0 to 4, and timestamps 1000, 2000 and so on."""
+    """Create a topic whose two partitions have 10 and 5 records, with the timestamps 1000, 2000 and so on."""
     topic = make_topic(partitions=2)
     produce(
         topic,
@@ -39,7 +39,7 @@ def offsets(frame):
 
 def test_every_column_has_the_produced_value(load, make_topic, produce):
     """
-    This includes null and empty keys and values, null and repeated headers, and timestamps in milliseconds.
+    Every column has the produced value, including null and empty keys and values, null and repeated headers.
     """
     topic = make_topic()
     produce(
@@ -68,7 +68,7 @@ def test_every_column_has_the_produced_value(load, make_topic, produce):
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read(load, make_topic, produce, codec):
     """
-    The batches are large enough for the producer to compress them.
+    Batches of every codec are read; they are large enough for the producer to compress them.
     """
     topic = make_topic()
     produce(topic, [{"value": b"%08d" % n * 20} for n in range(500)], **{"compression.type": codec, "linger.ms": 50})
@@ -101,7 +101,7 @@ BOUNDS = {
 @pytest.mark.parametrize("what", BOUNDS)
 def test_the_options_set_the_bounds(load, ten, what):
     """
-    Starts are inclusive and ends exclusive.  Each offset is read once, however the work is divided.
+    The start bound is inclusive and the end bound exclusive.  Each offset is read once, however the work is divided.
     """
     options, expected = BOUNDS[what]
 
@@ -112,7 +112,7 @@ def test_the_options_set_the_bounds(load, ten, what):
 
 def test_the_options_set_the_number_of_tasks(load, ten):
     """
-    There is one task per topic partition, or one per equal part of it.
+    A query has one task per topic partition, or one per equal part of a partition if the options ask for more.
     """
     counts = [load(ten, **options).rdd.getNumPartitions() for options in ({}, {"maxRecordsPerPartition": "4"})]
 
@@ -121,7 +121,7 @@ def test_the_options_set_the_number_of_tasks(load, ten):
 
 def test_a_pattern_reads_all_topics_that_match(load, make_topic, produce, ten):
     """
-    The whole name must match, as in Java.
+    A pattern selects the topics whose whole name matches, as in Java.
     """
     twin = make_topic(name=f"{ten}-twin")
     produce(twin, [{"value": b"x"}])
@@ -134,7 +134,7 @@ def test_a_pattern_reads_all_topics_that_match(load, make_topic, produce, ten):
 
 def test_only_the_columns_of_the_schema_are_decoded(load, ten):
     """
-    They have the order and spelling of the schema.
+    Only the columns of the given schema are decoded, in its order and with its spelling.
     """
     rows = load(ten, schema="OFFSET long, value binary").orderBy("offset").collect()
 
@@ -143,14 +143,14 @@ def test_only_the_columns_of_the_schema_are_decoded(load, ten):
 
 def test_an_empty_topic_has_no_rows(load, make_topic):
     """
-    An empty plan does not fail.
+    Reading an empty topic returns no rows and does not fail.
     """
     assert 0 == load(make_topic(partitions=2)).count()
 
 
 def test_a_view_in_sql_accepts_the_same_options(spark, bootstrap, ten):
     """
-    No explicit registration is needed.
+    A view in SQL accepts the options of the reader, and needs no explicit registration of the source.
     """
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW tide USING tidemill OPTIONS ("
@@ -162,7 +162,7 @@ def test_a_view_in_sql_accepts_the_same_options(spark, bootstrap, ten):
 
 def test_deleted_offsets_fail_the_query_or_are_skipped(load, bootstrap, ten):
     """
-    With failOnDataLoss, the query fails with the fix; without it, the query reads the remaining records.
+    If offsets were deleted, a query with failOnDataLoss fails and names the fix; without it, the query reads the rest.
     """
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
@@ -189,7 +189,7 @@ def test_deleted_offsets_fail_the_query_or_are_skipped(load, bootstrap, ten):
 )
 def test_a_wrong_option_fails_before_any_task(load, ten, options, sentence):
     """
-    The error names the fix.
+    A wrong option fails before any task starts, with an error that names the fix.
     """
     with pytest.raises(Exception, match=sentence):
         load(options.pop("subscribe", ten), **options).count()

@@ -61,7 +61,8 @@ def all_offsets(count):
 
 def test_a_run_reads_all_records_in_steps_and_the_next_resumes(spark, bootstrap, numbered, tmp_path):
     """
-    Trigger.AvailableNow obeys maxOffsetsPerTrigger.  The checkpoint has offsets in the format of Spark's Kafka source.
+    A run with Trigger.AvailableNow reads all records in steps of maxOffsetsPerTrigger, and the next run resumes after
+    them.  The checkpoint has offsets in the format of Spark's Kafka source.
     """
     topic = numbered(100)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "160"}
@@ -78,7 +79,7 @@ def test_a_run_reads_all_records_in_steps_and_the_next_resumes(spark, bootstrap,
 
 def test_a_checkpoint_of_sparks_kafka_source_can_be_used(spark, bootstrap, numbered, tmp_path):
     """
-    A query that changes the name of its format and keeps its checkpoint resumes where it was.
+    A query of Spark's Kafka source that changes its format to `tidemill` and keeps its checkpoint resumes where it was.
     """
     topic = numbered(50)
     run_available(spark, bootstrap, topic, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="100")
@@ -120,7 +121,7 @@ def start(bootstrap, topic, directory):
 
 
 def kill_at(moment, bootstrap, topic, directory):
-    """Kill a run when a batch of it has reached `moment`, as the checkpoint shows; return the state it left."""
+    """Kill a run when the checkpoint shows that a batch has reached `moment`; return the state of the checkpoint."""
     before = newest(directory, "commits")
     process = start(bootstrap, topic, directory)
     deadline = time.monotonic() + START_SECONDS_MAX
