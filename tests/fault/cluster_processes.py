@@ -1,7 +1,7 @@
 """The brokers of one cluster as processes on the loopback interface, started, stopped, killed and paused by process id.
 
-Broker 1 bootstraps the cluster, the others join it.  A broker keeps its ports and directory across restarts, so that
-clients need no restart.  With proxies, brokers reach each other only through them.
+Broker 1 bootstraps the cluster, and the others join it.  A broker keeps its ports and directory across restarts, so
+that clients need no restart.  If the cluster has proxies, brokers reach each other only through them.
 """
 
 import json
@@ -38,7 +38,8 @@ OURS = (sys.executable, "-m", "tidemill")
 
 class ClusterBroker(BrokerProcess):
     """
-    One process of one broker.  Under a wrapper (strace), `broker_pid` differs from `pid` once the broker is ready.
+    One run of one broker as a process.  If the broker runs under a wrapper such as strace, `pid` is the wrapper's
+    process id, and `broker_pid` the broker's once it is ready.
     """
 
     def __init__(self, number: int, command: Sequence[str], *, log: Path) -> None:
@@ -60,7 +61,7 @@ class ClusterBroker(BrokerProcess):
             if not selector.select(0):
                 return False
         line = self.output.readline()
-        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # otherwise the broker has ended
+        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # an empty line: the broker has ended
 
     def wait_for_end(self) -> int:
         """Wait until the process ends, and return its exit code."""
@@ -74,7 +75,7 @@ class ClusterBroker(BrokerProcess):
         if self.has_ended():
             return ""
         before = self.log.stat().st_size
-        self._process.send_signal(signal.SIGABRT)  # faulthandler prints the stacks
+        self._process.send_signal(signal.SIGABRT)  # makes faulthandler print the stacks
         self._process.wait(WAIT_SECONDS_MAX)
         return "; its stacks:\n" + self.log.read_bytes()[before:].decode(errors="replace")
 
@@ -97,13 +98,13 @@ class ClusterProcesses:
         program: Sequence[str] = OURS,
         is_proxied: bool = False,
     ) -> None:
-        """`data` maps brokers to their data directories, where these are not below `directory`."""
+        """`data` maps brokers to their data directories if these are not below `directory`."""
         self.numbers = tuple(numbers)
         self.directory = directory
         self.kafka_ports = {number: free_port() for number in numbers}
         self.peer_ports = {number: free_port() for number in numbers}
-        self.brokers: dict[int, ClusterBroker] = {}  # those that were started and not ended by the test
-        self.wrappers: dict[int, Sequence[str]] = {}  # prefix of a broker's command, from its next start on
+        self.brokers: dict[int, ClusterBroker] = {}  # brokers that the test has started and not ended
+        self.wrappers: dict[int, Sequence[str]] = {}  # by broker: prefix of its command at the next start
         self._program = program
         self._settings = dict(settings or {})
         self._data = dict(data or {})
@@ -133,12 +134,12 @@ class ClusterProcesses:
     def _processes(self) -> dict[int, int]:
         return {broker.pid: number for number, broker in self.brokers.copy().items()}
 
-    # Start and stop.
+    # Methods that start and stop brokers.
 
     def start_all(self) -> None:
         """
         Start all brokers at once, and wait until each is a voter of the metadata.  Joining brokers retry until the
-        first is there.
+        first broker is ready.
         """
         self.start(*self.numbers)
         wait_until(lambda: self.voters() == set(self.numbers), "metadata with all brokers as voters")
@@ -151,7 +152,7 @@ class ClusterProcesses:
             self.brokers[number].wait_until_ready()
 
     def begin(self, number: int, *, joins: Sequence[int] | None = None) -> ClusterBroker:
-        """Start a broker, and do not wait."""
+        """Start a broker without waiting until it is ready."""
         if joins is None:
             joins = [] if number == self.numbers[0] else [self.numbers[0]]
         peer = f"127.0.0.1:{self.peer_ports[number]}"
@@ -176,7 +177,7 @@ class ClusterProcesses:
         return f"127.0.0.1:{port}"
 
     def kill(self, *numbers: int) -> None:
-        """Kill brokers at once, as a power switch does: signal all of them before waiting for any."""
+        """Kill brokers simultaneously, as a power loss does: signal all of them before waiting for any."""
         for number in numbers:
             self._signal(number, signal.SIGKILL)
         for number in numbers:
@@ -223,10 +224,10 @@ class ClusterProcesses:
     def log_of(self, number: int) -> str:
         return (self.directory / f"broker-{number}.log").read_text(errors="replace")
 
-    # Requests to brokers.
+    # Methods that send requests to brokers.
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Create a topic with three replicas; ask again while the controller moves, as librdkafka does not."""
+        """Create a topic with three replicas.  Retry while the controller moves, because librdkafka does not."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         wanted = NewTopic(topic, partitions, 3, config=configs)
 
@@ -257,13 +258,13 @@ class ClusterProcesses:
             connection.close()
 
     def voters(self) -> set[int]:
-        """Return the voters of the metadata."""
+        """Return the broker ids of the voters of the metadata shard."""
         return {voter.replica_id for it in self._quorum(self.running()[0]) for voter in it.current_voters}
 
     def _quorum(self, number: int) -> Sequence[describe_quorum.Response.Topic.Partition]:
         """
-        Return the metadata quorum as the controller describes it through one broker; empty if the controller does not
-        answer.
+        Return the metadata quorum as broker `number` reports it from the controller, or an empty sequence if the
+        controller does not answer.
 
         Raise `BrokerUnreachable` if the broker does not answer.
         """
@@ -273,7 +274,7 @@ class ClusterProcesses:
         return [it for described in answer.topics for it in described.partitions]
 
     def ask_any(self, topics: Collection[str] | None, *, but: Collection[int] = ()) -> metadata.Response:
-        """Return the Metadata response of the first broker that answers."""
+        """Return the Metadata response of the first running broker that answers.  The brokers `but` are not asked."""
         answers: list[metadata.Response] = []
 
         def is_answered() -> bool:
@@ -309,7 +310,9 @@ class ClusterProcesses:
         return found
 
     def elect_preferred(self, topic: str, partition: int) -> None:
-        """Retry until the first replica leads: the other brokers learn by a heartbeat that it is ready."""
+        """Elect the first replica of the partition.  Retry, because the other brokers learn only by a heartbeat that it
+        is ready.
+        """
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         place = TopicPartition(topic, partition)
 
@@ -370,7 +373,9 @@ class ClusterProcesses:
 
 
 def _end_offset(reader: Consumer, place: TopicPartition) -> int:
-    """Return the end offset; librdkafka reports a leader that moves, as after a restart, and the caller asks again."""
+    """
+    Return the end offset.  Retry while the leader moves, for example after a restart, because librdkafka does not.
+    """
     ends: list[int] = []
 
     def is_answered() -> bool:
@@ -386,7 +391,7 @@ def _end_offset(reader: Consumer, place: TopicPartition) -> int:
 
 
 def wait_until(is_so: Callable[[], Any], what: str, *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
-    """Poll until a condition holds: brokers send no notifications."""
+    """Poll until a condition holds.  Brokers send no notifications that a test could wait for."""
     deadline = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < deadline, f"waited {seconds_max:.0f} s in vain for {what}"

@@ -1,7 +1,7 @@
-"""One topic under steady load, while faults strike its cluster.
+"""Runs a steady load on one topic while faults strike its cluster.
 
-A scene knows the leaders, measures how long writes paused, and checks every law at the end, by clients and on the
-brokers' disks.
+A scene finds the leaders, measures how long writes pause, and finally checks every law, by reading with clients and on
+the brokers' disks.
 """
 
 import time
@@ -14,13 +14,13 @@ from tests.fault.pauses import pause_of_shards, table
 from tests.fault.steady_load import Keys, SteadyLoad
 
 PARTITIONS = 6
-SHARDS = (range(2), range(2, 4), range(4, 6))  # a topic has at least one shard per broker
+SHARDS = (range(2), range(2, 4), range(4, 6))  # partitions by shard: a topic has at least one shard per broker
 CALM_SECONDS = 0.3
-BROKEN_MAX = 20  # reported at most; more add nothing
+BROKEN_MAX = 20  # reported violations
 
 
 class ClusterScene:
-    """A context manager: the load runs inside it."""
+    """A context manager that runs the load while it is entered."""
 
     def __init__(self, cluster: ClusterProcesses, topic: str, *, keys: Keys = MappingProxyType({})) -> None:
         self.cluster = cluster
@@ -57,7 +57,7 @@ class ClusterScene:
         return len(hit)
 
     def strike_all(self, fault: str, begin: Callable[[], object]) -> None:
-        """Apply a fault that stops all writes until brokers are back, which `begin` must cause."""
+        """Apply a fault that stops all writes.  `begin` must cause it and also restore the brokers."""
         since = time.monotonic()
         begin()
         self._faults.append((fault, SHARDS, since, self.load.wait_for_progress()))
@@ -84,7 +84,7 @@ class ClusterScene:
 class Verdict:
     def __init__(self, pauses: dict[str, list[float]], broken: list[str], seen: str) -> None:
         self.pauses = pauses
-        self.broken = broken  # the laws that were broken
+        self.broken = broken  # one sentence per violation of a law
         self._seen = seen
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from tests.fault.cluster_processes import ClusterProcesses
 
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """A cluster for all tests that need no special one: starting it takes longer than most faults."""
+    """Share one cluster among all tests that need no special one: starting a cluster takes longer than most faults."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     with ClusterProcesses(directory, settings={"leader.imbalance.check.interval.seconds": 1}) as cluster:
         cluster.start_all()
@@ -17,6 +17,6 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def cluster(running_cluster: ClusterProcesses) -> ClusterProcesses:
-    """Three running brokers, whatever the previous test has left."""
+    """Restore the shared cluster, whatever the previous test has left, and return its three running brokers."""
     running_cluster.recover()
     return running_cluster

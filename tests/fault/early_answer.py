@@ -1,6 +1,6 @@
 """A broker with a planted bug: it treats the page cache as durable, and syncs later.
 
-It is started in place of `python -m tidemill`.  Tests with power losses must detect what it loses.
+Tests start it in place of `python -m tidemill`.  Tests with power losses must detect the records that it loses.
 """
 
 import time

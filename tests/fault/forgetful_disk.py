@@ -2,10 +2,10 @@
 
     python -m tests.fault.forgetful_disk MOUNT_POINT
 
-It serves until it is unmounted.  Writing `seed SEED` into the file POWER_LOSS at its root gives every page that was
-written since the sync of its file one of three fates (kept, lost, torn by sector), and every directory that was changed
-since its sync one of two.  Writing `all` loses all of them.  O_DIRECT is refused, as many file systems do, so that a
-sync is always a call of its own.
+The program serves until the file system is unmounted.  Writing `seed SEED` into the file POWER_LOSS at its root gives
+every page that was written since the sync of its file one of three fates (kept, lost, torn by sector), and every
+changed directory that was not synced one of two (kept, lost).  Writing `all` loses all unsynced data.  O_DIRECT is
+refused, as many file systems do, so that a sync is always a separate call.
 """
 
 import errno
@@ -216,6 +216,6 @@ class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    # The kernel's own caches of names and sizes would survive the power loss.
+    # With a positive timeout, the kernel's caches of names and sizes would survive the power loss.
     options = {"entry_timeout": 0, "attr_timeout": 0, "negative_timeout": 0, "hard_remove": True}
     mfusepy.FUSE(ForgetfulDisk(), sys.argv[1], foreground=True, nothreads=True, **options)

@@ -1,8 +1,8 @@
-"""The history of what clients sent and read, and the laws that it must keep.  It is checked after the run.
+"""The history of what clients sent and read, and the laws that it must keep, which are checked after the run.
 
-A send whose outcome is unknown may or may not have happened, at any later time.  So it may be missing, and it may be
-read.  Every value names itself (producer and sequence number) and carries its own CRC, so that a misplaced or damaged
-record is recognized by itself.
+A send whose outcome is unknown may take effect at any later time or never.  Its value may therefore be missing or be
+read.  Every value contains its producer, its sequence number and a CRC, so that a misplaced or damaged record is
+recognized without other data.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-VALUE_BYTES = 120  # large enough for a record, small enough that many are in flight at a kill
+VALUE_BYTES = 120  # large enough for the fields, and small enough that many values are in flight at a kill
 
 
 class Law(StrEnum):
@@ -123,7 +123,9 @@ def _values_invented(history: History) -> Iterator[Violation]:
 
 
 def _values_out_of_order(history: History) -> Iterator[Violation]:
-    """Check the order of acknowledged offsets and the order in the log.  Unacknowledged sends count in the latter."""
+    """Check the order of acknowledged offsets and the order in the log.  The order in the log includes unacknowledged
+    sends.
+    """
     by_send = [
         (send.producer, send.sequence, send.partition, send.offset) for send in history.sends if send.offset is not None
     ]

@@ -1,6 +1,6 @@
-"""A broker is killed at random moments under idempotent load, and restarted on the same directory and port.
+"""Kills a broker at random moments under idempotent load, and restarts it on the same directory and port.
 
-The producers retry every send until it is acknowledged, so that at the end the final read is compared with all sends.
+The producers retry every send until it is acknowledged, so that the final read must contain all sends.
 """
 
 import random
@@ -21,7 +21,7 @@ from tests.fault.history import History, Read, Send, value_of
 TOPIC = "kill-nine"
 PARTITIONS = 4
 PRODUCERS = 2
-UNANSWERED_MAX = 2_000  # per producer; enough that every kill meets many requests in flight
+UNANSWERED_MAX = 2_000  # per producer; at every kill, many requests are in flight
 LIFE_SECONDS = (0.02, 0.6)  # from the first acknowledgement after a start to the next kill
 WAIT_SECONDS_MAX = 60.0
 
@@ -45,7 +45,8 @@ def start_tidemill(directory: Path, port: int) -> KillableBroker:
 
 def start_kafka(directory: Path, port: int) -> KillableBroker:
     """
-    Start Apache Kafka, to test the harness itself.  Its page cache survives a killed process, so it keeps the laws.
+    Start Apache Kafka, to test the harness itself.  It relies on the page cache, which survives a killed process, so it
+    must keep the laws.
     """
     return ApacheKafka(directory, port=port or None)
 
@@ -85,7 +86,7 @@ class IdempotentProducer:
 
 
 class Scene:
-    """One directory, one port, one broker at a time, and clients that survive it."""
+    """One broker at a time on one directory and port, and clients that keep running while the broker is down."""
 
     def __init__(self, directory: Path, start: Start, *, seed: int) -> None:
         self.history = History()
@@ -108,7 +109,7 @@ class Scene:
                 self._load_until_progress()
                 self._load_for(self._random.uniform(*LIFE_SECONDS))
                 self._broker.kill()
-                self._load_for(self._random.uniform(0.0, 0.05))  # clients keep sending without a broker
+                self._load_for(self._random.uniform(0.0, 0.05))  # meanwhile clients keep sending without a broker
                 self._broker = self._start(self._directory, self._port)
                 self._broker.wait_until_ready()
             self._load_until_progress()
@@ -144,7 +145,7 @@ class Scene:
                 raise KafkaException(message.error())
 
     def _read_to_the_end(self) -> None:
-        """Read everything with a new consumer, which has no old connection or position."""
+        """Read everything with a new consumer, which has no connection or position from before."""
         consumer = self._consumer()
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]

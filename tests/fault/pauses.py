@@ -20,17 +20,17 @@ def pause(acknowledged_at: Sequence[float], since: float, until: float) -> float
 def pause_of_shards(
     acknowledged_at: Mapping[int, Sequence[float]], shards: Collection[range], since: float, until: float
 ) -> list[float]:
-    """Return the pause of each shard: the longest pause of its partitions."""
+    """Return the pause of each shard, which is the longest pause of its partitions."""
     return [max(pause(acknowledged_at[it], since, until) for it in shard) for shard in shards]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that a share of at least `share` of all values do not exceed."""
+    """Return the smallest value that at least `share` (0 to 1) of all values do not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def table(pauses: Mapping[str, Sequence[float]]) -> str:
-    """Return a table in milliseconds, with a line for each fault."""
+    """Return a text table of the pauses in milliseconds, with a line for each fault."""
     lines = [f"{'writes paused, ms':<34}{'n':>5}{'p50':>8}{'p99':>8}{'max':>8}"]
     for fault, values in pauses.items():
         figures = [quantile(values, 0.5), quantile(values, 0.99), max(values)] if values else []

@@ -1,10 +1,10 @@
-"""A proxy before each broker's peer listener, which can hold back data between two brokers, in one direction or both.
+"""A proxy in front of each broker's peer listener, which can hold back data between two brokers in either direction.
 
     broker a ──▶ proxy of b ──▶ broker b        hold((a, b)): data from a to b waits, also on connections
                                                 that b has dialled
 
-Data is held, not lost: as with TCP after a network partition, it arrives later, unless an end has given up by then.
-The end of a connection is held, too: a broker that is killed behind a partition falls silent for the other side.
+Data is held, not lost: as with TCP after a network partition, it arrives later unless an end has closed the connection.
+The end of a connection is held, too: a broker that is killed during a partition only falls silent for the other side.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Pair = tuple[int, int]  # (from, to)
 
 
 class PeerProxies:
-    """The proxies run in a thread with an event loop of its own.  Every method may be called from any thread."""
+    """Runs the proxies in a thread with its own event loop.  Every method may be called from any thread."""
 
     def __init__(self, targets: Mapping[int, int], processes: Callable[[], Mapping[int, int]]) -> None:
         """
@@ -31,7 +31,7 @@ class PeerProxies:
         self._targets = targets
         self._processes = processes
         self._held: set[Pair] = set()
-        self._changed = asyncio.Event()  # replaced at each change
+        self._changed = asyncio.Event()  # replaced whenever the held pairs change
         self._connections: dict[asyncio.Task[None], Pair] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="peer proxies", daemon=True)
@@ -59,7 +59,7 @@ class PeerProxies:
         self._run(self._hold(set()))
 
     def reset(self) -> None:
-        """End every connection at once, at both ends."""
+        """Close every connection immediately, at both ends."""
         self._run(self._reset())
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -98,7 +98,7 @@ class PeerProxies:
             try:
                 await self._join(reader, writer, dialler, number)
             except (OSError, asyncio.CancelledError):
-                pass  # an end was killed, or the proxy ends it; either way both ends are closed
+                pass  # an end was killed or `reset` was called; both ends are closed now
             finally:
                 del self._connections[task]
                 writer.close()
@@ -139,8 +139,8 @@ class PeerProxies:
 
     def _dialler(self, port: int) -> int | None:
         """
-        Return the broker that owns the connection from this local port, from the kernel's tables of sockets and
-        processes.
+        Return the broker that opened the connection from this local port, according to the kernel's tables of sockets
+        and processes.
         """
         inode = _inode_of(port)
         for pid, number in self._processes().items():

@@ -1,4 +1,4 @@
-"""A mounted forgetful disk, and the switch that cuts its power."""
+"""Mounts a forgetful disk and cuts its power on request."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ class PowerSwitch:
         (self.root / POWER_LOSS).write_text(f"seed {seed}")
 
     def lose_all(self) -> None:
-        """Lose power and everything unsynced."""
+        """Lose power, and with it all unsynced data."""
         (self.root / POWER_LOSS).write_text("all")
 
 

@@ -1,4 +1,4 @@
-"""Records sent one at a time, each acknowledged before the next, for tests in which every record counts."""
+"""Sends records one at a time, each acknowledged before the next, for tests in which every record matters."""
 
 from confluent_kafka import KafkaError, Message, Producer
 

@@ -1,7 +1,7 @@
 """
-Idempotent producers and a reader that keep running through all faults, in a thread, and record what they saw and when.
+Idempotent producers and a reader, which run in a thread during all faults and record what they saw and when.
 
-Every partition receives lots at a steady pace, so that the time without an acknowledgement is caused by the cluster and
+Every partition receives lots at a steady pace, so that a time without an acknowledgement is caused by the cluster and
 not by the load.
 """
 
@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tests.fault.history import History, Read, Send, value_of
 
-PACE_SECONDS = 0.1  # between two lots of one partition
-LOT = 5  # records, which fit one batch
+PACE_SECONDS = 0.1  # seconds between two lots of one partition
+LOT = 5  # records per send, few enough for one batch
 UNANSWERED_MAX = 3_000  # per partition; with more, the load waits
 REQUEST_MS_MAX = 1_500
 WAIT_SECONDS_MAX = 90.0
@@ -66,7 +66,7 @@ class _Producer:
             "enable.idempotence": True,
             "linger.ms": 1,
             "message.timeout.ms": 600_000,
-            # A request to a leader that has fallen silent is repeated only after this time.
+            # librdkafka repeats a request to a silent leader only after this time.
             "request.timeout.ms": REQUEST_MS_MAX,
             "socket.timeout.ms": REQUEST_MS_MAX,
             **QUICK,
@@ -115,8 +115,8 @@ class SteadyLoad:
         self.keys = keys
         self.history = History()
         self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # by partition: `time.monotonic` of each
-        self.failures: list[str] = []  # sends that a client gave up; there must be none
-        self.truncated: list[str] = []  # records that the reader had read and the log has lost
+        self.failures: list[str] = []  # sends that failed in the client; a test expects none
+        self.truncated: list[str] = []  # cases in which the log lost records that had been read
         self._producers = [_Producer(number, self, range(number, partitions, producers)) for number in range(producers)]
         self._reader = self._consumer()
         self._reader.assign([TopicPartition(topic, partition, 0) for partition in self.partitions])
@@ -176,7 +176,7 @@ class SteadyLoad:
                 for producer in self._producers:
                     producer.turn(time.monotonic())
                 self._read()
-        except BaseException as problem:  # raised in the thread of the test, which waits
+        except BaseException as problem:  # for the waiting thread of the test, which raises it
             self._problem = problem
 
     def _read(self) -> None:
@@ -204,7 +204,7 @@ def consumer(bootstrap: str) -> Consumer:
 
 
 def read_all(bootstrap: str, topic: str, partitions: range, *, seconds_max: float = WAIT_SECONDS_MAX) -> list[Read]:
-    """Read up to the present end offsets with a new consumer, which has no old connection or position."""
+    """Read up to the current end offsets with a new consumer, which has no connection or position from before."""
     reader = consumer(bootstrap)
     found: list[Read] = []
     try:

@@ -1,7 +1,8 @@
 """Parse the output of `strace -f -yy -v -o FILE` into calls: process, file or connection, bytes and line numbers.
 
-A call that another thread interrupts is printed in two pieces ("<unfinished ...>", "<... resumed>").  It begins at the
-first and ends at the second.  The order of two calls is known only if one ended before the other began.
+If another thread makes a call before the first returns, strace prints the first in two pieces ("<unfinished ...>",
+"<... resumed>").  The call begins at the first piece and ends at the second.  The order of two calls is known only if
+one ended before the other began.
 """
 
 import re
@@ -12,7 +13,7 @@ TRACED = (
     "write", "writev", "sendmsg", "sendto", "read", "readv", "recvfrom", "recvmsg",
     "pwrite64", "pwritev", "pwritev2", "fdatasync", "fsync",
 )  # fmt: skip
-STRING_BYTES_MAX = 1 << 16  # larger than any request of the audit, so that no value is truncated
+STRING_BYTES_MAX = 1 << 16  # larger than any request of the audit: strace truncates no value
 
 CALL = re.compile(r"^(?P<pid>\d+)\s+(?P<name>\w+)\((?P<rest>.*)$")
 RESUMED = re.compile(r"^(?P<pid>\d+)\s+<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)$")
@@ -31,7 +32,7 @@ class Call:
     result: int
     began: int  # line numbers of the transcript
     ended: int
-    is_durable: bool = False  # a write that also syncs what it writes
+    is_durable: bool = False  # the write also syncs its bytes
 
     @property
     def is_write(self) -> bool:
@@ -48,7 +49,8 @@ class Call:
 
 def parse(lines: Iterable[str]) -> list[Call]:
     """
-    Return the calls in the order in which they began.  A call that never returned is left out: nothing follows from it.
+    Return the calls in the order in which they began.  A call that never returned is left out, because it proves
+    nothing.
     """
     calls: list[Call] = []
     open_calls: dict[tuple[int, str], tuple[int, str]] = {}
@@ -71,7 +73,7 @@ def parse(lines: Iterable[str]) -> list[Call]:
 def _append(calls: list[Call], pid: int, name: str, text: str, began: int, ended: int) -> None:
     target, result = TARGET.match(text), RESULT.search(text)
     if target is None or result is None:
-        return  # not on a file or connection, or the process ended during the call
+        return  # no file or connection, or the process ended during the call
     data = b"".join(unescape(piece) for piece in STRING.findall(text[target.end() :]))
     is_durable = name == "pwritev2" and "RWF_DSYNC" in text.rpartition("]")[2]
     calls.append(Call(pid, name, target["target"], data, int(result["result"]), began, ended, is_durable))

@@ -1,8 +1,8 @@
-"""Check the order that an acknowledgement promises: journal write, sync, response.
+"""Checks the order that every acknowledgement requires: journal write, sync, response.
 
-The journal write holds the value; a successful sync of that file follows, then the response on the connection of the
-request.  A write with RWF_DSYNC is its own sync.  Only what strace saw counts: the sync must begin after the write has
-ended, and the response after the sync has ended.
+The write to the journal contains the value.  A successful sync of that file follows, and then the response on the
+request's connection.  A write with RWF_DSYNC is its own sync.  The order is that of strace's output: the sync must
+begin after the write has ended, and the response after the sync has ended.
 """
 
 import struct
@@ -16,7 +16,7 @@ SIZE = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One Produce request of the audit, from `client_port`, with a unique value."""
+    """One Produce request of the audit, sent from `client_port`, with a unique value."""
 
     value: bytes
     correlation_id: int
@@ -40,7 +40,7 @@ class Breach:
 
 
 def audit(requests: Sequence[Request], calls: Sequence[Call], *, file_name: str = "") -> list[Proof | Breach]:
-    """Return a verdict on each request.  `file_name` must be part of the journal's path."""
+    """Return a proof or a breach for each request.  `file_name` is a part of the journal files' paths."""
     writes = [call for call in calls if call.is_write and call.target.startswith("/") and file_name in call.target]
     syncs = [call for call in calls if call.is_sync and call.result == 0]
     return [_verdict(request, writes, syncs, calls) for request in requests]
@@ -109,6 +109,6 @@ def _whole_bytes(buffered: bytearray) -> int:
 
 
 def _peer_port(target: str) -> int:
-    """Return the client's port in "TCP:[127.0.0.1:9092->127.0.0.1:51234]"; 0 for a listener."""
+    """Return the client's port from a target like "TCP:[127.0.0.1:9092->127.0.0.1:51234]", or 0 for a listener."""
     _, arrow, peer = target.partition("->")
     return int(peer.rstrip("]").rpartition(":")[2]) if arrow else 0

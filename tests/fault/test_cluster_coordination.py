@@ -1,4 +1,4 @@
-"""Decisions of one broker for the whole cluster survive its death: topics, groups, producer ids."""
+"""What one broker decides for the cluster survives its death: topics, committed offsets, producer ids."""
 
 import random
 import time
@@ -22,7 +22,9 @@ NOT_NOW = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_A
 
 @pytest.mark.timeout(times(120, 1_800))
 def test_a_topic_is_created_once_although_the_controller_dies(cluster: ClusterProcesses) -> None:
-    """A client that got a response finds the topic; a client that got none retries; no two topics have one name."""
+    """
+    A client whose creation was acknowledged finds the topic, other clients can retry, and no name gets two topics.
+    """
     for number in range(times(1, 50)):
         topic = f"made-{number}"
         controller = cluster.controller()
@@ -45,14 +47,14 @@ def is_answered(asked: "Future[None]") -> bool:
         asked.result(30)
     except KafkaException as failure:
         error = failure.args[0]
-        if error.retriable() or error.code() < 0 or error.name() == "REQUEST_TIMED_OUT":  # the outcome is unknown
+        if error.retriable() or error.code() < 0 or error.name() == "REQUEST_TIMED_OUT":  # unknown outcome
             return False
         raise
     return True
 
 
 def create_again(make: object) -> None:
-    """Create the topic, which may exist by now."""
+    """Retry the creation of a topic, and accept that the topic may already exist."""
     assert callable(make), make
     try:
         make()
@@ -62,12 +64,12 @@ def create_again(make: object) -> None:
 
 
 def ids_of(cluster: ClusterProcesses, topic: str) -> set[bytes]:
-    """Return the topic's ids, as every broker knows it."""
+    """Return the topic ids that the brokers have for this name."""
     return {bytes(cluster.ask(number, [topic]).topics[0].topic_id) for number in cluster.numbers}
 
 
 def write_one(cluster: ClusterProcesses, topic: str) -> None:
-    """Write with a new producer id: the controller also allocates blocks of producer ids."""
+    """Write a record with a new producer id, since the controller also allocates the blocks of producer ids."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **QUICK})
     for partition in range(PARTITIONS):
         producer.produce(topic, b"1", partition=partition)
@@ -77,7 +79,7 @@ def write_one(cluster: ClusterProcesses, topic: str) -> None:
 
 @pytest.mark.timeout(times(120, 1_800))
 def test_committed_offsets_survive_their_coordinator(cluster: ClusterProcesses) -> None:
-    """The next coordinator returns the offset of a commit that was acknowledged."""
+    """After the coordinator dies, the next one returns the last offset whose commit was acknowledged."""
     cluster.create_topic("committed", 1)
     group = Consumer({
         "bootstrap.servers": cluster.bootstrap, "group.id": "survivors", "enable.auto.commit": False, **QUICK,
@@ -93,7 +95,9 @@ def test_committed_offsets_survive_their_coordinator(cluster: ClusterProcesses) 
 
 
 def is_transient(failure: KafkaException) -> bool:
-    """Codes below 0 are errors of librdkafka itself: a broken connection or a timeout."""
+    """
+    Return whether a retry may succeed.  Negative codes are librdkafka's own, such as a lost connection or a timeout.
+    """
     code: int = failure.args[0].code()
     return code < 0 or code in NOT_NOW
 

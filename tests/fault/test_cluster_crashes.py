@@ -13,17 +13,17 @@ from tests.fault.cluster_scene import SHARDS, ClusterScene
 from tests.fault.extent import JUDGED_MIN, times
 from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge, show_kept
 
-SILENCE_SECONDS = times(0, 5)  # at least; the election of other leaders may take longer
-# Without this, librdkafka forgets all brokers when its only connection ends, and waits 1 s for a timer before it asks
-# again.  That would be measured instead of the cluster.
+SILENCE_SECONDS = times(0, 5)  # the shortest silence; a test waits longer if the election takes longer
+# Without this setting, librdkafka forgets all brokers when its only connection ends and waits 1 s before it asks again.
+# The test would measure this wait instead of the cluster.
 KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
-STALLED_SECONDS = times(3, 6)  # a broker may be silent for 2 s
+STALLED_SECONDS = times(3, 6)  # longer than the 2 s for which a live broker may be silent
 LIFE_SECONDS = (0.1, 0.8)  # from the restart of a broker to the next fault
 
 
 @pytest.mark.timeout(times(240, 3_600))
 def test_writes_resume_after_a_leader_is_killed(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """The end of a connection shows at once that its broker is gone."""
+    """Writes resume soon after a leader is killed, because the end of its connections shows its death immediately."""
     with ClusterScene(cluster, "killed", keys=KNOWS_BROKERS) as scene:
         for number in range(times(8, JUDGED_MIN)):
             victim = scene.leader(number % len(SHARDS))
@@ -41,7 +41,7 @@ def test_writes_resume_after_a_leader_is_killed(cluster: ClusterProcesses, capsy
 def test_writes_resume_after_a_leader_falls_silent(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A silent broker does not count as alive.  When it wakes, nothing is acknowledged by its stale leadership."""
+    """A silent broker does not count as alive.  When it resumes, it acknowledges nothing with its old leadership."""
     with ClusterScene(cluster, "silent") as scene:
         struck = 0
         for number in range(times(1, 2 * JUDGED_MIN)):
@@ -64,8 +64,8 @@ def test_leaders_stay_when_all_brokers_are_paused_at_once(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    This happens when their machine has no CPU for them: a broker that was paused itself must not take the silence of
-    others for their failure.
+    When a machine without free CPU pauses all brokers, leaders stay: a broker that was paused itself must not take the
+    silence of others for their failure.
     """
     with ClusterScene(cluster, "stalled") as scene:
 
@@ -91,7 +91,9 @@ def test_leaders_stay_when_all_brokers_are_paused_at_once(
 def test_nothing_is_lost_when_all_are_killed_at_once(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Acknowledged means on disk, on a majority; no broker's memory is needed."""
+    """
+    Acknowledged records are on the disks of a majority, so they survive when all brokers are killed simultaneously.
+    """
     with ClusterScene(cluster, "all-killed") as scene:
 
         def kill_and_start() -> None:
@@ -109,7 +111,9 @@ def test_nothing_is_lost_when_all_are_killed_at_once(
 
 @pytest.mark.timeout(times(120, 600))
 def test_clients_hardly_notice_a_rolling_restart(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """A broker that stops cleanly transfers leadership while it still serves."""
+    """
+    A rolling restart hardly interrupts clients, because a broker that stops cleanly first transfers its leadership.
+    """
     with ClusterScene(cluster, "rolling") as scene:
         for victim in cluster.numbers * times(1, 5):
             scene.strike("SIGTERM of a broker", victim, lambda victim=victim: cluster.stop(victim))

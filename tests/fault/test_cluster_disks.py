@@ -22,16 +22,16 @@ from tests.fault.steady_load import read_all
 from tidemill.storage import paths
 
 SMALL_BROKER = 3
-SMALL_BYTES = 600 << 20  # a journal, and more than the free space below which writes are refused
+SMALL_BYTES = 600 << 20  # the journal, and more free space than the limit below which writes are refused
 LEFT_BYTES = 8 << 20
-FULL, ROOM = '"disk full"', '"disk has room again"'  # its log events
+FULL, ROOM = '"disk full"', '"disk has room again"'  # log events of a full disk and of its end
 ENTRIES_OF_A_LONG_ABSENCE = 300  # more entries than replicas keep in memory per shard
 REPAIRED_SECONDS_MAX = 5.0
 
 
 @pytest.fixture(scope="module")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """A cluster in which one broker has a small disk, where the test may mount one."""
+    """Run a cluster in which one broker has a small disk, if the test may mount one."""
     directory = tmp_path_factory.mktemp("disks")
     small = directory / f"broker-{SMALL_BROKER}"
     is_mounted = os.geteuid() == 0 and mount_small(small)
@@ -54,7 +54,9 @@ def mount_small(directory: Path) -> bool:
 def test_a_broker_ends_after_a_failed_sync_and_recovers(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The data may be lost although the cache shows it, so the broker ends at once without a response."""
+    """After a failed sync the broker ends immediately without a response, since data that the page cache shows may be
+    lost.
+    """
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
     with ClusterScene(cluster, "failed-sync") as scene:
@@ -93,8 +95,8 @@ def test_writes_continue_when_the_disk_of_a_leader_is_full(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    Writes are refused before they enter the log, and other brokers lead.  When there is space again, the broker
-    recovers by itself.
+    A leader with a full disk refuses writes before they enter the log, and other brokers become leaders.  When there is
+    space again, the broker recovers by itself.
     """
     with ClusterScene(cluster, "full") as scene:
         shard = next(it for it in SHARDS if preferred_leader(cluster, "full", it.start) == SMALL_BROKER)
@@ -116,18 +118,18 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    The disk is filled to the last byte: free space is not checked on followers.  What the follower accepted waits in
-    its journal.
+    A follower does not check its free space, so the test fills its disk to the last byte.  Entries that it has accepted
+    wait in its journal.
     """
     with ClusterScene(cluster, "full-follower") as scene:
-        cluster.stop(SMALL_BROKER)  # so that other brokers lead
+        cluster.stop(SMALL_BROKER)  # so that it leads nothing
         cluster.start(SMALL_BROKER)
         scene.calm()
         leaders = cluster.leaders("full-follower")
         assert SMALL_BROKER not in leaders.values()
         with full_disk(cluster, 0):
             scene.load.wait_for_progress()
-            scene.load.run_for(2.0)  # several pages per segment
+            scene.load.run_for(2.0)  # writes several pages per segment
             assert free_bytes(cluster.data_directory(SMALL_BROKER)) == 0
         assert leaders == cluster.leaders("full-follower")
         verdict = finished(scene)
@@ -138,7 +140,7 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
 
 @contextmanager
 def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
-    """Fill the disk until the broker notices.  At the end, free it and wait until the broker notices that, too."""
+    """Fill the disk until the broker notices.  At the end, free the space and wait until the broker notices."""
     directory = cluster.data_directory(SMALL_BROKER)
     if not os.path.ismount(directory):
         pytest.skip("only root may mount a tmpfs")
@@ -154,13 +156,13 @@ def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
 
 
 def fill(ballast: Path, left_bytes: int) -> None:
-    """Fill the disk up to `left_bytes`, while the broker may write to it."""
+    """Fill the disk until `left_bytes` are free, although the broker may write meanwhile."""
     with ballast.open("wb") as file:
         while (bytes_wanted := free_bytes(ballast.parent) - left_bytes) > 0:
             try:
                 os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, bytes_wanted)
             except OSError as problem:
-                if problem.errno != errno.ENOSPC:  # the broker took the space first
+                if problem.errno != errno.ENOSPC:  # ENOSPC: the broker has used the space
                     raise
 
 
@@ -175,7 +177,7 @@ def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> i
 
 
 def write_much(cluster: ClusterProcesses, topic: str) -> None:
-    """Write so many entries that a replica without them cannot get them one by one."""
+    """Write so many entries that a replica that was away must get them from the leader's disk."""
     producer = Producer({
         "bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "batch.num.messages": 1,
     })  # fmt: skip
@@ -187,7 +189,7 @@ def write_much(cluster: ClusterProcesses, topic: str) -> None:
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    """A cluster for one test, in which a broker might not recover."""
+    """Run a separate cluster for a test after which a broker might not recover."""
     with ClusterProcesses(tmp_path) as cluster:
         cluster.start_all()
         yield cluster
@@ -203,7 +205,7 @@ def broker_with_fewest_leaders(cluster: ClusterProcesses, topic: str) -> int:
 def test_a_broker_that_was_away_for_long_catches_up(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It also gets entries that the other brokers no longer have in memory."""
+    """A broker that was away for long catches up, even with entries that the other brokers no longer have in memory."""
     cluster.create_topic("absence", PARTITIONS)
     with ClusterScene(cluster, "absence-load") as scene:
         victim = broker_with_fewest_leaders(cluster, "absence")
@@ -219,11 +221,11 @@ def test_a_broker_that_was_away_for_long_catches_up(
 
 @pytest.mark.timeout(180)
 def test_a_wiped_broker_gets_everything_again(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """A new directory is a new replica, which is a learner before it is a voter."""
+    """A wiped broker joins with a new directory as a new replica, a learner first, and gets all data again."""
     cluster.create_topic("wiped", PARTITIONS)
     with ClusterScene(cluster, "wiped-load") as scene:
         write_much(cluster, "wiped")
-        victim = 2  # its directory is not a mount point
+        victim = 2  # this broker's directory is not a mount point
         cluster.kill(victim)
         cluster.wipe(victim)
         cluster.start(victim, joins=[it for it in cluster.numbers if it != victim])
@@ -238,12 +240,12 @@ def test_a_wiped_broker_gets_everything_again(cluster: ClusterProcesses, capsys:
 def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
     broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A read finds it by the CRC, and the byte is never served."""
+    """A read detects a flipped byte of a segment by the CRC; it is never served, and the replica is repaired."""
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
     with ClusterScene(broken, "flipped-load") as scene:
         victim = broken.leaders("flipped")[0]
-        broken.stop(victim)  # its journal no longer holds these bytes
+        broken.stop(victim)  # after a clean stop, its journal no longer has these bytes
         topic_id = broken.ask_any(["flipped"]).topics[0].topic_id
         flip_a_byte(broken.data_directory(victim) / paths.partition_directory(topic_id, 0))
         broken.start(victim)
@@ -264,7 +266,7 @@ def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
 def test_a_flipped_byte_of_a_journal_is_found_and_repaired(
     broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The byte could have been a vote, so the broker starts again as a new replica."""
+    """A flipped byte of the journal could have been part of a vote, so the broker restarts as a new replica."""
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
     with ClusterScene(broken, "flipped-load") as scene:
@@ -283,7 +285,7 @@ def test_a_flipped_byte_of_a_journal_is_found_and_repaired(
 
 
 def finished(scene: ClusterScene) -> Verdict:
-    """Finish the scene once every broker has everything again."""
+    """Wait until every broker is in sync, then finish the scene and return its verdict."""
     scene.calm()
     return scene.finish()
 

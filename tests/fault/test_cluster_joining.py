@@ -13,19 +13,21 @@ from tests.fault.judgement import show_kept
 JOINER = 3
 TOPIC = "joined"
 CALLS = "fsync,fdatasync,pwritev2,rename"
-STEPS_MAX = 60  # joining has fewer such calls; later ones belong to the replicas that the broker gets then
-STEPS = (5,)  # in the test suite
+STEPS_MAX = 60  # joining makes fewer such calls; later ones write the replicas that the broker gets afterwards
+STEPS = (5,)  # the steps in the test suite
 
 
 def killed_before(step: int) -> list[str]:
-    """Return the strace command that kills the process in place of its call number `step`."""
+    """Return the strace command that kills the process instead of executing its call number `step`."""
     inject = ["-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=KILL:when={step}"]
     return ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
 
 
 @pytest.mark.timeout(1_800)
 def test_a_broker_that_dies_while_joining_can_join_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only what is on its disk counts for it, and what the others know of it must not prevent the next attempt."""
+    """A broker that dies at any step of joining can join at its next start, whatever is on its disk or known to the
+    others.
+    """
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
     steps = range(1, STEPS_MAX) if IS_WHOLE else STEPS
@@ -49,7 +51,9 @@ def test_a_broker_that_dies_while_joining_can_join_again(tmp_path: Path, capsys:
 
 
 def dies_while_it_joins(cluster: ClusterProcesses, step: int) -> bool:
-    """Return whether the broker died.  If it joined completely, kill it: the call that kills it would still come."""
+    """Start the joining broker and return whether strace killed it.  If it joined completely, kill it, since strace
+    would otherwise kill it later.
+    """
     cluster.wrappers[JOINER] = killed_before(step)
     try:
         broker = cluster.begin(JOINER)

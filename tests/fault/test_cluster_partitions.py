@@ -18,7 +18,7 @@ from tests.fault.peer_proxies import Pair, PeerProxies
 from tests.fault.single_sends import send_acknowledged
 from tests.fault.steady_load import QUICK, read_all
 
-CUT_SECONDS = (3.0, 12.0)  # shorter and longer than the 10 s after which a silent link is closed
+CUT_SECONDS = (3.0, 12.0)  # seconds: one shorter and one longer than the 10 s after which a silent link is closed
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,8 @@ def test_writes_resume_when_a_leader_is(
     kind: str, proxied: tuple[ClusterProcesses, PeerProxies], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    The leader cannot send, cannot receive, or neither: others lead, and clients, which can still reach it, find them.
+    If a leader cannot send, cannot receive, or neither, other brokers become leaders, and clients find them although
+    they can still reach the old one.
     """
     cluster, proxies = proxied
     cluster.recover()
@@ -68,7 +69,9 @@ def test_writes_resume_when_a_leader_is(
 def test_a_leader_that_loses_one_follower_keeps_leading(
     proxied: tuple[ClusterProcesses, PeerProxies], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The other follower is in contact with the leader and refuses its vote, so the leader stays."""
+    """A leader that loses one follower stays, because the other follower has contact to it and refuses to vote against
+    it.
+    """
     cluster, proxies = proxied
     cluster.recover()
     with ClusterScene(cluster, "bridge") as scene:
@@ -90,7 +93,9 @@ def test_a_leader_that_loses_one_follower_keeps_leading(
 def test_a_record_acknowledged_by_one_disk_is_lost_with_its_leader(
     proxied: tuple[ClusterProcesses, PeerProxies],
 ) -> None:
-    """acks=1 promises no more.  A checker that missed this loss would miss any."""
+    """A record acknowledged with acks=1 is lost with its leader's disk.  The test shows that the checker detects a
+    loss.
+    """
     cluster, proxies = proxied
     cluster.recover()
     topic = "one-disk"
@@ -98,7 +103,7 @@ def test_a_record_acknowledged_by_one_disk_is_lost_with_its_leader(
     history = History()
     leader = cluster.leaders(topic)[0]
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": 1, "linger.ms": 1, **QUICK})
-    send_acknowledged(producer, topic, history, 0)  # on all three brokers
+    send_acknowledged(producer, topic, history, 0)  # replicated to all three brokers
 
     proxies.isolate(leader)
     send_acknowledged(producer, topic, history, 1)

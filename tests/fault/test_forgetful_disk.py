@@ -10,7 +10,7 @@ from tests.fault.power_switch import mounted, skip_without_fuse
 
 @pytest.mark.timeout(60)
 def test_unsynced_data_is_lost(tmp_path: Path) -> None:
-    """Unsynced pages of a file and names of a directory are lost; synced ones stay, page by page."""
+    """A power loss loses unsynced pages of a file and unsynced names of a directory, and keeps all synced ones."""
     skip_without_fuse()
     with mounted(tmp_path / "disk") as power:
         number = os.open(power.root / "file", os.O_RDWR | os.O_CREAT)
@@ -30,7 +30,7 @@ def test_unsynced_data_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_seed_decides_what_is_kept_lost_or_torn(tmp_path: Path) -> None:
-    """Each fate strikes some of many pages; each sector of a torn page is old or new."""
+    """A seeded power loss keeps some pages, loses some and tears some; each sector of a torn page is old or new."""
     skip_without_fuse()
     with mounted(tmp_path / "disk") as power:
         number = os.open(power.root / "file", os.O_RDWR | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""The checker finds each kind of violation, and nothing in a correct history."""
+"""The checker finds each kind of violation, and none in a correct history."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ def sound() -> History:
 
 
 def test_a_value_names_itself() -> None:
-    """Damage to a value is recognized by the value itself."""
+    """A value contains its producer and sequence number, and its CRC shows any damage."""
     value = value_of(3, 14)
 
     damaged = value.replace(b"3-14", b"3-15")
@@ -24,12 +24,12 @@ def test_a_value_names_itself() -> None:
 
 
 def test_a_correct_history_breaks_no_law() -> None:
-    """An unacknowledged send may be stored."""
+    """A correct history breaks no law, even if an unacknowledged send is stored."""
     assert violations(sound()) == []
 
 
 def test_an_unacknowledged_send_may_be_missing() -> None:
-    """Its outcome is unknown."""
+    """An unacknowledged send may be missing, because its outcome is unknown."""
     history = sound()
     history.final.pop()
 
@@ -37,7 +37,7 @@ def test_an_unacknowledged_send_may_be_missing() -> None:
 
 
 def test_an_acknowledged_value_that_is_gone_is_lost() -> None:
-    """Acknowledged means on disk."""
+    """A missing value that was acknowledged is reported as lost."""
     history = sound()
     history.final.remove(Read(1, 0, value_of(2, 1)))
     history.final.remove(Read(1, 1, value_of(2, 2)))
@@ -46,7 +46,7 @@ def test_an_acknowledged_value_that_is_gone_is_lost() -> None:
 
 
 def test_a_value_that_was_read_must_stay() -> None:
-    """A consumer reads only below the high watermark."""
+    """A value that a consumer has read was committed, so it must not disappear."""
     history = sound()
     history.reads.append(Read(1, 2, value_of(2, 2)))
 
@@ -54,7 +54,7 @@ def test_a_value_that_was_read_must_stay() -> None:
 
 
 def test_a_value_at_two_offsets_is_a_duplicate() -> None:
-    """A retry is stored once."""
+    """A value at two offsets is reported as a duplicate, because a retry must be stored once."""
     history = sound()
     history.final.append(Read(1, 2, value_of(2, 2)))
 
@@ -62,7 +62,7 @@ def test_a_value_at_two_offsets_is_a_duplicate() -> None:
 
 
 def test_an_offset_with_two_values_is_rewritten_history() -> None:
-    """An offset is assigned once."""
+    """An offset with two values is reported, because an offset is assigned only once."""
     history = sound()
     history.reads.append(Read(0, 2, value_of(1, 0)))
 
@@ -70,7 +70,9 @@ def test_an_offset_with_two_values_is_rewritten_history() -> None:
 
 
 def test_values_in_another_order_than_sent_are_reordered() -> None:
-    """The order in the log is checked, too, for sends without an acknowledgement."""
+    """Values in another order than sent are reported; for sends without an acknowledgement, the order in the log is
+    checked.
+    """
     history = sound()
     history.final[3:] = [Read(1, 0, value_of(2, 2)), Read(1, 1, value_of(2, 1))]
     history.sends[3] = replace(history.sends[3], offset=None)
@@ -79,7 +81,7 @@ def test_values_in_another_order_than_sent_are_reordered() -> None:
 
 
 def test_a_value_that_was_not_sent_is_invented() -> None:
-    """A value that was sent to another partition, or is damaged, counts as invented, too."""
+    """A value that was never sent, that was sent to another partition, or that is damaged is reported as invented."""
     for value in (value_of(9, 9), value_of(1, 0)[:-1] + b"!"):
         history = sound()
         history.final.append(Read(1, 2, value))
@@ -88,7 +90,7 @@ def test_a_value_that_was_not_sent_is_invented() -> None:
 
 
 def test_a_gap_in_the_offsets_is_found() -> None:
-    """Offsets have no gaps unless records were deleted or compacted."""
+    """A gap in the offsets is reported: without deletion or compaction there are none."""
     history = sound()
     history.final[-1] = replace(history.final[-1], offset=2)
 

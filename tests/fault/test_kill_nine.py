@@ -19,7 +19,7 @@ STARTS = {"tidemill": start_tidemill, "kafka": start_kafka}
 
 @pytest.mark.timeout(60 + 10 * KILLS)
 def test_a_killed_broker_keeps_what_it_acknowledged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Acknowledged means on disk, once and in order, whenever the process ends."""
+    """Whenever the process is killed, every acknowledged record is on disk, once and in order."""
     seed = int(os.environ.get("TIDEMILL_KILL_SEED", random.randrange(1 << 32)))
     start = STARTS[os.environ.get("TIDEMILL_FAULT_BROKER", "tidemill")]
 

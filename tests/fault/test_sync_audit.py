@@ -1,6 +1,6 @@
 """
-No response leaves before its sync, shown call by call on a running broker.  The auditor itself is tested on transcripts
-that break the order.
+No response leaves before its sync, shown call by call on a running broker.  Transcripts that break the order test the
+auditor itself.
 """
 
 import shutil
@@ -35,7 +35,7 @@ def verdict(*lines: str) -> Proof | Breach:
 
 
 def test_the_order_is_write_sync_response() -> None:
-    """Each step begins after the one before has ended."""
+    """The auditor accepts a write, a sync and a response, each of which begins after the previous one has ended."""
     proof = verdict(WRITE, SYNC, ANSWER)
 
     assert isinstance(proof, Proof)
@@ -50,7 +50,7 @@ def test_a_sync_by_another_thread_counts_too() -> None:
 
 
 def test_a_durable_write_is_its_own_sync() -> None:
-    """Large journal blocks are written this way."""
+    """A durable write, as used for large journal blocks, needs no separate sync."""
     assert isinstance(verdict(DURABLE_WRITE, ANSWER), Proof)
 
 
@@ -84,12 +84,12 @@ def test_a_durable_write_is_its_own_sync() -> None:
     ],
 )  # fmt: skip
 def test_the_auditor_finds_a_breach(lines: list[str]) -> None:
-    """An auditor that accepts everything would prove nothing."""
+    """The auditor reports each transcript that breaks the order."""
     assert isinstance(verdict(*lines), Breach)
 
 
 def test_responses_that_share_a_write_are_found() -> None:
-    """A response may begin in the middle of one write and end in the next."""
+    """The auditor finds a response that begins in the middle of one write and ends in the next."""
     first = f'10 write({CLIENT}, "\\0\\0\\0\\6\\0\\0\\0\\4ok\\0\\0\\0\\6\\0", 15) = 15'
     second = f'10 write({CLIENT}, "\\0\\0\\5ok", 5) = 5'
 
@@ -100,7 +100,8 @@ def test_responses_that_share_a_write_are_found() -> None:
 @pytest.mark.timeout(120)
 def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    For each acks=all request: the journal write that holds its value, a successful sync of that file, the response.
+    For each request with acks=all, a running broker writes the value to the journal, syncs that file, and then
+    responds.
     """
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
@@ -110,7 +111,7 @@ def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.C
     try:
         broker.wait_until_ready()
         workloads.create_topic(bootstrap=broker.bootstrap, topic=TOPIC, partitions=1)
-        # A client that retries comes first, so that the raw requests meet a partition with a leader.
+        # A client that retries produces first, so that the partition has a leader when the raw requests arrive.
         workloads.produce(
             bootstrap=broker.bootstrap, topic=TOPIC, records=1, record_bytes=100, partitions=1,
             one_record_per_request=False, by_lot=False,

@@ -1,4 +1,4 @@
-"""A coordinator with an internal topic of its own, in real processes: its leader is killed with requests in flight."""
+"""A coordinator with its own internal topic, in real processes, loses its leader while requests are in flight."""
 
 import random
 import sys
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 
 
 class Client(threading.Thread):
-    """Adds one member after the other until it is stopped, and asks again after every error."""
+    """Adds one member after the other until it is stopped, and retries after every error."""
 
     def __init__(self, cluster: ClusterProcesses) -> None:
         super().__init__(daemon=True)
@@ -65,7 +65,7 @@ class Client(threading.Thread):
         return list(answers[0].members)
 
     def ask(self, api: Api, request: Message) -> Any:
-        """The response without an error; None: ask again."""
+        """Return the response, or None after any error: the caller must retry."""
         try:
             if self._connection is None:
                 number = coordinator_of(self.cluster)
@@ -87,7 +87,7 @@ class Client(threading.Thread):
 
 
 def coordinator_of(cluster: ClusterProcesses) -> int:
-    """The broker that FindCoordinator names.  BrokerUnreachable: nobody knows one now."""
+    """Return the broker that FindCoordinator names.  Raise `BrokerUnreachable` if no broker knows one now."""
     request = find_coordinator.Request(key=KEY, key_type=KEY_TYPE, coordinator_keys=[KEY])
     for number in cluster.numbers:
         try:
@@ -106,7 +106,8 @@ def coordinator_of(cluster: ClusterProcesses) -> int:
 @pytest.mark.timeout(times(120, 1_800))
 def test_what_a_toy_coordinator_acknowledged_survives_kills_of_its_leader(cluster: ClusterProcesses) -> None:
     """
-    Every acknowledged member is there, each that is there was sent, and the coordinator moves with each kill.
+    After every kill of the leader another broker coordinates.  Finally every acknowledged member is stored, and every
+    stored member was sent.
     """
     client = Client(cluster)
     client.start()
