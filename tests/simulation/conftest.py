@@ -1,5 +1,5 @@
 """
-Reporting for the simulation tests: what was explored is printed at the end of the run, whether or not a test failed.
+Prints what the simulation tests explored at the end of the test run, whether or not a test failed.
 """
 
 import gc
@@ -22,19 +22,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def explored(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """The lines to print at the end of the run."""
+    """Return the list of lines that are printed at the end of the test run."""
     return request.config.stash[EXPLORED]
 
 
 @pytest.fixture
 def met(request: pytest.FixtureRequest) -> Counter[str]:
-    """How often each fault struck and each effect occurred."""
+    """Return the counts of faults and effects in the whole test run."""
     return request.config.stash[MET]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     stash = session.config.stash
-    output = getattr(session.config, "workeroutput", None)  # set if several processes share the tests
+    output = getattr(session.config, "workeroutput", None)  # exists in the worker processes of pytest-xdist
     if output is not None:
         output |= {"explored": stash[EXPLORED], "met": dict(stash[MET])}
     elif missing := never_happened(stash[MET]):
@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session", autouse=True)
 def _rare_collections() -> Iterator[None]:
-    """Run the garbage collector rarely: a run drops millions of objects, few of them in cycles."""
+    """Run the garbage collector rarely: a simulation drops millions of objects, few of them in cycles."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(50_000)

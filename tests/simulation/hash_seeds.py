@@ -1,4 +1,4 @@
-"""Run a program under two values of PYTHONHASHSEED: a simulation must not depend on the hashes of Python."""
+"""Runs a program under two values of PYTHONHASHSEED: a simulation must not depend on Python's hashes."""
 
 import os
 import subprocess

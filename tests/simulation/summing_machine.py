@@ -1,10 +1,10 @@
 """A toy shard state machine: per partition, the sum of the values that commands carry.
 
     append      the value is pending, with its log index
-    commit      the value moves from the pending ones into the sum
-    truncation  pending values of the entries that were cut are dropped
+    commit      the value moves from the pending values into the sum
+    truncation  the pending values of truncated entries are dropped
 
-It is registered beside the machines that ship, and runs inside the real storage code of the simulations.
+Simulations register it in addition to the real state machines and run it inside the real storage code.
 """
 
 from collections import deque
@@ -23,16 +23,16 @@ from tidemill.storage.machine.producer_machine import default_machines
 from tidemill.storage.machine.shard_machine import Interest, MachineType, ShardMachines
 from tidemill.storage.partition.partition_log import PartitionLog
 
-NUMBER: Final = 0xF000  # of the machine: far above those that are assigned
-ADD: Final = 250  # the command, likewise
+NUMBER: Final = 0xF000  # number of the machine, far above the assigned ones
+ADD: Final = 250  # number of the command, likewise
 _COMMAND: Final = Struct(">BII")  # command, partition, value
-_STATE: Final = Struct(">QII")  # sum, values in it, pending values
+_STATE: Final = Struct(">QII")  # sum, number of values in it, number of pending values
 _PENDING: Final = Struct(">QI")  # log index, value
 Observer = Callable[[PartitionLog, int, int], None]  # partition, log index, sum after it
 
 
 class Summed(NamedTuple):
-    """What a partition's state is: the committed part, and the values that may still be truncated."""
+    """The state of a partition: the committed sum and count, and the pending values, which may still be truncated."""
 
     total: int
     count: int
@@ -40,12 +40,12 @@ class Summed(NamedTuple):
 
     @property
     def with_pending(self) -> tuple[int, int]:
-        """Sum and count when everything pending has committed."""
+        """The sum and the count that result when all pending values are committed."""
         return self.total + sum(value for _, value in self.pending), self.count + len(self.pending)
 
 
 class SummingMachine:
-    """`observer` is called for each value that is committed."""
+    """Sums the values of ADD commands.  `observer` is called for each committed value."""
 
     def __init__(self, observer: Observer, partitions: Mapping[int, PartitionLog]) -> None:
         self._observer = observer
@@ -125,7 +125,7 @@ def summed_of(log: ShardLog, number: int) -> Summed:
 
 
 def differences_in_sums(shard: ShardModel, log: ShardLog) -> Iterator[str]:
-    """What the machine's state is, against what the entries of the model say."""
+    """Yield a sentence for each partition whose state differs from the sum of the model's entries."""
     for number in log.partitions:
         total = count = 0
         pending: list[tuple[int, int]] = []
@@ -144,12 +144,12 @@ def differences_in_sums(shard: ShardModel, log: ShardLog) -> Iterator[str]:
             yield f"partition {number}: the machine has {summed_of(log, number)}, the entries say {wanted}"
 
 
-# Planted bugs, in the code that ships.
+# Bugs planted in the production code.
 
 
 @contextmanager
 def machines_apply_at_append() -> Iterator[None]:
-    """What belongs to commit is carried out when the entry is appended: a truncation cannot undo it."""
+    """State machines apply a command when it is appended instead of committed, so that a truncation cannot undo it."""
     appended = ShardLog._command_appended
 
     def hasty(self: Any, entry: Any) -> None:

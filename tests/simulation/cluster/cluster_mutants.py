@@ -1,4 +1,4 @@
-"""Bugs planted in the production code of a broker; simulated clusters must find them."""
+"""Plants bugs in the production code of a broker, which simulated clusters must find."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -44,7 +44,7 @@ def forgets_producers() -> Iterator[None]:
     appended = ProducerStateMachine.appended
 
     def forgetful(self: Any, entry: Any, header: Any, commit_index: int) -> None:
-        if entry.header is not None:  # one that was appended here, by this process
+        if entry.header is not None:  # this process received the entry; recovery did not read it
             appended(self, entry, header, commit_index)
 
     with patch.object(ProducerStateMachine, "appended", forgetful):
@@ -69,7 +69,8 @@ def serves_uncommitted_records() -> Iterator[None]:
 @contextmanager
 def serves_upon_election() -> Iterator[None]:
     """
-    Serve before an entry of the leader's own term is committed: earlier leaders may have acknowledged more (KIP-207).
+    A leader serves before an entry of its own term is committed, although earlier leaders may have acknowledged more
+    (KIP-207).
     """
     with patch.object(Replica, "is_confirmed", property(lambda self: self.leads)):
         yield
@@ -100,7 +101,7 @@ def installed_before_its_files_are_synced() -> Iterator[None]:
 
 
 def with_lost_disks(knobs: ClusterKnobs) -> ClusterKnobs:
-    """Replace voters often, and cause installs with them."""
+    """Return knobs with which disks are wiped often, so that voters are replaced and catch up by installs."""
     options = replace(knobs.options, tail_entries=1)
     return replace(knobs, wipe=0.2, kill=0.1, power=0.2, partition=0.2, lasting_pages=0.0, options=options)
 

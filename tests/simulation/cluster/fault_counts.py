@@ -1,5 +1,5 @@
 """
-Count the faults and effects of all lots of a test run, over all processes: a fault that never strikes finds no bugs.
+Counts the faults and effects of a test run over all processes: a fault that never strikes finds no bugs.
 """
 
 from collections import Counter
@@ -8,7 +8,7 @@ from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
 from tidemill.storage.journal.row import RowKind, kind_name
 
-LOTS = 4  # of seeds, for one broker and for several each, so that a failure is reported early
+LOTS = 4  # lots of seeds, for one broker and for several each: a failure is reported early
 EFFECTS = (RowKind.TRUNCATE.name, RowKind.INSTALLED.name, RowKind.TRIMMED.name, "SyncFailed", "PowerLost")
 
 
@@ -20,7 +20,7 @@ def note(met: Counter[str], run: ClusterRun) -> None:
 
 
 def never_happened(met: Counter[str]) -> list[str]:
-    """Return what never happened; nothing if not all lots were run."""
+    """Return the faults and effects that never happened, or nothing if not all lots were run."""
     if met["lots"] < 2 * LOTS:
         return []
     return [str(what) for what in (*Fault, *EFFECTS) if not met[str(what)]]

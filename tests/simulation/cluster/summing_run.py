@@ -1,4 +1,4 @@
-"""A whole cluster whose shards run the toy state machine: leaders append values during faults and client requests."""
+"""A simulated cluster whose shards run the toy state machine: leaders append values during faults and requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,8 +19,7 @@ PAUSE_S: Final = 0.05
 
 class SummingRun(ClusterRun):
     """
-    Checks that all replicas have the same sum when they commit the same log index, and that all their sums are equal in
-    the end.
+    Checks that replicas have equal sums whenever they have committed the same log index, and at the end of the run.
     """
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
@@ -37,7 +36,7 @@ class SummingRun(ClusterRun):
         return len(self._sums)
 
     def _add(self) -> None:
-        """Make each leader of a shard of the topic append a value, until the faults are over."""
+        """Make each leader of a shard of the topic append a value.  Repeat this until the faults are over."""
         if self.timeline.now_us > seconds(self.knobs.duration_s + 5):
             return
         for machine in self.machines:

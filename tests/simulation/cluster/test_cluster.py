@@ -1,4 +1,4 @@
-"""Whole brokers from a seed, and the planted bugs that such runs must find.
+"""Runs whole brokers from seeds; such runs must pass with the real code and find planted bugs.
 
 `TIDEMILL_CLUSTER_SEEDS=1000` runs a thousand seeds, as `make soak` does.
 """
@@ -21,7 +21,7 @@ from tidemill.storage.recovery import JournalDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
-TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # this many runs have three brokers or more
+TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # runs with several brokers; four of five have at least three
 SEVERAL = (2, 3, 3, 3, 5)
 RUN = """
 from random import Random
@@ -41,7 +41,9 @@ def run_of(seed: int, brokers: int) -> ClusterRun:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_one_broker_keeps_its_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
-    """Kills, power losses, wrong clocks and bad disks: every acknowledged record is there, once and in order."""
+    """One broker keeps every acknowledged record, once and in order, despite kills, power losses, wrong clocks and bad
+    disks.
+    """
     began = time.perf_counter()
     met["lots"] += 1
     starts = acknowledged = 0
@@ -63,7 +65,9 @@ def test_one_broker_keeps_its_promises(lot: int, explored: list[str], met: Count
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_a_cluster_keeps_its_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
-    """The same with elections and network partitions: replicas agree, and each term has one leader."""
+    """A cluster keeps every acknowledged record despite the same faults and network partitions; its replicas agree, and
+    each term has at most one leader.
+    """
     began = time.perf_counter()
     met["lots"] += 1
     starts = acknowledged = 0
@@ -84,7 +88,7 @@ def test_a_cluster_keeps_its_promises(lot: int, explored: list[str], met: Counte
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -> None:
-    """A simulation that misses planted bugs would miss real ones."""
+    """Random runs find each planted bug; a simulation that misses planted bugs would miss real ones."""
     for seed in range(mutant.seeds_max):
         with mutant.planted():
             try:
@@ -96,7 +100,9 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
 
 
 def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:
-    """The runs are equal down to the last byte on the network, so that a reported seed can be run again."""
+    """Under any hash seed, the runs of a seed are equal to the last byte on the network, so a reported seed can be
+    repeated.
+    """
     digests = outputs_under_two_hash_seeds(RUN)
 
     assert len(digests) == 1

@@ -1,5 +1,6 @@
 """
-Clusters whose brokers keep few entries in memory: a broker that was away catches up by an install, under all faults.
+Runs clusters whose brokers keep few entries in memory: a broker that was away catches up by an install, under all
+faults.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ SEEDS = (0, 6, 12, 13, 18, 19)
 
 @pytest.fixture
 def installed() -> Iterator[list[int]]:
-    """The kinds of the install rows that were journaled."""
+    """Make installs frequent, and collect the kinds of the install rows that are journaled."""
     rows: list[int] = []
     journal = Install._journal
 
@@ -38,7 +39,9 @@ def installed() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises_while_brokers_install(seed: int, installed: list[int]) -> None:
-    """No acknowledged record is lost, and in the end all replicas have the same bytes."""
+    """
+    While brokers install under faults, no acknowledged record is lost, and finally all replicas have the same bytes.
+    """
     knobs = ClusterKnobs.draw(Random(seed), 3)
     run = ClusterRun(seed, replace(knobs, options=replace(knobs.options, tail_entries=2)))
 

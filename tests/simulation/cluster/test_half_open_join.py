@@ -1,4 +1,4 @@
-"""A broker asks to join, and its only address goes silent before it answers."""
+"""A broker asks to join, and the only broker that it can reach falls silent before it answers."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.machine.crash_fate import ALL_KEPT
 from tidemill.simulation.machine.machine import seconds
 
-AGAIN_S = 40.0  # until the silence is noticed and the link is dialled again
+AGAIN_S = 40.0  # seconds until the silence is noticed and the link is dialled again
 
 
 def wait(run: ClusterRun, duration_s: float) -> None:
@@ -40,14 +40,15 @@ def test_a_joining_broker_asks_again_when_the_asked_broker_returns(
     silence: Callable[[ClusterRun, BrokerMachine, BrokerMachine], None],
 ) -> None:
     """
-    The joining broker is not notified that the other end of its link is gone, and sends nothing that would reveal it.
+    The joining broker repeats its request although nothing shows that its link is dead: it gets no notice and sends
+    nothing.
     """
     run = ClusterRun(1, knobs(2).without_faults())
     one, two = run.machines
     one.start()
     pass_time(run, lambda: one.is_ready)
     wait(run, 2)
-    one.pace.stalled_until_us = run.timeline.now_us + seconds(3)  # the answer waits for the disk
+    one.pace.stalled_until_us = run.timeline.now_us + seconds(3)  # delays the answer
     two.start()
     wait(run, 1)
     assert two.broker is None

@@ -155,7 +155,7 @@ def separate_controller(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, 
 
 def with_a_commit() -> tuple[Scene, BrokerMachine, BrokerMachine]:
     """
-    Commit offset 500 of the topic "tides". Return the scene, the controller, and the group's coordinator, which is
+    Commit offset 500 for the topic "tides".  Return the scene, the controller, and the group's coordinator, which is
     another broker.
     """
     run = ready_brokers(3)
@@ -169,7 +169,9 @@ def with_a_commit() -> tuple[Scene, BrokerMachine, BrokerMachine]:
 
 
 def test_a_leader_isolated_from_the_controller_deletes_nothing() -> None:
-    """Its topic configuration may be stale.  It transfers leadership to a replica with contact to the controller."""
+    """A leader isolated from the controller deletes nothing, since its topic configuration may be outdated.  It
+    transfers leadership to a replica with contact to the controller.
+    """
     run = three_brokers_with_a_topic()
     scene = Scene(run)
     controller, leader = separate_controller(run, replica_of)
@@ -189,7 +191,8 @@ def test_a_leader_isolated_from_the_controller_deletes_nothing() -> None:
 
 def test_a_coordinator_isolated_from_the_controller_rejects_commits() -> None:
     """
-    The topic may have been deleted and created again under the same name: the commit would belong to the deleted one.
+    A coordinator isolated from the controller rejects commits: the topic may have been deleted and created again, and
+    the commit would belong to the deleted one.
     """
 
     scene, controller, coordinator = with_a_commit()
@@ -212,15 +215,16 @@ def test_a_coordinator_isolated_from_the_controller_rejects_commits() -> None:
 
 def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() -> None:
     """
-    The coordinator receives from the controller, but its acknowledgements do not arrive, so newer metadata is not sent.
+    A coordinator rejects commits if it receives from the controller but its own acknowledgements do not arrive: the
+    controller then sends it no newer metadata.
     """
     scene, controller, coordinator = with_a_commit()
     run = scene.run
     run.network.blocked |= {(coordinator.name, controller.name)}
     scene.wait(0.3)
-    # The last metadata that the coordinator receives.
+    # This change is the last metadata that the coordinator receives.
     assert errors.NONE == scene.alter(controller, "tides", "retention.ms", "70000000")
-    scene.wait(6)  # before the link is closed, after 10 s
+    scene.wait(6)  # shorter than the 10 s after which the link is closed
 
     assert [errors.NONE, errors.NONE] == scene.recreate_topic(controller, "tides")
     refused = scene.commit(coordinator, "tides", 7)
@@ -233,7 +237,9 @@ def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() 
 
 
 def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> None:
-    """It is in contact with the other replicas, so it transfers leadership before a client has waited for long."""
+    """An elected broker with a full disk immediately transfers leadership to another replica, before clients wait for
+    long.
+    """
     run = three_brokers_with_a_topic()
     scene = Scene(run)
     leader = next(machine for machine in run.machines if replica_of(machine).is_serving)
@@ -242,7 +248,7 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
     scene.wait(8)
     assert full.broker is not None
     assert full.broker.storage_problem() is not None
-    # Bypasses the check of a leadership transfer; an election has no such check.
+    # This bypasses the check of a leadership transfer, to simulate an election, which has no such check.
     replica_of(leader).replica.transfer_leadership(full.voter)
     replica_of(leader).execute()
     pass_time(run, lambda: bool(replica_of(full).is_serving))
@@ -253,11 +259,13 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
 
 
 def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
-    """By the configuration from before it went down, its records have expired."""
+    """A broker that was away is ready only with current metadata: by the configuration that it had before, its records
+    have expired.
+    """
     scene, controller, away = old_records(1)
     away.kill()
 
-    for number in range(400):  # more than the leader keeps as entries, so the broker returns by an install
+    for number in range(400):  # more entries than the leader keeps, so the broker returns by an install
         assert errors.NONE == scene.alter(controller, "flights", "retention.ms", str(10**12 + number))
     away.start()
     pass_time(scene.run, lambda: away.is_ready)
@@ -268,11 +276,13 @@ def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
 
 
 def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None:
-    """Its link to the controller has survived the pause, but the new configuration was not read from it yet."""
+    """A paused broker checks retention by the current configuration.  Its link survived the pause, but the broker has
+    not yet read the new configuration from it.
+    """
     scene, controller, away = old_records(3)
     assert away.broker is not None
     assert away.loop is not None
-    check = away.broker.retention._timer.when()  # the check before this one was too early for any deletion
+    check = away.broker.retention._timer.when()  # the previous check was too early for any deletion
     while away.loop.time() < check - 1:
         scene.wait(0.1)
 
@@ -286,7 +296,9 @@ def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None
 
 
 def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() -> None:
-    """No client reaches the broker before it has registered, yet the replicas in contact with it may elect it."""
+    """A broker that starts without the controller gives up leadership: replicas may elect it, but clients do not know
+    it before it has registered.
+    """
     run = three_brokers_with_a_topic()
     scene = Scene(run)
     controller, starts = separate_controller(run, replica_of)
@@ -300,7 +312,7 @@ def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() 
     others = [machine for machine in run.machines if machine is not starts]
     for machine in others:
         if replica_of(machine).is_serving:
-            replica_of(machine).transfer_leadership(starts.voter)  # as the leader balancer does
+            replica_of(machine).transfer_leadership(starts.voter)  # the leader balancer does the same
     scene.wait(15)
 
     assert not starts.is_ready
@@ -312,8 +324,7 @@ def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() 
 
 def test_other_shards_keep_working_without_a_metadata_leader() -> None:
     """
-    Without a leader of the metadata there can be no newer metadata: commits are accepted, and leaders keep their
-    leadership.
+    Without a metadata leader, coordinators accept commits and leaders stay, because there can be no newer metadata.
     """
     run = three_brokers_with_a_topic(20)
     scene = Scene(run)
@@ -340,7 +351,9 @@ def test_other_shards_keep_working_without_a_metadata_leader() -> None:
 
 
 def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> None:
-    """Two of the three replicas are isolated from the controller, and have as much of the log as the third."""
+    """A leader isolated from the controller drains leadership to the only replica with contact to it, although another
+    isolated replica has the same log.
+    """
     run = ready_brokers(5)
     scene = Scene(run)
     controller, first, second, third, _ = sorted(run.machines, key=lambda machine: not leads(machine))
@@ -364,7 +377,9 @@ def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> 
 
 
 def test_a_coordinator_is_isolated_when_the_controller_moves_out_of_reach() -> None:
-    """The coordinator is in contact with the former controller, which is alive but follows another broker now."""
+    """A coordinator counts as isolated when another broker becomes controller that it cannot reach, although it has
+    contact to the former one.
+    """
     run = ready_brokers(3)
     scene = Scene(run)
     scene.call(scene.client.create_topic("tides", 1, 3))
@@ -390,8 +405,8 @@ def test_a_coordinator_is_isolated_when_the_controller_moves_out_of_reach() -> N
 
 def test_a_batch_is_not_accepted_before_an_earlier_one_of_unknown_outcome() -> None:
     """
-    A new producer sends two batches.  The first is appended by a leader that loses leadership, and is truncated.  The
-    second was in flight, and arrives when that broker leads again, which does not know the producer by then.
+    A new producer sends two batches.  A leader appends the first, loses leadership, and truncates it.  The second,
+    still in flight, arrives when that broker leads again and no longer knows the producer; it must be rejected.
     """
     run = three_brokers_with_a_topic()
     scene = Scene(run)

@@ -1,4 +1,4 @@
-"""Liveness of brokers and the time until another replica leads: three brokers on simulated time."""
+"""How quickly a dead or stalled broker loses liveness and leadership: three brokers on simulated time."""
 
 import pytest
 
@@ -11,7 +11,9 @@ from tidemill.simulation.machine.machine import seconds
 
 
 def stall_leader(run: ClusterRun, for_s: float) -> BrokerMachine:
-    """Stall the leader's disk, and append a record, so that its journal has something to sync."""
+    """Stall the leader's disk for `for_s` seconds, and append a record, which its journal must sync.  Return the
+    leader.
+    """
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
     leader.pace.stalled_until_us = run.timeline.now_us + seconds(for_s)
     batch = build_batch([(None, b"x", (), 0)])
@@ -32,7 +34,9 @@ def test_leadership_moves_within_four_seconds_of_a_stalled_sync(phase_ms: int) -
 
 
 def test_a_broker_whose_journal_hangs_is_not_alive_before_it_syncs_again() -> None:
-    """Its link is closed every 10 s and dialled again, which alone does not count as a heartbeat."""
+    """A broker whose journal hangs is not alive until it syncs again.  Its link is dialled again every 10 s, which does
+    not count as a heartbeat.
+    """
     run = three_brokers_with_a_topic()
     begun_us = run.timeline.now_us
     hung = stall_leader(run, 60)
@@ -50,7 +54,7 @@ def test_a_broker_whose_journal_hangs_is_not_alive_before_it_syncs_again() -> No
 
 @pytest.mark.parametrize("phase_ms", range(0, 250, 10))
 def test_leadership_of_an_idle_shard_is_transferred(phase_ms: int) -> None:
-    """No other replica campaigns meanwhile: the target leads within 3 s, after one election."""
+    """The leadership of an idle shard is transferred within 3 s by one election; no other replica campaigns."""
     run = three_brokers_with_a_topic()
     for machine in run.machines:
         machine.pace.sync_us = 10_000

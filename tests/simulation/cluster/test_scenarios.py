@@ -1,4 +1,4 @@
-"""Scenarios that random runs have found, or would find only with luck, as tests of their own."""
+"""Tests for scenarios that random runs have found, or would find only with luck."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -30,7 +30,7 @@ from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.store import StoreOptions
 
 SEEDS_OF_CONTROL = 40
-ROTTEN = (29, 45, 49, 53)  # these damage segments of followers and leaders, journals, and metadata
+ROTTEN = (29, 45, 49, 53)  # seeds that damage segments of followers and leaders, journals, and metadata
 ROOMY = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=8 << 20)
 
 
@@ -39,7 +39,7 @@ def knobs(brokers: int) -> ClusterKnobs:
 
 
 def pass_time(run: ClusterRun, until: Callable[[], bool], seconds_max: float = 30) -> None:
-    """Run until the condition holds."""
+    """Advance simulated time until the condition holds, for at most `seconds_max`."""
     deadline_us = run.timeline.now_us + seconds(seconds_max)
     while not until():
         assert run.timeline.now_us < deadline_us, run.check.describe()
@@ -53,8 +53,8 @@ def voters(machine: BrokerMachine) -> int:
 
 def test_brokers_find_each_other_without_the_broker_they_joined() -> None:
     """
-    After a power loss of all brokers, no entry is known to be committed, so the image is empty.  The brokers take
-    addresses from the log.
+    After a power loss of all brokers, they find each other without the broker they joined.  No entry is known to be
+    committed, so their images are empty, and they take addresses from the log.
     """
     run = ClusterRun(1, knobs(3).without_faults())
     for machine in run.machines:
@@ -71,8 +71,8 @@ def test_brokers_find_each_other_without_the_broker_they_joined() -> None:
 
 def test_brokers_without_a_majority_wait_and_log_the_reason() -> None:
     """
-    Three of five brokers start, with only one of the three metadata voters.  They cannot learn whether their broker ids
-    are still theirs, and none of them ends for that reason.
+    Of five brokers, three start, with only one of the three metadata voters.  They cannot learn whether their broker
+    ids are still theirs, and must wait instead of exiting.
     """
     run = ClusterRun(1, knobs(5).without_faults())
     for machine in run.machines:
@@ -96,8 +96,8 @@ def test_brokers_without_a_majority_wait_and_log_the_reason() -> None:
 @pytest.mark.parametrize("missing_s", [0.0, 6.0])
 def test_a_broker_missing_at_a_registration_still_becomes_a_metadata_voter(missing_s: float) -> None:
     """
-    Two live brokers of three are too few to extend the set of metadata voters.  The third is paused, or loses its link
-    at the moment of the registration.
+    A broker that is paused or loses its link at the moment of a registration still becomes a metadata voter: two live
+    brokers of three are too few to extend the set.
     """
     run = ClusterRun(1, knobs(3).without_faults())
     one, two, three = run.machines
@@ -135,8 +135,8 @@ def lost_link_to(far: BrokerMachine, near: BrokerMachine) -> Iterator[None]:
 
 def test_a_broker_joins_through_a_follower() -> None:
     """
-    The joining broker is not registered, so no broker can dial it; and the broker that it asks is a follower, which
-    cannot send it the log.
+    A broker can join through a follower, which cannot send it the log.  The joining broker is not registered, so no
+    broker can dial it.
     """
     run, last = four_brokers_led_by_the_second()
 
@@ -147,7 +147,9 @@ def test_a_broker_joins_through_a_follower() -> None:
 
 
 def test_a_broker_that_dies_before_it_has_the_metadata_finds_the_leader_again() -> None:
-    """Its directory has its identity, but not the addresses of the others."""
+    """A broker that dies before it has the metadata finds the leader again, although its directory has only its
+    identity and no addresses.
+    """
     run, last = four_brokers_led_by_the_second()
     last.start()
     pass_time(run, lambda: last.voter is not None)
@@ -160,7 +162,9 @@ def test_a_broker_that_dies_before_it_has_the_metadata_finds_the_leader_again() 
 
 
 def four_brokers_led_by_the_second() -> tuple[ClusterRun, BrokerMachine]:
-    """Start three brokers.  The last of the four is to join at the first, and is not started yet."""
+    """Start three of four brokers and make the second the controller.  Return the run and the fourth broker, which will
+    join through the first.
+    """
     run = ClusterRun(1, knobs(4).without_faults())
     first, second, _, last = run.machines
     for machine in run.machines[:3]:
@@ -174,12 +178,12 @@ def four_brokers_led_by_the_second() -> tuple[ClusterRun, BrokerMachine]:
 
 
 def leads(machine: BrokerMachine) -> bool:
-    """Whether the broker leads the metadata shard."""
+    """Return whether the broker leads the metadata shard."""
     return machine.broker is not None and machine.broker.shard_table.shards[METADATA_SHARD].is_serving
 
 
 def test_the_checks_find_records_lost_with_their_leader() -> None:
-    """A control: with acks=1, records are lost with their leader, and the checks must report it."""
+    """As a control, the checks must report that records sent with acks=1 are lost with their leader."""
     for seed in range(SEEDS_OF_CONTROL):
         drawn = replace(knobs(3).without_faults(), acks=1, partitions=1, duration_s=12, partition=0.5, kill=0.2)
         try:
@@ -190,7 +194,7 @@ def test_the_checks_find_records_lost_with_their_leader() -> None:
 
 
 def three_brokers_with_a_topic(records: int = 20, **options: int) -> ClusterRun:
-    """Start three brokers, all voters of the metadata, with a topic of three replicas and a few records."""
+    """Start three brokers, all of them metadata voters, with a topic of three replicas and a few records."""
     run = ClusterRun(1, replace(knobs(3).without_faults(), options=replace(ROOMY, cache_bytes_max=0, **options)))
     for machine in run.machines:
         machine.start()
@@ -207,8 +211,8 @@ def three_brokers_with_a_topic(records: int = 20, **options: int) -> ClusterRun:
 @pytest.mark.parametrize("is_missed", [True, False], ids=["killed", "without power"])
 def test_a_broker_with_a_damaged_journal_returns_as_another_voter(is_missed: bool) -> None:
     """
-    The damaged journal could have held anything, votes included.  Its directory is set aside, and the other brokers
-    send everything.  Brokers that still count the former identity as alive refuse it at first.
+    A broker with a damaged journal, which may have held votes, sets its directory aside and returns as a new voter.
+    The other brokers send it everything, and refuse it at first while they count the former identity as alive.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
@@ -228,14 +232,14 @@ def test_a_broker_with_a_damaged_journal_returns_as_another_voter(is_missed: boo
 
 def test_a_reinitialized_broker_keeps_its_broker_id_if_it_is_interrupted() -> None:
     """
-    The broker has set its damaged directory aside, and the disk is full before it has a new identity.  With another
-    broker id, plans for the old id would wait for ever.
+    A broker keeps its id although its disk was full after it had set its damaged directory aside and before it had a
+    new identity.  With another id, plans for the old id would wait forever.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
     before = last.voter
     others = run.faults._others(last)
-    last._broker_id = None  # only the directory has the broker id
+    last._broker_id = None  # the broker must take its id from the directory
     assert last.rot_journal(others, Random(1)) is not None
     free = last.disk.free_bytes
     last.disk.free_bytes = 8 << 10
@@ -252,8 +256,8 @@ def test_a_reinitialized_broker_keeps_its_broker_id_if_it_is_interrupted() -> No
 
 def test_a_broker_without_its_identity_file_does_not_start() -> None:
     """
-    The error asks the operator to restore the file.  If the broker registered instead, a new directory would take the
-    broker id, and the directory with the data could not return.
+    A broker without its identity file does not start, and asks the operator to restore the file.  If it registered
+    instead, a new directory would take the broker id, and the old one with the data could not return.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
@@ -279,7 +283,9 @@ def test_a_broker_without_its_identity_file_does_not_start() -> None:
 
 
 def test_a_clean_stop_transfers_leadership_first() -> None:
-    """Clients are served without a break: no election has to wait for a timeout."""
+    """A clean stop first transfers leadership, so that clients are served without a break and no election waits for a
+    timeout.
+    """
     run = three_brokers_with_a_topic()
 
     def led_by(*machines: BrokerMachine) -> set[ShardId]:
@@ -298,7 +304,9 @@ def test_a_clean_stop_transfers_leadership_first() -> None:
 
 
 def test_a_broker_ends_at_a_metadata_record_of_a_newer_version() -> None:
-    """Otherwise its image would differ from that of brokers that understand the record."""
+    """A broker exits at a metadata record of a newer version.  Otherwise its image would differ from that of brokers
+    that know the version.
+    """
     run = three_brokers_with_a_topic()
     controller = next(machine for machine in run.machines if machine.broker.controller.leads)  # type: ignore[union-attr]
     shard = controller.broker.shard_table.shards[METADATA_SHARD]  # type: ignore[union-attr]
@@ -308,18 +316,18 @@ def test_a_broker_ends_at_a_metadata_record_of_a_newer_version() -> None:
     def running() -> list[BrokerMachine]:
         return [machine for machine in run.machines if machine.is_running]
 
-    pass_time(run, lambda: len(running()) == 1)  # the last broker has no majority and commits nothing more
+    pass_time(run, lambda: len(running()) == 1)  # the last broker has no majority and commits nothing
     (left,) = running()
     left.kill()
     left.start()
     run.timeline.run_until(run.timeline.now_us + seconds(5))
-    assert left.is_running  # it reads uncommitted records only for addresses
+    assert left.is_running  # it takes only addresses from uncommitted records
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_damaged_segment_is_repaired_from_other_replicas(number: int) -> None:
     """
-    The next read of the segment finds the damage, on a leader or a follower.  The metadata is a shard like any other.
+    The next read of a damaged segment, on a leader or a follower, finds the damage, and other replicas repair it.
     """
     run = three_brokers_with_a_topic()
     machine = run.machines[number]
@@ -335,9 +343,9 @@ def test_a_damaged_segment_is_repaired_from_other_replicas(number: int) -> None:
 @pytest.mark.parametrize("byte", [7, MAGIC_POSITION, 80], ids=["base offset", "magic", "record"])
 def test_a_wiped_broker_catches_up_from_a_damaged_leader(byte: int, records: int) -> None:
     """
-    The damage is also found where the CRC of a batch does not cover it; otherwise the follower refuses the copy for
-    ever, and the leader takes itself for undamaged.  A wiped broker that lacks many records does not vote before it has
-    them: with two voters no replica could repair the leader, and the undamaged one must lead.
+    Damage outside a batch's CRC is also found; otherwise the wiped follower would refuse the copy forever.  A wiped
+    broker that lacks many records does not vote before it has them.  The undamaged of the other two replicas must then
+    lead and repair both.
     """
     run = three_brokers_with_a_topic(records, tail_entries=2)
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
@@ -354,7 +362,9 @@ def test_a_wiped_broker_catches_up_from_a_damaged_leader(byte: int, records: int
 
 
 def test_two_damaged_leaders_do_not_transfer_leadership_for_ever() -> None:
-    """Neither has the records that the third replica needs."""
+    """Two damaged leaders must not transfer leadership to each other forever, since neither can supply the third
+    replica.
+    """
     run = three_brokers_with_a_topic(300, tail_entries=2)
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
     wiped, other = (machine for machine in run.machines if machine is not leader)
@@ -373,7 +383,7 @@ def test_two_damaged_leaders_do_not_transfer_leadership_for_ever() -> None:
 
 
 def replica_of(machine: BrokerMachine) -> Shard:
-    """Return the shard that has the first partition of the topic."""
+    """Return the broker's replica of the shard with the topic's first partition."""
     assert machine.broker is not None
     partition = machine.broker.shard_table.partition("flights", 0)
     assert partition is not None
@@ -383,7 +393,8 @@ def replica_of(machine: BrokerMachine) -> Shard:
 @pytest.mark.parametrize("seed", ROTTEN)
 def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
     """
-    The damage is found by readers, by leaders that send snapshots, by starts, or by the final comparison of all bytes.
+    A cluster repairs flipped bits, whether a reader, a leader that sends a snapshot, a start, or the final comparison
+    of all bytes finds them.
     """
     drawn = ClusterKnobs.draw(Random(seed), (3, 3, 5)[seed % 3])
     run = ClusterRun(seed, replace(drawn, rot=0.3, options=replace(drawn.options, cache_bytes_max=0)))
@@ -395,5 +406,5 @@ def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [37, 84, 135])
 def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
-    """The faults are those that existed when the seed found its bug."""
+    """A seed that once found a bug passes, with only those faults that existed at that time."""
     ClusterRun(seed, replace(ClusterKnobs.draw(Random(seed)), leader_isolation=0.0, client_isolation=0.0)).run()

@@ -1,4 +1,4 @@
-"""A toy state machine on shards of whole brokers: truncation, checkpoint, recovery, install and leader change."""
+"""A toy state machine on simulated brokers survives truncations, checkpoints, recoveries, installs and elections."""
 
 from collections import Counter
 from typing import Any
@@ -17,7 +17,8 @@ MUTANT_SEEDS = range(60)
 
 def test_a_shards_state_machine_survives_whatever_happens_to_its_broker(explored: list[str]) -> None:
     """
-    Rows are dropped early, so that replicas are caught up by installs as well.
+    A shard's state machine survives all faults of its broker.  Rows are dropped early, so that some replicas catch up
+    by installs.
     """
     rows: Counter[int] = Counter()
     committed = starts = 0
@@ -39,7 +40,7 @@ def test_a_shards_state_machine_survives_whatever_happens_to_its_broker(explored
 
 @pytest.mark.parametrize("planted", [machines_apply_at_append, machines_keep_what_was_truncated])
 def test_a_machine_that_is_told_wrongly_is_found(planted: Any, explored: list[str]) -> None:
-    """In one of the first seeds."""
+    """One of the first seeds finds a storage layer that calls its state machines wrongly."""
     for seed in MUTANT_SEEDS:
         with planted():
             try:

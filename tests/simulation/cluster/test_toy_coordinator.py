@@ -1,4 +1,4 @@
-"""A coordinator with an internal topic of its own, on simulated brokers whose leaders fail."""
+"""A coordinator with its own internal topic keeps its state on simulated brokers whose leaders fail."""
 
 from random import Random
 from typing import Any
@@ -17,16 +17,16 @@ BURST = 20
 
 
 class Client:
-    """Adds members by direct calls to the broker that hosts the partition of KEY, and notes what was acknowledged."""
+    """Adds members by direct calls to the broker that hosts the partition of KEY, and records the acknowledged ones."""
 
     def __init__(self, run: ClusterRun) -> None:
         self.run = run
         self.sent: list[str] = []
         self.acknowledged: set[str] = set()
-        self.led: list[str] = []  # brokers that acknowledged something, in order
+        self.led: list[str] = []  # brokers that acknowledged members, in order
 
     def leader(self) -> BrokerMachine | None:
-        """The broker that has loaded the partition, and serves it."""
+        """Return the broker that has loaded the partition of KEY and serves it, if there is one."""
         for machine in self.run.machines:
             for hosted in [] if machine.broker is None else machine.broker.coordinators.of(MEMBER_SETS).hosted():
                 if hosted.is_loaded and hosted.partition.shard.is_serving:
@@ -40,7 +40,7 @@ class Client:
         return machine
 
     def send(self, machine: BrokerMachine) -> None:
-        """Several requests at once; their replies come when they are committed."""
+        """Submit several requests together; each is answered after its commit."""
         assert machine.broker is not None and machine.loop is not None
         host = machine.broker.coordinators.of(MEMBER_SETS)
         for _ in range(BURST):
@@ -72,8 +72,8 @@ class Client:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_a_toy_coordinator_acknowledged_survives_its_leaders(seed: int) -> None:
     """
-    Its leader is killed, or loses power or contact to the others, with requests in flight, again and again.  The next
-    leader has every acknowledged member, and none that was never sent.
+    The leader repeatedly fails with requests in flight: it is killed, or loses power or contact to the others.  The
+    next leader has every acknowledged member, and none that was never sent.
     """
     run = ClusterRun(seed, knobs(3).without_faults(), extra_coordinators=(MEMBER_SETS,))
     random = Random(seed)

@@ -1,4 +1,4 @@
-"""Well-known consensus bugs, planted in the production code; the simulation or a transcript must find each of them."""
+"""Plants well-known consensus bugs in the production code; the simulation or a transcript must find each of them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +24,7 @@ class RaftMutant:
     planted: Callable[[], AbstractContextManager[None]]
     seeds_max: int = 0
     transcript: str = ""
-    adapt: Callable[[ShardKnobs], ShardKnobs] | None = None  # None: the knobs as drawn, and damage
+    adapt: Callable[[ShardKnobs], ShardKnobs] | None = None  # None: the knobs as drawn, with damage
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def majority_is_half() -> Iterator[None]:
 
 @contextmanager
 def serves_what_others_have_committed() -> Iterator[None]:
-    """Serve while the leader's own disk is behind: it has not applied everything acknowledged before its term."""
+    """A leader serves before its own disk has everything that was acknowledged before its term."""
 
     def hasty(self: Any) -> bool:
         return bool(self.leads and self.commit_index >= self.term_start_index)
@@ -120,7 +120,7 @@ def votes_twice_in_a_term() -> Iterator[None]:
 
 @contextmanager
 def confirms_reads_without_a_round() -> Iterator[None]:
-    """A replica that believes that it leads confirms reads at once."""
+    """A replica that believes that it leads confirms reads immediately, without asking a majority."""
 
     def at_once(self: Any) -> int:
         return 0 if self._tracker is None else int(self._tracker.serial)
@@ -130,7 +130,7 @@ def confirms_reads_without_a_round() -> Iterator[None]:
 
 
 def with_partitions(knobs: ShardKnobs) -> ShardKnobs:
-    """Only partitions and different clocks, so that nothing else delays the news of a new leader."""
+    """Inject only partitions and different clock rates, so that nothing else delays the news of a new leader."""
     quiet = dict.fromkeys(("crash", "crash_in_sync", "drop", "duplicate", "tail", "slow_sync"), 0.0)
     return replace(knobs, partition=0.5, clock_rate=0.3, delay_ms=5, sync_ms=1, **quiet)  # type: ignore[arg-type]
 
@@ -142,7 +142,7 @@ def with_membership_changes(knobs: ShardKnobs) -> ShardKnobs:
 
 
 def with_crashes_in_sync(knobs: ShardKnobs) -> ShardKnobs:
-    """Half of the syncs of votes end in a crash, and leaders crash often."""
+    """Let half of the syncs of votes end in a crash, and nodes crash often."""
     return replace(knobs, crash=0.4, crash_in_sync=0.5)
 
 
@@ -179,7 +179,7 @@ def answers_a_vote_before_its_sync() -> Iterator[None]:
 
 @contextmanager
 def believes_any_report() -> Iterator[None]:
-    """A sync that returns after a truncation may report entries that are truncated."""
+    """A replica believes a sync that reports entries as durable although they were truncated meanwhile."""
     advance = Replica.advance
 
     def gullible(self: Any, term: int, index: int, vote: Any = None) -> bool:
@@ -193,7 +193,7 @@ def believes_any_report() -> Iterator[None]:
 
 @contextmanager
 def changes_several_voters_at_once() -> Iterator[None]:
-    """The previous change need not be committed."""
+    """A leader changes the membership although the previous change is not committed."""
 
     def hasty(self: Any, membership: Membership, append_time: int) -> int:
         return int(self.propose(replica.voters_change(membership.encode(), append_time)))
@@ -210,7 +210,9 @@ def keeps_a_truncated_membership() -> Iterator[None]:
 
 @contextmanager
 def commits_older_terms_by_counting() -> Iterator[None]:
-    """Figure 8 of the Raft paper: random runs meet it once in some thousand seeds, so a transcript shows it."""
+    """A leader commits entries of older terms by counting replicas (Figure 8 of the Raft paper).  Random runs would
+    need thousands of seeds to find this bug, so a transcript does.
+    """
     count = Replica._count
 
     def counting(self: Any) -> None:
@@ -258,14 +260,14 @@ def campaigns_while_it_installs() -> Iterator[None]:
 
 @contextmanager
 def install_truncates_committed_entries() -> Iterator[None]:
-    """The install copies everything."""
+    """An install copies everything and so truncates committed entries."""
     with patch.object(model_install, "meeting_offset", lambda *_: None):
         yield
 
 
 @contextmanager
 def install_keeps_divergent_entries() -> Iterator[None]:
-    """The install compares only offsets."""
+    """An install compares only offsets and so keeps divergent entries."""
 
     def blind(ours: Any, our_end: int, theirs: Any, their_end: int) -> int:
         return min(our_end, their_end)
@@ -276,7 +278,7 @@ def install_keeps_divergent_entries() -> Iterator[None]:
 
 @contextmanager
 def offers_uncommitted_entries() -> Iterator[None]:
-    """The snapshot holds uncommitted entries."""
+    """A snapshot contains entries that are durable but not committed."""
     snapshot = model_install.ModelCatchUp._snapshot
 
     def hasty(self: Any) -> Any:
@@ -289,7 +291,7 @@ def offers_uncommitted_entries() -> Iterator[None]:
 
 @contextmanager
 def counts_other_replicas(who: Callable[[Replica], Iterable[Any]]) -> Iterator[None]:
-    """Commit what a majority's number of replicas has, counting replicas that are not voters."""
+    """A leader counts the replicas in `who(leader)` instead of the voters when it advances its commit index."""
     count = Replica._count
 
     def generous(self: Any) -> None:
@@ -315,7 +317,7 @@ def voters_and_removed(replica: Replica) -> list[Any]:
 
 @contextmanager
 def a_removed_voter_still_counts() -> Iterator[None]:
-    """The leader also keeps replicating to the removed voter."""
+    """A leader still counts a removed voter, and keeps replicating to it."""
     follow = ProgressTracker.follow
 
     def faithful(self: Any, membership: Membership) -> None:
@@ -331,7 +333,7 @@ def a_removed_voter_still_counts() -> Iterator[None]:
 
 @contextmanager
 def a_damaged_replica_votes() -> Iterator[None]:
-    """It grants its vote to any candidate, although it does not know what it has lost."""
+    """A damaged replica grants its vote to any candidate, although it does not know which entries it has lost."""
     on_vote_request = Replica._on_vote_request
 
     def generous(self: Any, sender: Any, request: Any) -> None:

@@ -1,4 +1,4 @@
-"""Many random runs of one shard's replicas, and the planted bugs that they, or a transcript, must find.
+"""Runs the replicas of one shard from many seeds; these runs, or a transcript, must also find planted bugs.
 
 `TIDEMILL_RAFT_SEEDS=20000` runs that many seeds, as `make soak` does.
 """
@@ -17,8 +17,8 @@ from tidemill.simulation.shard.shard_knobs import ShardKnobs
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
-LOTS = 6  # of seeds, so that a failure is reported early
-SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged: a disk had a membership that no memory had
+LOTS = 6  # lots of seeds: a failure is reported early
+SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged, and only a disk had the newest membership
 RUN = """
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 for seed in (7, 11):
@@ -33,7 +33,9 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_random_runs_keep_the_invariants(lot: int, explored: list[str]) -> None:
-    """No acknowledged entry is lost, no two replicas commit different entries, and the healed nodes agree."""
+    """In random runs no acknowledged entry is lost, no two replicas commit different entries, and the healed nodes
+    agree.
+    """
     began = time.perf_counter()
     events = acknowledged = 0
 
@@ -53,13 +55,13 @@ def test_random_runs_keep_the_invariants(lot: int, explored: list[str]) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS_THAT_FOUND_BUGS)
 def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
-    """The bug that it found is fixed."""
+    """A seed that once found a bug passes, because the bug is fixed."""
     ShardSimulation(seed).run()
 
 
 @pytest.mark.parametrize("mutant", BY_RANDOM_RUNS, ids=lambda mutant: mutant.name)
 def test_random_runs_find_a_planted_bug(mutant: RaftMutant, explored: list[str]) -> None:
-    """A simulation that misses planted bugs would miss real ones."""
+    """Random runs find each planted bug; a simulation that misses planted bugs would miss real ones."""
     for seed in range(mutant.seeds_max):
         knobs = None if mutant.adapt is None else mutant.adapt(ShardKnobs.draw(Random(seed)))
         with mutant.planted():
@@ -73,7 +75,7 @@ def test_random_runs_find_a_planted_bug(mutant: RaftMutant, explored: list[str])
 
 @pytest.mark.parametrize("mutant", BY_TRANSCRIPT, ids=lambda mutant: mutant.name)
 def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
-    """Random runs would need luck to find these bugs."""
+    """A transcript finds those planted bugs that random runs would find only with luck."""
     path = SCENARIOS / mutant.transcript
 
     with mutant.planted(), pytest.raises(AssertionError, match=path.name):
@@ -81,7 +83,7 @@ def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
 
 
 def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:
-    """The runs are equal down to the last event, so that a reported seed can be run again."""
+    """Under any hash seed, the runs of a seed are equal to the last event, so a reported seed can be repeated."""
     digests = outputs_under_two_hash_seeds(RUN)
 
     assert len(digests) == 1

@@ -1,8 +1,8 @@
-"""Explore every crash point of a scripted run: open each disk that a crash may leave, compare it, and continue on it.
+"""Explores every crash point of a scripted run: opens each disk that a crash may leave, checks it, and continues on it.
 
-The run is never stopped.  Before each of its operations the explorer derives all disks that a crash could leave, and
-opens each one that it has not seen.  Recovery must reach exactly one of the states between the newest acknowledged and
-the newest gathered block.
+The run itself is never interrupted.  Before each of its operations the explorer derives all disks that a crash could
+leave, and opens each one that it has not seen before.  Recovery must reach exactly one of the states between the newest
+acknowledged and the newest gathered block.
 """
 
 from collections import Counter
@@ -43,18 +43,18 @@ class Enough(Exception):
 @dataclass(slots=True)
 class Explorer:
     every_tear: bool = False
-    resume_every: int = 40  # continue on one in so many of the opened disks
+    resume_every: int = 40  # continue on every n-th opened disk
     states_max: int | None = None
-    # Try one in so many of the lone and mixed fates, and of the crashes in recovery, at each crash point.
+    # At each crash point, try every n-th of the lone and mixed fates, and of the crashes in recovery.
     thinned: int = 40
-    first: int = 1  # the crash point to begin with
+    first: int = 1  # the first crash point to examine
     operations: int = 0
     visits: int = 0  # disks derived
     states: int = 0  # disks opened
     laps: int = 0
     checkpoints: int = 0
     blocks: int = 0
-    counts: Counter[str] = field(default_factory=Counter)  # how often the script did what
+    counts: Counter[str] = field(default_factory=Counter)  # how often the script took each action
     _seen: dict[bytes, int] = field(default_factory=dict)
     _history: StoreHistory = field(default_factory=lambda: StoreHistory(StoreModel(), 0))
 
@@ -79,7 +79,7 @@ class Explorer:
         store.cache.evict()
         assert store.cache.bytes <= OPTIONS.cache_bytes_max, "the tail cache has outgrown its bound"
 
-    # One crash point.
+    # Methods that examine one crash point.
 
     def _visit(self, disk: SimulatedDisk, operation: Operation) -> None:
         if operation.number < self.first:
@@ -133,7 +133,9 @@ class Explorer:
     def _kill(
         self, disk: SimulatedDisk, where: str, *, cut: bool = False, resume: bool = False, fill: bool = False
     ) -> None:
-        """Examine a disk whose cache survived.  Recovery must make durable what it reports: the power is lost next."""
+        """Examine a disk after a kill, with its page cache intact.  Then let it lose power: recovery must have made
+        durable what it reported.
+        """
         self.visits += 1
         self._count()
         disk.free_bytes = None
@@ -183,8 +185,8 @@ class Explorer:
 
     def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:
         """
-        Examine the disk before each operation of a recovery, with those fates whose outcome the last operation has
-        changed.
+        Return a hook that examines the disk before each operation of a recovery, with those fates whose outcome the
+        previous operation has changed.
         """
         last: list[Kind] = []
 
@@ -196,14 +198,14 @@ class Explorer:
 
         return cut
 
-    # Continue on an opened disk.
+    # Methods that continue on an opened disk.
 
     def _resume(self, disk: SimulatedDisk, store: Store, sequence: int, where: str, *, fill: bool = False) -> None:
         """
         Write votes, entries, a checkpoint and more entries, then lose or keep everything unsynced, and open the disk
         again.
 
-        With `fill`, write as much as the ring takes without another checkpoint.
+        With `fill`, write as much as fits the ring without another checkpoint.
         """
         model = model_of(store, self._history)
         assert model is not None, f"block {sequence} was made"
@@ -278,7 +280,7 @@ class Explorer:
 
 
 def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
-    """Return the expected state of a store that was just opened; None if it holds a block that was never made."""
+    """Return the expected state of a store that was just opened, or None if it has a block that was never written."""
     logs = store.shards
     trimmed = {(shard_id, it.partition): it.trimmed for shard_id, log in logs.items() for it in log.partitions.values()}
     return history.model_at(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
@@ -294,7 +296,7 @@ def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
 
 
 def _segment_counts(log: Sequence[Operation]) -> Counter[str]:
-    """Count what the operations on segments mean for their partitions."""
+    """Count the rolls, removals and deletions that the operations on segments show."""
     of_segments = [operation for operation in log if operation.path.endswith(".log")]
     made = Counter(it.path.rpartition("/")[0] for it in of_segments if it.kind is Kind.CREATE)
     return Counter(

@@ -42,11 +42,11 @@ DESCRIPTOR = ShardDescriptor(
     membership=Membership((LEADER,), (FOLLOWER,)),
 )
 TURNS_MAX = 40
-MESSAGES_MAX = 500  # per turn
+MESSAGES_MAX = 500  # messages per turn
 
 
 class Side:
-    """One broker, as far as one shard and its disk are concerned; `InstallOwner`."""
+    """One broker, reduced to one shard and its disk."""
 
     def __init__(self, me: ReplicaKey, disk: SimulatedDisk) -> None:
         self.me = me
@@ -61,7 +61,7 @@ class Side:
         self.begin()
 
     def begin(self) -> None:
-        """Make a replica of the present log."""
+        """Create a new replica on the current log, as after a start."""
         log = self.log
         self.jobs = SimulatedJobs()
         self.marks = high_watermarks(log)
@@ -191,7 +191,7 @@ class Side:
         log.commit(stable)
         self.marks = high_watermarks(log)
 
-    # Actions of a script.
+    # Methods for the actions of a script.
 
     def batch(self, partition: int, term: int, value: bytes, **producer: int) -> Entry:
         log = self.log.partitions[partition]
@@ -224,11 +224,13 @@ def high_watermarks(log: ShardLog) -> dict[int, int]:
 
 
 class Pair:
-    """`seed` draws what the leader writes, where the follower's log ends, and the divergent tail of the follower."""
+    """A leader and its follower.  `seed` determines what the leader writes, where the follower's log ends, and its
+    divergent tail.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
-        self.added = Random(seed)  # what the toy state machine is given
+        self.added = Random(seed)  # draws the values for the toy state machine
         disks = [SimulatedDisk(), SimulatedDisk()]
         for disk in disks:
             initialize_directory(disk, KEY, OPTIONS)
@@ -252,7 +254,7 @@ class Pair:
         self.leader.out.clear()
 
     def _lead(self) -> None:
-        """Start another term: the follower's tail may be of the term before."""
+        """Start another term of the leader; the follower's tail may be of the previous one."""
         leader = self.leader
         leader.store.vote(SHARD, leader.log, leader.log.term + 1, None)
         leader.begin()
@@ -280,7 +282,7 @@ class Pair:
             leader.propose(log_start(0, offset, leader.now_ms))
 
     def _diverge(self) -> None:
-        """Append entries that only the follower received, from a leader of the term before."""
+        """Append entries that only the follower received, from another leader of the previous term."""
         follower, term = self.follower, self.leader.replica.term + 1
         follower.store.vote(SHARD, follower.log, term, None)
         for _ in range(self.random.choice((0, 0, 3, 12))):
@@ -307,7 +309,7 @@ class Pair:
             (log.first_index - 1, log._term_starts[-1][1])
         ]
 
-    # Exchange and comparison.
+    # Methods that exchange messages and compare the two sides.
 
     def begin_again(self) -> None:
         """Reset the leader's progress for a follower that was opened from another disk and has acknowledged nothing."""
@@ -352,14 +354,18 @@ class Pair:
                 found.append(f"partition {number}: epochs {copy.epochs.starts}, not {log.epochs.starts}")
             if copy.producers.newest() != log.producers.newest():
                 found.append(f"partition {number}: producers {copy.producers.newest()}")
-            if summed_of(ours, number).with_pending != summed_of(theirs, number).with_pending:  # not all is committed
+            if (
+                summed_of(ours, number).with_pending != summed_of(theirs, number).with_pending
+            ):  # some values may be uncommitted
                 found.append(f"partition {number}: {summed_of(ours, number)}, not {summed_of(theirs, number)}")
             if content(copy) != content(log):
                 found.append(f"partition {number}: other bytes")
         return found
 
     def lost(self, follower: Side) -> list[str]:
-        """Return what was committed on the follower before, and is missing now."""
+        """
+        Return a message for each partition whose records were committed on the follower before and are missing now.
+        """
         found = []
         for number, mark in self.marks.items():
             copy, log = follower.log.partitions[number], self.leader.log.partitions[number]

@@ -1,4 +1,6 @@
-"""Planted bugs.  Each breaks one rule of `docs/formats/journal.md`, and the crash points must find it."""
+"""Plants bugs in the storage code.  Each breaks one rule of `docs/formats/journal.md`, and the crash points must find
+it.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -20,12 +22,12 @@ class Mutant(NamedTuple):
     rule: str
     planted: Callable[[], AbstractContextManager[None]]
     kinds: frozenset[str]  # the kinds of violation by which the bug may be found
-    states_max: int = 3_000  # within which the bug must be found
+    states_max: int = 3_000  # number of states within which the bug must be found
 
 
 @contextmanager
 def answers_before_its_sync() -> Iterator[None]:
-    """Report a block at once, and sync it only when the next block is written."""
+    """Report a block as durable immediately, and sync it only when the next block is written."""
     owed: list[Any] = []
 
     class Unsynced:
@@ -51,7 +53,7 @@ def answers_before_its_sync() -> Iterator[None]:
 
 @contextmanager
 def compares_before_rewriting() -> Iterator[None]:
-    """Do not rewrite, in recovery, what reads back equal."""
+    """Let recovery skip rows whose bytes in the segment are already equal, although they may not be synced."""
     write_back = recovery.write_back_run
 
     def compared(disk: Any, run: Any, directories: list[str]) -> None:
@@ -118,7 +120,7 @@ def checkpoint_before_its_segments() -> Iterator[None]:
 
 @contextmanager
 def carries_newer_votes() -> Iterator[None]:
-    """Write a vote that is only queued into the checkpoint."""
+    """Write a vote into the checkpoint that is only queued for the journal."""
     encode = checkpoint.encode_shard
 
     def newer(log: Any, queued: QueuedRows = checkpoint.NOTHING_QUEUED) -> bytes:
@@ -130,7 +132,7 @@ def carries_newer_votes() -> Iterator[None]:
 
 @contextmanager
 def carries_older_votes() -> Iterator[None]:
-    """Write the vote of the previous checkpoint into this one."""
+    """Write the vote of the previous checkpoint into the next one."""
     encode = checkpoint.encode_shard
     before: dict[Any, VoteBefore] = {}
 
@@ -146,12 +148,12 @@ def carries_older_votes() -> Iterator[None]:
 
 @contextmanager
 def forgets_truncations() -> Iterator[None]:
-    """Execute the truncation, and never journal it."""
+    """Execute truncations without journaling them."""
     queue = row_queue.RowQueue.put_control_row
 
     def forgetful(self: Any, shard_id: Any, row: Any) -> None:
         if row.kind == RowKind.TRUNCATE:
-            row.index = 1 << 40  # no entry has such an index
+            row.index = 1 << 40  # truncates nothing: no entry has this index
         queue(self, shard_id, row)
 
     with patch.object(row_queue.RowQueue, "put_control_row", forgetful):
@@ -170,7 +172,9 @@ def header_without_key() -> Iterator[None]:
 
 @contextmanager
 def cuts_before_all_is_replayed() -> Iterator[None]:
-    """Truncate the files first, then write every row in its order, also rows that a later one truncates."""
+    """Let recovery truncate the files first, and then write every row in order, including rows that a later row
+    truncates.
+    """
     rewrite, fit = recovery._rewrite, recovery._fit_files
 
     def acts_early(opened: Any, walked: Any, damaged: Any) -> None:

@@ -1,4 +1,4 @@
-"""The scripted run: everything that a broker does to its disk, on a small scale, determined by one seed."""
+"""A scripted run with all kinds of disk operations of a broker, on a small scale, determined by one seed."""
 
 import struct
 from random import Random
@@ -21,7 +21,7 @@ from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
-# An empty block with a far higher sequence.
+# The header of an empty block with a far higher sequence.
 FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PEER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
@@ -49,15 +49,16 @@ def opening(topic: int, first_partition: int, partition_count: int, *voters: Rep
 
 class StoreScript:
     """
-    Drives `driver` in rounds.  Two shards have one voter and lead; two follow a leader whose actions the seed draws.
+    Drives `driver` in rounds.  Two shards have one voter, which leads.  Two shards follow a leader whose actions the
+    seed draws.
     """
 
     def __init__(self, driver: StoreDriver, disk: SimulatedDisk, seed: int = 1) -> None:
         self.driver = driver
         self.disk = disk
         self.random = Random(seed)
-        self._added = Random(seed)  # a generator of its own, so that additions do not change other draws
-        driver.write_back_bytes_min = 0 if seed % 2 else 24 << 10  # block by block, or several at once
+        self._added = Random(seed)  # a separate generator: additions do not change other draws
+        driver.write_back_bytes_min = 0 if seed % 2 else 24 << 10  # write back each block, or several together
         self.now_ms = 1_000
         self.written = 0
         self.truncations = 0
@@ -135,7 +136,7 @@ class StoreScript:
         while is_slow and driver.store.is_checkpointing:
             driver.background_step()
 
-    # Shards with one voter.
+    # Methods for the shards with one voter.
 
     def _lead(self, shard_id: ShardId) -> None:
         if not self.driver.replicas[shard_id].leads:
@@ -176,7 +177,7 @@ class StoreScript:
         self.driver.drain()
         self.driver.trim(shard_id, partition, offset)
 
-    # Shards that follow.
+    # Methods for the shards that follow.
 
     def _follow(self, shard_id: ShardId) -> None:
         random, driver = self.random, self.driver
@@ -214,7 +215,7 @@ class StoreScript:
                 self.driver.append(shard_id, [added])
 
     def _additions(self, log: ShardLog) -> list[Entry]:
-        """Return commands for the toy state machine, often none."""
+        """Return commands for the toy state machine, in many calls none."""
         random = self._added
         count = random.choice((0, 0, 1, 1, 2))
         return [
@@ -232,7 +233,7 @@ class StoreScript:
             if ends and ends[-1] > partition.trimmed:
                 self.driver.trim(shard_id, partition.partition, ends[-1])
 
-    # Batches and space.
+    # Methods for batches and space.
 
     def _batch(self, shard_id: ShardId, partition: int, term: int, size: int) -> Entry:
         random = self.random
@@ -271,7 +272,8 @@ class StoreScript:
 
 def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
     """
-    Return the newest index up to which the durable entries are those of the log, not replaced ones of the same term.
+    Return the highest index up to which the durable entries equal those of the log; later ones were replaced, perhaps
+    in the same term.
     """
     agreed = log.commit_index
     while agreed < min(len(durable), log.last_index) and _is_same(durable[agreed], log.entry_at(agreed + 1)):
@@ -280,7 +282,7 @@ def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
 
 
 def _is_same(model: ModelEntry, entry: Entry) -> bool:
-    payload = entry.payload  # only its segment has it, so it was durable before
+    payload = entry.payload  # None: only the segment has the payload, so the entry was durable before
     if payload is not None and model.payload != payload:
         return False
     return (model.term, model.base_offset, model.append_time) == (entry.term, entry.base_offset, entry.append_time)

@@ -1,6 +1,7 @@
-"""After a power loss, a kill or a failed sync at any operation, everything acknowledged is there, and nothing else.
+"""After a power loss, a kill or a failed sync at any operation, the store has everything acknowledged and nothing
+invented.
 
-`TIDEMILL_EVERY_TEAR=1` tears each page at every sector, and runs more scripts.
+`TIDEMILL_EVERY_TEAR=1` tears each page at every sector and runs more scripts.
 """
 
 import os
@@ -37,7 +38,9 @@ def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25
 
 @pytest.mark.timeout(600)
 def test_every_crash_point_keeps_the_promises(explored: list[str]) -> None:
-    """Before each operation: all fates of unsynced data, a kill, and a failed sync; the same in each recovery."""
+    """The store keeps its promises if, before any operation of the run or of a recovery, power is lost with any fate of
+    unsynced data, the process is killed, or a sync fails.
+    """
     explorer = Explorer(thinned=1)
 
     explore(explorer, 1, explored, rounds=30)
@@ -51,7 +54,7 @@ def test_every_crash_point_keeps_the_promises(explored: list[str]) -> None:
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_other_scripts_keep_the_promises(seed: int, explored: list[str]) -> None:
-    """The same actions in other orders, with a share of the fates at each crash point."""
+    """Scripts with the actions in other orders keep the promises, with a share of the fates at each crash point."""
     explorer = Explorer(thinned=60)
 
     explore(explorer, seed, explored)
@@ -63,7 +66,7 @@ def test_other_scripts_keep_the_promises(seed: int, explored: list[str]) -> None
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
 def test_every_tear_of_every_page_keeps_the_promises(seed: int, explored: list[str]) -> None:
-    """Each unsynced page is torn at each of its sectors, and is the only page that was written."""
+    """The store keeps its promises when a power loss writes only one unsynced page, torn at any of its sectors."""
     explorer = Explorer(thinned=1, every_tear=True, resume_every=10)
 
     explore(explorer, seed, explored)
@@ -73,7 +76,8 @@ def test_every_tear_of_every_page_keeps_the_promises(seed: int, explored: list[s
 
 def test_an_interrupted_initialization_of_a_directory_can_be_repeated() -> None:
     """
-    A directory without an identity may be initialized again; one with an identity has everything that a start needs.
+    A directory can be initialized again if the first attempt left no identity; with an identity it has everything that
+    a start needs.
     """
     disk = SimulatedDisk()
     identity = Identity(

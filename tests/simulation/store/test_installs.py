@@ -1,4 +1,4 @@
-"""An install over real stores is interrupted at every operation of the follower's disk, resumes, and copies all bytes.
+"""An install over real stores that is interrupted at any operation of the follower's disk resumes and copies all bytes.
 
 `TIDEMILL_EVERY_TEAR=1` runs more seeds.
 """
@@ -30,11 +30,13 @@ SEEDS = range(60) if IS_SOAK else range(6)
 
 
 class LostPromise(AssertionError):
-    """A promise was broken.  The message says where."""
+    """A promise was broken.  The message names the place in the run."""
 
 
 def explore(seed: int) -> int:
-    """Return how many disks were opened.  Raise `LostPromise` if one breaks a promise."""
+    """Explore the installs of one seed and return how many disks were opened.  Raise `LostPromise` if one breaks a
+    promise.
+    """
     pair = Pair(seed)
     follower = pair.follower
     pair.marks = dict(follower.marks)
@@ -92,7 +94,9 @@ def finish(pair: Pair, follower: Side, where: str) -> None:
 @pytest.mark.timeout(7200 if IS_SOAK else 300)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_install_interrupted_anywhere_resumes(seed: int, explored: list[str]) -> None:
-    """No committed entry of the follower is lost meanwhile, and in the end the follower equals the leader."""
+    """An install that is interrupted at any operation resumes, loses no committed entry, and finally makes the follower
+    equal to the leader.
+    """
     began = time.perf_counter()
 
     disks = explore(seed)
@@ -106,7 +110,7 @@ def test_an_install_does_not_copy_equal_data() -> None:
     pair = Pair(1)
     pair.exchange()
     leader, follower = pair.leader, pair.follower
-    pair._lead()  # an entry without records
+    pair._lead()  # appends an entry without records
     pair.drop_rows()
     follower.out.clear()
     leader.out.clear()
@@ -122,7 +126,7 @@ def test_an_install_does_not_copy_equal_data() -> None:
     assert [] == pair.differences(follower)
 
 
-# Planted bugs.
+# The planted bugs.
 
 
 @contextmanager
@@ -136,7 +140,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
         self.installing = None
 
     def dropped(self: Any, shard_id: Any, rows: Any) -> None:
-        if rows[-1].kind != RowKind.INSTALLED:  # the power is lost before the row is written
+        if rows[-1].kind != RowKind.INSTALLED:  # never writes the row, as if power were lost before
             put(self, shard_id, rows)
 
     put = row_queue.RowQueue.put
@@ -146,7 +150,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
 
 @contextmanager
 def cuts_below_the_high_watermark() -> Iterator[None]:
-    """Copy everything, without a check of what is committed."""
+    """Copy everything without checking which entries are committed."""
     init = InstallCopy.__init__
 
     def careless(self: Any, disk: Any, log: Any, _: Any) -> None:

@@ -1,4 +1,4 @@
-"""The crash points find each planted bug within a budget: otherwise they would not find real ones."""
+"""The exploration of crash points finds each planted bug within a budget of states."""
 
 import pytest
 

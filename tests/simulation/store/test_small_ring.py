@@ -1,7 +1,7 @@
 """
-Shards queue more rows than the ring holds, and truncate them while they wait.  In any order, the store must catch up.
+Shards queue more rows than the ring holds and truncate some while they wait; the store must write all others.
 
-Each seed draws followers with changing leaders, a ring of a few pages, and the times of background work.  Now and then
+Each seed draws followers with changing leaders, a ring of a few pages, and the times of background work.  At intervals,
 every disk that a power loss could leave is opened and compared with the model.
 """
 
@@ -112,7 +112,7 @@ class Run:
         self.driver.vote(log.shard_id, log.term + 1, self.random.choice((ME, PEER, None)))
 
     def _truncate(self) -> None:
-        """Truncate for another leader."""
+        """Truncate a follower's log, as if another leader had been elected."""
         log = self._log()
         if log.last_index > log.commit_index:
             self.driver.vote(log.shard_id, log.term + 1, None)
@@ -170,7 +170,7 @@ class Run:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_small_ring_catches_up(seed: int) -> None:
-    """Everything queued is written, and a crash on the way loses nothing acknowledged."""
+    """A small ring eventually writes everything queued, and a crash meanwhile loses nothing acknowledged."""
     run = Run(seed)
 
     run.run()
@@ -179,12 +179,12 @@ def test_a_small_ring_catches_up(seed: int) -> None:
     assert run.opened >= 3
 
 
-# Planted bugs.
+# The planted bugs.
 
 
 @contextmanager
 def checkpoints_wait_for_truncations() -> Iterator[None]:
-    """Checkpoints wait for truncations, and truncations for room."""
+    """Let checkpoints wait for queued truncations, and truncations for space, which only a checkpoint can free."""
     choose, take = Checkpointer.capture_state, row_queue.RowQueue.take
 
     def patient(self: Any) -> None:
@@ -214,7 +214,7 @@ def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
 
 @contextmanager
 def trims_what_it_finds() -> Iterator[None]:
-    """Trim, in recovery, up to what recovery finds, not up to what was removed."""
+    """Let recovery trim up to the offset that it finds, not up to the offset that the journal row says."""
     put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
