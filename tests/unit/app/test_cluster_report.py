@@ -17,7 +17,7 @@ def world_and_report() -> tuple[BrokerWorld, ClusterReport]:
 
 
 def test_the_cluster_report_has_counts_and_the_controller() -> None:
-    """It counts brokers, topics and shards."""
+    """The cluster report has the numbers of brokers, topics and shards, and the controller's id."""
     world, report = world_and_report()
     world.create("flights", partitions=20)
 
@@ -30,7 +30,9 @@ def test_the_cluster_report_has_counts_and_the_controller() -> None:
 
 
 def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
-    """Clients never see the endpoint named HTTP; `tidemill cluster status` finds it here."""
+    """The report of a broker has its endpoints and shard counts.  Only it shows the HTTP endpoint, which `tidemill
+    cluster status` needs.
+    """
     world, report = world_and_report()
     world.create("flights", partitions=20)
 
@@ -54,7 +56,7 @@ def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
 
 
 def test_the_leader_reports_the_progress_of_the_members() -> None:
-    """The leader's own match index is what is durable on its disk."""
+    """A leader reports the progress of all members; its own match index is its durable index."""
     world, report = world_and_report()
     world.create("flights", partitions=2)
     world.produce("flights", b"a", b"b")
@@ -85,7 +87,9 @@ def test_the_leader_reports_the_progress_of_the_members() -> None:
 
 
 def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:
-    """Leader and term come from the other broker; only that broker knows the progress of the members."""
+    """The report of a shard led elsewhere has the leader and term from the leader table, and no progress of the
+    members.
+    """
     world, report = world_and_report()
     world.create("flights")
     other, shard = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16)), ShardId(1)
@@ -99,7 +103,7 @@ def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:
 
 
 def test_pages_are_contiguous() -> None:
-    """Each page starts after the last shard of the one before; the last page has no `next_after`."""
+    """Each page starts after the last shard of the previous page, and the last page has no `next_after`."""
     world, report = world_and_report()
     for name in ("a", "b", "c"):
         world.create(name)
@@ -117,7 +121,7 @@ def test_pages_are_contiguous() -> None:
 
 
 def test_the_filters_of_the_shard_report() -> None:
-    """The leader filter excludes other shards, and an unknown topic differs from an empty one."""
+    """The report can be filtered by leader and topic, and an unknown topic differs from one without shards."""
     world, report = world_and_report()
     world.create("flights")
 

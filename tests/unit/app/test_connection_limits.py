@@ -1,4 +1,4 @@
-"""The configured limits of connections from single addresses."""
+"""The settings that limit the connections from single addresses."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tidemill.app.settings import settings_of
 
 
 def test_addresses_can_have_their_own_limits() -> None:
-    """IPv4 and IPv6 are accepted in any notation; blanks are ignored."""
+    """An override names an IPv4 or IPv6 address in any notation; blanks are ignored."""
     found = connections_max_by_host("127.0.0.1:5, [::1]:0 ,0:0::2:7,")
 
     assert {"127.0.0.1": 5, "::1": 0, "::2": 7} == found
@@ -16,6 +16,6 @@ def test_addresses_can_have_their_own_limits() -> None:
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:many", "tide.example:5", ":5", "127.0.0.1:-1"])
 def test_malformed_overrides_are_refused(text: str) -> None:
-    """The message names the key and the value."""
+    """A malformed override is refused with a message that names the key and the value."""
     with pytest.raises(SettingRefused, match=r"max\.connections\.per\.ip\.overrides=.* is refused"):
         settings_of({"max.connections.per.ip.overrides": text})

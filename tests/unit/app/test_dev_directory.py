@@ -39,7 +39,7 @@ def test_the_settings_of_each_broker_are_complete(tmp_path: Path) -> None:
 
 
 def test_ports_are_consecutive(tmp_path: Path) -> None:
-    """They start at the given port."""
+    """The brokers get consecutive ports from the given one on."""
     (first,) = {broker.kafka.port for broker in prepared(tmp_path / "a", count=2)[:1]}
 
     brokers = prepared(tmp_path / "b", kafka=f"127.0.0.1:{first}")
@@ -48,7 +48,7 @@ def test_ports_are_consecutive(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: Path) -> None:
-    """Once the cluster exists, broker 1 joins it, too: in the settings written at once, and at the next start."""
+    """Once the cluster exists, broker 1 has settings to join it, both immediately and at the next start."""
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
     locked.mark_bootstrapped(brokers, {})
@@ -65,7 +65,9 @@ def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: 
 
 
 def test_environment_settings_that_must_differ_are_refused(tmp_path: Path) -> None:
-    """The environment would give all brokers the same value."""
+    """Settings that must differ between brokers are refused in the environment, which would give all brokers the same
+    value.
+    """
     with pytest.raises(SettingRefused, match=r"log\.dirs=/x is refused: .*environment"):
         prepared(tmp_path, TIDEMILL_SET_LOG_DIRS="/x")
 
@@ -75,7 +77,9 @@ def test_environment_settings_that_must_differ_are_refused(tmp_path: Path) -> No
     [("identity.json", "single broker"), ("broker-4/", "has 4 brokers; use --brokers 4")],
 )
 def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why: str) -> None:
-    """The message names what the directory contains and which option to use."""
+    """
+    A directory with other brokers is refused; the message says what the directory contains and which option to use.
+    """
     path = tmp_path / made
     path.mkdir() if made.endswith("/") else path.touch()
 
@@ -84,7 +88,7 @@ def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why:
 
 
 def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
-    """Ports end at 65535, and the HTTP address must be one that the command itself can reach."""
+    """Ports above 65535, and HTTP addresses that the command itself cannot reach, are refused."""
     with pytest.raises(SettingRefused, match="beyond the last port, 65535"):
         prepared(tmp_path, kafka="127.0.0.1:65534")
     locked = DevDirectory(str(tmp_path))
@@ -94,7 +98,7 @@ def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_running_broker_are_not_overwritten(tmp_path: Path) -> None:
-    """It may have been restarted separately."""
+    """The command does not overwrite the settings of a running broker, which may have been restarted separately."""
     prepared(tmp_path, count=2)
     running = DevDirectory(str(tmp_path / "broker-2"))
 

@@ -25,7 +25,9 @@ def fail(error: BaseException) -> None:
 
 
 def test_memory_is_returned_once_after_each_load() -> None:
-    """During a load it would be needed again at once, and after little traffic there is none to return."""
+    """Memory is returned once after each load.  During a load it would soon be needed again, and after little traffic
+    there is none to return.
+    """
     metrics, jobs = Metrics(), Counted()
     heap = QuietHeap(metrics, jobs, fail)
     seen = []

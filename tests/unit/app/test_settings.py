@@ -9,7 +9,7 @@ from tidemill.app.settings import LOOPBACK_KEY, dev_settings, settings_from
 
 
 def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path) -> None:
-    """Each key has the value of the strongest source that sets it."""
+    """A key has the value of the strongest source that sets it: command line, environment, file."""
     file = tmp_path / "broker.yaml"
     file.write_text("broker.id: 1\nnum.partitions: 2\nlog.dirs: /file\n")
     environment = {
@@ -24,7 +24,7 @@ def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path)
 
 
 def test_a_stronger_source_overrides_synonyms(tmp_path: Path) -> None:
-    """Kafka gives some of the synonyms precedence, but an explicit `--set` must win."""
+    """A stronger source overrides a weaker one even if the weaker one uses a synonym that Kafka prefers."""
     file = tmp_path / "broker.yaml"
     file.write_text("log.retention.ms: 5\n")
 
@@ -34,7 +34,9 @@ def test_a_stronger_source_overrides_synonyms(tmp_path: Path) -> None:
 
 
 def test_values_in_the_file_stay_as_written(tmp_path: Path) -> None:
-    """YAML's interpretation of values such as `on` or `1_0` is not applied; a sequence becomes a list of Kafka's."""
+    """Values such as `on` or `1_0` keep their text instead of YAML's interpretation, and a sequence becomes Kafka's
+    list.
+    """
     file = tmp_path / "broker.yaml"
     file.write_text(
         "auto.create.topics.enable: false\nlisteners:\n  - A://127.0.0.1:0\n  - B://localhost:7\n"
@@ -68,7 +70,7 @@ def test_the_options_of_dev_override_the_environment() -> None:
 
 
 def test_keys_without_effect_are_collected() -> None:
-    """A broker logs them once at its start."""
+    """The settings collect the keys that have no effect, which the broker logs once at its start."""
     settings = settings_from(file=None, environment={}, sets=["num.network.threads=3"])
 
     assert ("num.network.threads",) == settings.ineffective_keys
@@ -102,13 +104,13 @@ def test_keys_without_effect_are_collected() -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_key_the_value_and_the_fix(setting: str, why: str) -> None:
-    """Settings are checked before anything is opened."""
+    """A refusal names the key, the value and the fix, and comes before any file or socket is opened."""
     with pytest.raises(SettingRefused, match=why):
         settings_from(file=None, environment={}, sets=[setting])
 
 
 def test_an_environment_variable_without_a_key_is_refused() -> None:
-    """The message has the name of the variable."""
+    """An environment variable that matches no key is refused with a message that has its name."""
     with pytest.raises(SettingRefused, match=r"TIDEMILL_SET_LOG_DRIS=/x is refused: there is no key log\.dris"):
         settings_from(file=None, environment={"TIDEMILL_SET_LOG_DRIS": "/x"}, sets=[])
 
@@ -123,7 +125,7 @@ def test_an_environment_variable_without_a_key_is_refused() -> None:
     ],
 )
 def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    """A duplicate key would silently lose one of its values."""
+    """A malformed file is refused, and so is a duplicate key, which would silently lose one of its values."""
     file = tmp_path / "broker.yaml"
     file.write_text(text)
 
@@ -132,13 +134,15 @@ def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, wh
 
 
 def test_a_missing_configuration_file_is_refused(tmp_path: Path) -> None:
-    """Starting with defaults instead would create a broker in the wrong directory."""
+    """A missing file is an error, because a start with defaults would create a broker in the wrong directory."""
     with pytest.raises(SettingRefused, match="cannot be read"):
         settings_from(file=str(tmp_path / "none.yaml"), environment={}, sets=[])
 
 
 def test_the_default_peer_listener_is_on_loopback() -> None:
-    """Its cluster key is public: on loopback it only prevents links between different clusters by mistake."""
+    """Without settings, the peer listener is on loopback.  The default cluster key is public and only prevents mistaken
+    links.
+    """
     settings = settings_from(file=None, environment={}, sets=[])
 
     assert (Listener(name="PEER", bind=Address("127.0.0.1", 9093)), (), LOOPBACK_KEY) == (
@@ -149,7 +153,7 @@ def test_the_default_peer_listener_is_on_loopback() -> None:
 
 
 def test_the_settings_of_a_joining_broker() -> None:
-    """The key comes from the environment, so that it does not appear in the process list."""
+    """A joining broker gets its cluster key from the environment, so that it does not appear in the process list."""
     environment = {"TIDEMILL_SET_CLUSTER_KEY": "s3cret", "TIDEMILL_SET_JOIN": "a:9093, [::1]:7"}
     sets = [
         "tidemill.peer.listener=0.0.0.0:9093",
@@ -171,6 +175,8 @@ def test_the_settings_of_a_joining_broker() -> None:
     ],
 )
 def test_a_cluster_key_alone_is_not_enough_for_a_public_peer_listener(sets: list[str], why: str) -> None:
-    """The traffic is not encrypted, and other brokers need an address that they can connect to."""
+    """A public peer listener needs more than a cluster key: a consent to unencrypted traffic, and an address to
+    advertise.
+    """
     with pytest.raises(SettingRefused, match=why):
         settings_from(file=None, environment={}, sets=["tidemill.cluster.key=k", *sets])

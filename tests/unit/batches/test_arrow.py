@@ -120,7 +120,7 @@ def test_log_append_time_replaces_the_records_timestamps(scan):
 
 
 def test_timestamps_too_large_for_microseconds_are_clamped(scan):
-    """A record of the year 292,277 does not fail a job."""
+    """A timestamp of the year 292,277 is clamped instead of failing a job."""
     run = build_batch([Record(None, b"", (), 1 << 62)])
 
     rows = record_batch_from(run, "t", 0, columns=["timestamp"])
@@ -129,7 +129,9 @@ def test_timestamps_too_large_for_microseconds_are_clamped(scan):
 
 
 def test_missing_headers_are_null_and_invalid_header_names_are_repaired(scan):
-    """The value is null as in Spark's Kafka source; invalid UTF-8 is replaced as in Java's clients."""
+    """
+    Missing headers are null, as in Spark's Kafka source; invalid UTF-8 in a name is replaced, as in Java's clients.
+    """
     named = bytearray()
     append_record(named, 0, 0, None, None, [("ab", b"x")])
     damaged = bytes(named).replace(b"ab", b"\xffb")
@@ -212,7 +214,7 @@ def test_a_wrong_record_count_is_refused_before_anything_is_allocated(scan, coun
 
 
 def test_old_formats_and_decompression_bombs_are_refused(scan):
-    """Each raises an error of its own; both are ValueErrors."""
+    """Old formats and decompression bombs raise different errors, both of them subclasses of ValueError."""
     old = build_batch([Record(None, b"value")])
     old[16] = 1
     bomb = build_batch([Record(None, bytes(1 << 20))], codec=Codec.GZIP)
@@ -223,13 +225,13 @@ def test_old_formats_and_decompression_bombs_are_refused(scan):
         record_batch_from(bomb, "t", 0, size_max=1 << 16)
 
 
-# Columns → batches
+# Conversion of columns to batches.
 
 
 @given(records=record_lists, codec=st.sampled_from(list(Codec)), skipped=st.integers(0, 5))
 @settings(max_examples=50)
 def test_columns_are_converted_back_to_their_batches(scan, records, codec, skipped):
-    """This includes slices of longer columns, whose Arrow offsets do not start at 0."""
+    """Columns are converted back to their batches, including slices, whose Arrow offsets do not start at 0."""
     run, _ = run_of([Record(b"skipped", None, (("a", b"b"),))] * skipped + records)
     rows = record_batch_from(run, "t", 0, include_headers=True).slice(skipped)
 

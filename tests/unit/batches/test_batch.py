@@ -71,7 +71,7 @@ def test_stamping_offset_and_epoch_does_not_change_the_crc_or_the_records(base_o
 
 
 def test_log_append_time_is_the_timestamp_of_every_record():
-    """Only the header and its CRC change."""
+    """LogAppendTime replaces the timestamp of every record by a change of the header and its CRC only."""
     built = build_batch(RECORDS)
 
     batch.stamp_log_append_time(built, 77)
@@ -97,7 +97,7 @@ def test_spans_yield_complete_batches_only():
 
 @pytest.mark.parametrize("length", [-(1 << 31), -12, 0, 48])
 def test_a_length_that_is_too_small_for_a_batch_is_refused(length):
-    """Otherwise the iteration over batches could stop advancing."""
+    """A length smaller than any batch is refused, because the iteration over batches could stop advancing."""
     built = build_batch(RECORDS)
     struct.pack_into(">i", built, 8, length)
 
@@ -107,7 +107,7 @@ def test_a_length_that_is_too_small_for_a_batch_is_refused(length):
 
 @pytest.mark.parametrize("length", [-1, 48, 1 << 30])
 def test_the_crc_of_an_incomplete_batch_is_refused(length):
-    """Nothing is read beyond the end of the buffer."""
+    """An incomplete batch is refused before its CRC is computed, so that nothing beyond the buffer is read."""
     built = build_batch(RECORDS)
     struct.pack_into(">i", built, 8, length)
 

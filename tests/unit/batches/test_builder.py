@@ -13,7 +13,7 @@ from tidemill.batches.check import checked_header
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Record, read_records
 
-# kafka-python needs python-snappy for snappy, which is not installed; aiokafka covers that codec.
+# kafka-python would need python-snappy, which is not installed; aiokafka covers snappy.
 CODECS_OF = {"aiokafka": list(Codec), "kafka-python": [Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD]}
 READERS = {"aiokafka": aio.DefaultRecordBatch, "kafka-python": kp.DefaultRecordBatch}
 BUILDERS = {"aiokafka": aio.DefaultRecordBatchBuilder, "kafka-python": kp.DefaultRecordBatchBuilder}
@@ -23,7 +23,7 @@ BUILDERS = {"aiokafka": aio.DefaultRecordBatchBuilder, "kafka-python": kp.Defaul
 @given(records=record_lists, data=st.data(), base_offset=st.integers(0, 1 << 40))
 @settings(max_examples=60)
 def test_other_libraries_read_what_we_build(library, records, data, base_offset):
-    """They return every field of every record, with every codec."""
+    """aiokafka and kafka-python return every field of every record in our batches, with every codec."""
     codec = data.draw(st.sampled_from(CODECS_OF[library]))
     built = build_batch(records, codec=codec, base_offset=base_offset)
 

@@ -36,7 +36,7 @@ def altered(form, position, value, **built_with):
 @settings(max_examples=40)
 @given(records=record_lists, codec=st.sampled_from(list(Codec)))
 def test_a_valid_batch_is_accepted(scan, records, codec):
-    """This holds for every codec and every type of buffer."""
+    """A valid batch is accepted with every codec and in every type of buffer."""
     batch = build_batch(records, codec=codec, producer_id=4, producer_epoch=0, base_sequence=0)
 
     found = [code_of(form(batch)) for form in (bytes, bytearray, memoryview)]
@@ -105,7 +105,7 @@ def test_an_invalid_header_field_is_refused(scan, form, position, value, code):
 
 
 def test_a_record_count_that_contradicts_the_records_is_refused(scan):
-    """Record count and last offset delta agree here, but the scan of uncompressed records finds more records."""
+    """A record count that agrees with the last offset delta is still refused if the scan finds more records."""
     batch = altered(">i", 57, 2)
     struct.pack_into(">i", batch, 23, 1)
     stamp_crc(batch)
@@ -121,7 +121,9 @@ def test_a_record_count_that_contradicts_the_records_is_refused(scan):
 
 @pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
 def test_an_idempotent_producer_has_an_epoch_and_a_sequence(epoch, sequence):
-    """Negative values mean "none" and are not allowed together with a producer id."""
+    """
+    With a producer id, a batch must have an epoch and a sequence; negative values, which mean "none", are refused.
+    """
     batch = build_batch(RECORDS, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
 
     assert code_of(batch) == "INVALID_RECORD"
@@ -150,14 +152,14 @@ def test_timestamps_outside_the_bounds_of_the_topic_are_refused(scan, codec):
 
 
 def test_records_without_a_timestamp_are_not_too_early():
-    """-1 means that there is no timestamp."""
+    """A timestamp of -1 means that there is none, so it is not checked against the topic's bounds."""
     batch = build_batch([Record(b"k", b"v")])
 
     assert code_of(batch, timestamp_min=1_000) is None
 
 
 def test_a_wrong_max_timestamp_can_be_corrected(scan):
-    """Kafka corrects it silently (old versions of Sarama never set it), so the problem contains the right value."""
+    """The problem contains the right max timestamp, so that the caller can correct it silently, as Kafka does."""
     batch = altered(">q", 35, -1)
 
     problem = checked_header(batch)

@@ -33,7 +33,7 @@ def test_decompression_is_the_inverse_of_compression(codec, data, repeats):
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_the_size_limit_is_exact(codec):
-    """`size_max` bytes are accepted; one more is refused."""
+    """The limit allows exactly `size_max` decompressed bytes and refuses one more."""
     folded = compress(codec, TEXT)
 
     unfolded = decompress(codec, folded, len(TEXT))
@@ -66,7 +66,7 @@ def test_all_concatenated_frames_are_read(codec):
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
 def test_too_many_frames_are_refused(codec):
-    """Each frame costs a copy of all data after it."""
+    """The number of frames is limited, because each frame costs a copy of all data after it."""
     folded = compress(codec, b"x") * 65
 
     with pytest.raises(CompressionError, match="more than 64"):
@@ -101,7 +101,7 @@ def test_damaged_data_raises_compression_error_only(codec, noise, place):
 
 
 def test_zstd_frames_without_a_content_size_are_read():
-    """Java's producer streams, so it does not know the size when it writes the header."""
+    """Frames without a content size are read: Java's producer streams and does not know the size in advance."""
     stream = zstandard.ZstdCompressor().compressobj()
     folded = stream.compress(TEXT) + stream.flush()
 
@@ -123,7 +123,9 @@ def test_zstd_windows_beyond_eight_mebibytes_are_refused():
 
 
 def test_snappy_is_read_with_and_without_xerial_framing():
-    """The framing is compatible with aiokafka's in both directions; a raw block has no framing."""
+    """Snappy data is read as a raw block and with xerial framing, which is compatible with aiokafka's in both
+    directions.
+    """
     theirs = snappy_encode(TEXT, xerial_compatible=True, xerial_blocksize=32 * 1024)
     raw = bytes(cramjam.snappy.compress_raw(TEXT))
 
@@ -138,7 +140,7 @@ def test_snappy_is_read_with_and_without_xerial_framing():
 
 @pytest.mark.parametrize("length", [-1, 0, 1 << 30])
 def test_an_invalid_xerial_block_length_is_refused(length):
-    """A block length beyond the data is CVE-2023-34455."""
+    """A block length beyond the end of the data is refused (CVE-2023-34455)."""
     folded = bytearray(compress(Codec.SNAPPY, TEXT))
     struct.pack_into(">i", folded, 16, length)
 
@@ -147,14 +149,16 @@ def test_an_invalid_xerial_block_length_is_refused(length):
 
 
 def test_a_raw_snappy_block_of_four_gigabytes_is_refused_before_memory_is_allocated():
-    """The block starts with its decompressed size."""
+    """
+    A raw block that announces four gigabytes is refused before memory is allocated; its size is in its first bytes.
+    """
     with pytest.raises(CompressionError, match="more than"):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(20), 1 << 20)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_an_unknown_codec_is_refused(codec):
-    """The three bits of the codec field have three undefined values."""
+    """The three values of the codec field that are undefined are refused."""
     with pytest.raises(CompressionError, match="unknown"):
         decompress(codec, b"x")
     with pytest.raises(CompressionError, match="unknown"):

@@ -1,4 +1,4 @@
-"""Transaction markers."""
+"""Reading the markers at the end of transactions."""
 
 import pytest
 from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER, ControlRecord
@@ -11,7 +11,7 @@ from tidemill.batches.control import EndMarker, build_end_marker, coordinator_ep
 
 @pytest.mark.parametrize(("marker", "theirs"), [(EndMarker.ABORT, ABORT_MARKER), (EndMarker.COMMIT, COMMIT_MARKER)])
 def test_an_end_marker_tells_whether_the_transaction_committed(marker, theirs):
-    """aiokafka's consumer reads the same outcome."""
+    """An end marker says whether the transaction committed, and aiokafka's consumer reads the same."""
     built = build_end_marker(marker, producer_id=5, producer_epoch=2, coordinator_epoch=8, timestamp=9, base_offset=70)
 
     record = next(iter(DefaultRecordBatch(bytes(built))))
@@ -30,7 +30,7 @@ def test_an_end_marker_tells_whether_the_transaction_committed(marker, theirs):
 
 
 def test_other_control_records_are_not_end_markers():
-    """Type 2 is KRaft's leader change."""
+    """Control records of other types, such as 2, KRaft's leader change, are not end markers."""
     built = build_batch([(b"\0\0\0\2", b"", (), 0)], is_control=True)
 
     assert read_end_marker(built) is None
@@ -38,7 +38,7 @@ def test_other_control_records_are_not_end_markers():
 
 @pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])
 def test_a_marker_without_a_type_is_refused(key):
-    """The key must have at least four bytes."""
+    """A marker whose key is shorter than the four bytes of version and type is refused."""
     built = build_batch([(key, b"", (), 0)], is_control=True)
 
     with pytest.raises(MalformedBatch):

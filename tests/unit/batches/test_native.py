@@ -18,7 +18,7 @@ def test_the_plain_implementation_is_the_source():
 
 
 def test_a_build_of_this_source_is_used_if_it_exists():
-    """`native.scan` and `is_compiled` agree."""
+    """If a build of this source exists, `native.scan` is that build, and `is_compiled` says so."""
     name = compiled_name(SOURCE.read_bytes())
     is_built = SOURCE.with_name(name + EXTENSION_SUFFIXES[0]).exists()
 
@@ -36,7 +36,7 @@ def test_a_build_of_another_source_is_not_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_without_the_source_no_build_is_found(monkeypatch: pytest.MonkeyPatch):
-    """Some loaders of packages cannot return the source; then the plain implementation is used."""
+    """If the package loader cannot return the source, no build is used but the plain implementation."""
     monkeypatch.setattr(native, "get_data", lambda package, name: None)
 
     assert native.compiled_scan() is None

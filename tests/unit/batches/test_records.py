@@ -31,7 +31,7 @@ def test_damaged_records_are_read_or_refused(place, noise):
 
 
 def test_a_truncated_batch_is_refused():
-    """A batch may be truncated at any byte."""
+    """A batch that is truncated at any byte is refused."""
     built = bytes(build_batch(RECORDS))
 
     for end in range(len(built)):
@@ -40,7 +40,7 @@ def test_a_truncated_batch_is_refused():
 
 
 def test_bytes_after_the_last_record_are_refused():
-    """A record count that is too small would hide records."""
+    """Bytes after the last record are refused, because a record count that is too small would hide records."""
     built = build_batch(RECORDS)
     struct.pack_into(">i", built, 57, 1)
 
@@ -49,7 +49,7 @@ def test_bytes_after_the_last_record_are_refused():
 
 
 def test_the_size_of_decompressed_records_is_limited():
-    """A batch of 200 bytes may decompress to megabytes."""
+    """The size of decompressed records is limited, because a batch of 200 bytes may decompress to megabytes."""
     built = build_batch([Record(None, bytes(1 << 20))], codec=Codec.ZSTD)
 
     with pytest.raises(CompressionError, match="more than"):
@@ -57,7 +57,7 @@ def test_the_size_of_decompressed_records_is_limited():
 
 
 def test_a_batch_is_read_at_its_position():
-    """A batch may be in the middle of a buffer."""
+    """A batch is read at the given position of a buffer."""
     built = build_batch(RECORDS, base_offset=10)
 
     found = read_records(b"noise" + built + b"noise", position=5)

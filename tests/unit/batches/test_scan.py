@@ -53,7 +53,7 @@ def test_a_block_is_split_at_the_starts_of_its_records(scan, records, noise):
 @settings(max_examples=40)
 @given(records=record_lists, timestamp=st.integers(-1, 1 << 42))
 def test_the_first_record_at_or_after_a_timestamp_is_found(scan, records, timestamp):
-    """It is the first by offset, whatever the order of the timestamps."""
+    """The search finds the first matching record by offset, whatever the order of the timestamps."""
     block, base = block_of(records)
 
     found = scan.first_at_or_after(block, 0, len(block), len(records), base, timestamp)
@@ -69,7 +69,7 @@ def record(body: bytes) -> bytes:
     return bytes(block) + body
 
 
-# attributes, timestamp delta, offset delta, key, value, headers
+# The fields of a record: attributes, timestamp delta, offset delta, key, value, headers.
 MALFORMED = {
     "no bytes": (b"", 1),
     "a length of nothing": (b"\x00", 1),
@@ -117,14 +117,14 @@ def test_a_malformed_record_is_refused_with_its_problem(scan, case):
 
 @pytest.mark.parametrize(("position", "end"), [(-1, 4), (3, 2), (0, 11), (11, 11)])
 def test_a_window_outside_the_buffer_is_refused(scan, position, end):
-    """It is refused before any byte is read."""
+    """A window outside the buffer is refused before any byte is read."""
     with pytest.raises(ValueError, match="does not lie in"):
         scan.check_records(bytes(10), position, end, 1, 0)
 
 
 @pytest.mark.parametrize("count", [-1, 3, 1 << 30])
 def test_more_records_than_bytes_are_refused_before_anything_is_allocated(scan, count):
-    """A record has at least seven bytes."""
+    """A record count that cannot fit the bytes, at seven per record, is refused before memory is allocated."""
     block, _ = block_of([Record(None, None)] * 2)
 
     with pytest.raises(ValueError, match="do not fit"):
@@ -207,8 +207,8 @@ def mutated(chance: random.Random, block: bytes) -> bytes:
 @pytest.mark.skipif(not native.is_compiled(), reason="there is no compiled build to compare with")
 def test_both_implementations_agree_on_20_000_damaged_blocks():
     """
-    The compiled implementation has no bounds checks but its own.  It must neither crash nor differ, and the bytes
-    around the block must not matter.
+    On damaged blocks the compiled implementation, whose bounds checks are all explicit, must neither crash nor differ
+    from the plain one, whatever bytes surround the block.
     """
     chance = random.Random(20_260)
     compiled = native.scan

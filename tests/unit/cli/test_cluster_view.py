@@ -33,11 +33,13 @@ def led(*lags: int, voters: tuple[int, ...] = (1, 2), dead: tuple[int, ...] = ()
 
 
 class Brokers:
-    """Fake HTTP listeners: `silent` ones do not respond, `refusing` ones refuse to list shards."""
+    """The HTTP listeners of a fake cluster.  Brokers in `silent` do not respond; those in `refusing` refuse to list
+    shards.
+    """
 
     def __init__(self, brokers: list[dict[str, Any]], shards: dict[int, list[dict[str, Any]]]) -> None:
         self.brokers = brokers
-        self.shards = shards  # broker id → its response
+        self.shards = shards  # response by broker id
         self.silent: set[int] = set()
         self.refusing: set[int] = set()
         self.starting: set[int] = set()
@@ -67,7 +69,7 @@ def read_view(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) 
 
 def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker that is asked first has no details of the shards that others lead.
+    The view asks every leader for its own shards, since the first broker has no details of shards led by others.
     """
     first = [shard(1, 1, led=led(0, 5)), shard(2, 2), shard(3, None)]
     second = [shard(1, 1), shard(2, 2, led=led(1, 0)), shard(3, None)]
@@ -93,7 +95,7 @@ def test_a_broker_that_does_not_report_is_shown(
     monkeypatch: pytest.MonkeyPatch, is_live: bool, silent: set[int], refusing: set[int], status: str
 ) -> None:
     """
-    The state of the shards that it leads is unknown.
+    A broker that does not report is shown as such, and its shards have an unknown state.
     """
     brokers = Brokers([broker(1), broker(2, is_live=is_live)], {1: [shard(2, 2)], 2: [shard(2, 2, led=led(0, 0))]})
     brokers.silent, brokers.refusing = silent, refusing
@@ -113,7 +115,7 @@ def test_a_broker_that_does_not_report_is_shown(
 )
 def test_a_shard_is_ok_if_every_replica_is_a_live_voter(led_here: dict[str, Any]) -> None:
     """
-    Lag alone is not a problem: every write causes some.
+    A shard is ok if every replica is a live voter.  Lag alone is not a problem, because every write causes some.
     """
     assert ["ok", "degraded"] == [
         cluster_view.state_of(shard(1, 1, led=led(0, 500))), cluster_view.state_of(shard(1, 1, led=led_here)),
@@ -122,7 +124,7 @@ def test_a_shard_is_ok_if_every_replica_is_a_live_voter(led_here: dict[str, Any]
 
 def test_another_broker_is_asked_when_the_first_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The live table continues when the first broker dies.  NoResponse is raised once no broker responds.
+    If the first broker does not respond, the view asks another one, and raises NoResponse only when none responds.
     """
     brokers = Brokers([broker(1), broker(2)], {1: [], 2: []})
     both = read_view(brokers, monkeypatch).addresses

@@ -12,7 +12,7 @@ from tidemill.cli.record_json import bytes_as_json, bytes_from_json
 @given(st.none() | st.binary() | st.text().map(str.encode))
 def test_bytes_survive_a_round_trip_through_json(value: bytes | None) -> None:
     """
-    Bytes are text if they are UTF-8 and base64 otherwise; None is null.
+    Bytes become text if they are UTF-8 and base64 otherwise, None becomes null, and parsing restores them.
     """
     shown = json.loads(json.dumps(bytes_as_json(value)))
 
@@ -21,7 +21,7 @@ def test_bytes_survive_a_round_trip_through_json(value: bytes | None) -> None:
 
 def test_bytes_that_are_not_text_are_base64() -> None:
     """
-    The form differs from that of text, so that it is unambiguous.
+    Bytes that are not text become base64 in a form that cannot be mistaken for text.
     """
     shown = bytes_as_json(b"\xff")
 
@@ -31,7 +31,7 @@ def test_bytes_that_are_not_text_are_base64() -> None:
 @pytest.mark.parametrize("wrong", [3, [], {"base64": "/w==", "more": 1}, {"base64": "?"}, {}])
 def test_a_value_that_is_neither_text_nor_base64_is_refused(wrong: object) -> None:
     """
-    The error names the field.
+    A value that is neither text nor base64 is refused with an error that names the field.
     """
     with pytest.raises(ValueError, match=r"^key: "):
         bytes_from_json(wrong, "key")

@@ -1,4 +1,4 @@
-"""Parsing of lines of stdin as records."""
+"""Parsing of the lines of stdin into records."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tidemill.cli.record_line import record_of_line
 
 def test_a_line_of_text_is_a_value() -> None:
     """
-    The line is neither trimmed nor decoded.
+    A line of text becomes the record's value, neither trimmed nor decoded.
     """
     record = record_of_line(b" \xff ", "text", None)
 
@@ -16,7 +16,7 @@ def test_a_line_of_text_is_a_value() -> None:
 
 def test_the_first_separator_ends_the_key() -> None:
     """
-    Later separators belong to the value.
+    The key ends at the first separator, and later separators belong to the value.
     """
     record = record_of_line(b"a::b::c", "text", b"::")
 
@@ -25,7 +25,7 @@ def test_the_first_separator_ends_the_key() -> None:
 
 def test_a_record_that_was_consumed_can_be_produced() -> None:
     """
-    Topic, partition and offset are ignored; the content is kept, including headers with the same name.
+    The JSON of a consumed record can be produced: topic, partition and offset are ignored, and the content is kept.
     """
     line = (
         b'{"topic": "t", "partition": 3, "offset": 9, "timestamp": 5, "timestamp_type": "CreateTime",'
@@ -52,7 +52,7 @@ def test_a_record_that_was_consumed_can_be_produced() -> None:
 )
 def test_an_invalid_line_is_refused_with_the_fix(line: bytes, format_: str, separator: bytes | None, why: str) -> None:
     """
-    Only this line is refused; the lines around it are produced.
+    An invalid line is refused with the fix, and the lines around it are still produced.
     """
     with pytest.raises(ValueError, match=why):
         record_of_line(line, format_, separator)

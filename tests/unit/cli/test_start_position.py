@@ -18,7 +18,7 @@ from tidemill.cli.start_position import StartPosition, parse
 )
 def test_a_start_is_a_keyword_an_offset_or_a_timestamp(text: str, position: StartPosition) -> None:
     """
-    A timestamp includes its time zone, so it does not depend on the machine's.
+    A start is a keyword, an offset or a timestamp, which includes a time zone and so does not depend on the machine's.
     """
     parsed = parse(text)
 
@@ -30,7 +30,7 @@ def test_a_start_is_a_keyword_an_offset_or_a_timestamp(text: str, position: Star
 )
 def test_any_other_start_is_a_usage_error_with_an_example(text: str) -> None:
     """
-    The message shows a valid value.
+    Any other start is a usage error whose message shows a valid value.
     """
     with pytest.raises(Failed, match=r"--from .*(for example|add Z)") as caught:
         parse(text)

@@ -75,7 +75,7 @@ Hook = Callable[[int, str, Message], Message | None]
 
 
 class FakeCluster:
-    """Brokers with ids 1 to `broker_count`, all of which share the same topics."""
+    """Runs fake brokers with the ids 1 to `broker_count`, all of which share the same topics."""
 
     def __init__(
         self, *, broker_count: int = 1, apis: dict[int, Api] | None = None, tls: ssl.SSLContext | None = None
@@ -111,7 +111,7 @@ class FakeCluster:
 
     @property
     def partition(self) -> Partition:
-        """Partition 0 of topic t, which most tests use."""
+        """Partition 0 of the topic `t`, which most tests use."""
         return self.topics["t"].partitions[0]
 
     def settings(self, **keys: str) -> ConnectionSettings:
@@ -124,7 +124,7 @@ class FakeCluster:
     def count(self, name: str) -> int:
         return sum(one[1] == name for one in self.requests)
 
-    # The brokers' side
+    # Methods of the fake brokers.
 
     def _listen(self, broker_id: int, listener: socket.socket) -> None:
         while True:

@@ -17,7 +17,7 @@ from tidemill.wire.messages import metadata
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """(certificate, key): a self-signed certificate for 127.0.0.1."""
+    """Create a self-signed certificate for 127.0.0.1 and return the paths (certificate, key)."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl, which creates the certificate, is not installed")
     directory = tmp_path_factory.mktemp("tls")
@@ -51,7 +51,7 @@ def test_a_broker_with_a_trusted_certificate_is_accepted(tls_cluster, certificat
 
 def test_an_untrusted_certificate_is_refused_without_retry(tls_cluster):
     """
-    A retry would fail in the same way; the error names the key to set.
+    An untrusted certificate fails without a retry, with an error that names the key to set.
     """
     settings = tls_cluster.settings(security_protocol="SSL")
 
@@ -82,7 +82,7 @@ def test_a_missing_file_is_named(tls_cluster, tmp_path):
 )
 def test_a_server_that_is_not_a_broker_is_refused_without_allocating_its_frame(bytes_sent):
     """
-    The first four bytes of an HTTP response, read as a frame size, are 1.2 GB.
+    A server that is not a broker is refused before its frame is allocated: an HTTP response would announce 1.2 GB.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -11,7 +11,8 @@ AT = {"bootstrap.servers": "b:1"}
 
 def test_bootstrap_servers_are_parsed_as_in_kafka():
     """
-    There may be several, with spaces, listener names, IPv6 addresses in brackets, and without port.
+    bootstrap.servers may list several servers, with spaces, listener names, bracketed IPv6 addresses, or without a
+    port.
     """
     settings = connection_settings.from_keys({"bootstrap.servers": "a:1, PLAINTEXT://b:2,[::1]:3,c"})
 
@@ -20,7 +21,7 @@ def test_bootstrap_servers_are_parsed_as_in_kafka():
 
 def test_equal_settings_have_equal_hashes():
     """
-    A Spark worker caches its connections by their settings.
+    Equal settings have equal hashes, because a Spark worker caches its connections by their settings.
     """
     assert hash(connection_settings.from_keys(AT)) == hash(connection_settings.from_keys(dict(AT)))
 
@@ -63,7 +64,7 @@ def test_an_unsupported_setting_is_refused_with_the_fix(keys, sentence):
 
 def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
     """
-    Users of either client can keep their settings.
+    PEM files can be named with the keys of Java's client or of librdkafka, so that users can keep their settings.
     """
     ours = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/c.pem"}
     javas = {
@@ -80,7 +81,7 @@ def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
 
 def test_a_password_is_never_printed():
     """
-    Spark shows options in plans and logs, so the repr must not contain it.
+    The repr of the settings contains no password, because Spark shows options in plans and logs.
     """
     tls = {"security.protocol": "SSL", "ssl.certificate.location": "/c", "ssl.key.password": "hunter2"}
 
@@ -89,6 +90,6 @@ def test_a_password_is_never_printed():
 
 def test_a_misspelt_key_is_found():
     """
-    `unknown_keys` returns it, so that the Spark source can log a warning.
+    `unknown_keys` returns a misspelt key, so that the Spark source can log a warning.
     """
     assert ("fetch.max.byte",) == connection_settings.unknown_keys({**AT, "fetch.max.byte": "1", "group.id": "g"})

@@ -1,4 +1,4 @@
-"""Looking up offsets, also while leaders move."""
+"""Offsets can be looked up even while leaders move."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def looked_up(cluster: FakeCluster, wanted: dict[TopicPartition, int]) -> dict[T
 
 def test_offsets_of_both_ends_and_of_timestamps_are_found():
     """
-    A timestamp after the last record has no offset.
+    The lookup returns the offsets of both ends and of timestamps; one after the last record has no offset.
     """
     with FakeCluster() as cluster:
         cluster.partition.append_records([b"a", b"b"], timestamp=1_000)
@@ -65,7 +65,7 @@ def test_a_leader_that_moved_is_found():
 
 def test_the_lookup_waits_for_an_election():
     """
-    A partition without a leader is not an error before the deadline.
+    The lookup waits for a leader to be elected, and fails only at the deadline.
     """
     with FakeCluster() as cluster:
         cluster.partition.leader = None
@@ -82,7 +82,7 @@ def test_the_lookup_waits_for_an_election():
 
 def test_a_topic_that_does_not_exist_fails_without_retry():
     """
-    A retry would not create the topic.
+    A topic that does not exist fails without a retry, which would not create it.
     """
     with FakeCluster() as cluster, pytest.raises(UnknownTopic, match=r"'nowhere'.*check its name"):
         looked_up(cluster, {TopicPartition("nowhere", 0): LATEST})
@@ -90,7 +90,7 @@ def test_a_topic_that_does_not_exist_fails_without_retry():
 
 def test_a_permanent_error_is_not_retried():
     """
-    A retry does not grant a missing permission.
+    A permanent error, such as a missing permission, is not retried.
     """
     with FakeCluster() as cluster:
 

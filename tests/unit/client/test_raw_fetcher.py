@@ -51,7 +51,7 @@ def answer_of(error_code: int) -> fetch.Response:
 
 
 def numbered(cluster: FakeCluster, *, batch_count: int = 20, size: int = 5) -> list[bytes]:
-    """Fill the partition; return all values in order."""
+    """Fill the partition with numbered values, and return them in order."""
     values = [b"%d" % number for number in range(batch_count * size)]
     for start in range(0, len(values), size):
         cluster.partition.append_records(values[start : start + size])
@@ -60,7 +60,8 @@ def numbered(cluster: FakeCluster, *, batch_count: int = 20, size: int = 5) -> l
 
 def test_the_records_between_two_offsets_are_read_in_order():
     """
-    The first and the last batch may have further records; no record of the range is missing.
+    A read returns every record between two offsets in order; the first and last batch may add records outside the
+    range.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -72,7 +73,7 @@ def test_the_records_between_two_offsets_are_read_in_order():
 
 def test_a_read_continues_after_a_truncated_response():
     """
-    The next fetch starts at the incomplete last batch.
+    After a truncated response, the next fetch starts at the incomplete last batch.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -143,7 +144,7 @@ def test_a_read_follows_the_leader():
 )
 def test_a_transient_error_is_retried(error_code):
     """
-    The reader sees a delay, not an error.
+    A transient error is retried, so that the reader sees a delay and no error.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -159,7 +160,7 @@ def test_a_transient_error_is_retried(error_code):
 
 def test_a_read_continues_on_a_new_connection():
     """
-    The read resumes after the last batch that was yielded.
+    On a new connection, a read resumes after the last batch that was yielded.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -181,7 +182,7 @@ def test_a_read_continues_on_a_new_connection():
 
 def test_a_request_that_times_out_is_retried():
     """
-    The client waits for at most request.timeout.ms.
+    A request without a response within request.timeout.ms is retried.
     """
     stalled = threading.Event()
     with FakeCluster() as cluster:
@@ -201,7 +202,7 @@ def test_a_request_that_times_out_is_retried():
 
 def test_a_partition_without_leader_fails_at_the_deadline():
     """
-    The time of retries is limited, and the error names the last problem.
+    A partition without a leader fails at the deadline of the retries, with an error that names the last problem.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -213,7 +214,7 @@ def test_a_partition_without_leader_fails_at_the_deadline():
 
 def test_offsets_below_the_log_start_are_out_of_range():
     """
-    The error contains the partition's range.  An option of the Spark source decides whether this is data loss.
+    A read below the log start fails with an error that contains the partition's range of offsets.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -227,7 +228,7 @@ def test_offsets_below_the_log_start_are_out_of_range():
 
 def test_a_recreated_topic_is_not_read_in_place_of_the_old_one():
     """
-    Its name is the same, but its offsets refer to other records.
+    A read of a deleted topic does not continue on a new topic of the same name, whose offsets are unrelated.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -238,7 +239,7 @@ def test_a_recreated_topic_is_not_read_in_place_of_the_old_one():
 
 def test_a_deleted_topic_is_unknown():
     """
-    The read fails without retry.
+    A read of a deleted topic fails without a retry.
     """
     with FakeCluster() as cluster:
         cluster.topics = {"other": Topic(partitions={0: Partition()})}
@@ -310,7 +311,7 @@ def test_read_committed_skips_aborted_transactions():
 
 def test_one_request_is_always_in_flight():
     """
-    The next request is sent before a response is yielded.
+    The fetcher sends the next request before it yields a response, so one request is always in flight.
     """
     with FakeCluster() as cluster:
         numbered(cluster, batch_count=30, size=100)
@@ -337,7 +338,7 @@ def test_one_request_is_always_in_flight():
 
 def test_an_abandoned_read_does_not_affect_the_next():
     """
-    A connection with an outstanding response is not used again.
+    An abandoned read does not affect the next: a connection with an outstanding response is not used again.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)

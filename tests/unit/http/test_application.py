@@ -44,7 +44,8 @@ def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
 )
 def test_a_failed_broker_is_not_ready(broker: Broker, live: int, ready: int) -> None:
     """
-    Liveness decides whether to restart the broker, readiness whether to send clients to it.
+    A broker that is not ready is still live, so that it is not restarted; a broker that is not live is not ready
+    either.
     """
     answers = (answer(broker, "/health/live")[0], answer(broker, "/health/ready")[0])
 
@@ -53,7 +54,7 @@ def test_a_failed_broker_is_not_ready(broker: Broker, live: int, ready: int) -> 
 
 def test_metrics_are_served_as_the_broker_renders_them() -> None:
     """
-    The endpoint adds nothing to the broker's text.
+    The metrics endpoint returns the text that the broker renders, unchanged.
     """
     answered = answer(Broker(), "/metrics")
 
@@ -62,7 +63,7 @@ def test_metrics_are_served_as_the_broker_renders_them() -> None:
 
 def test_metrics_are_unavailable_before_the_broker_has_any() -> None:
     """
-    A page of zeros would look like an idle broker.
+    Metrics are unavailable until the broker has some, because a page of zeros would look like an idle broker.
     """
     status, body = answer(Broker(is_ready=False, counts=False), "/metrics")
 

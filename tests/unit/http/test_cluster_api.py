@@ -38,7 +38,7 @@ def answer(
     method: str = "GET",
     reported: Callable[[], Cluster | None] = Cluster,
 ) -> tuple[int, str, dict[str, Any]]:
-    """Send a request; return status, content type and the decoded JSON object."""
+    """Send a request, and return the status, the content type and the decoded JSON object."""
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
@@ -63,7 +63,7 @@ def answer(
 @pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
 def test_a_cluster_is_described_as_json(path: str) -> None:
     """
-    A client on the same machine gets a JSON response.
+    A client on the same machine gets a description of the cluster in JSON.
     """
     status, content_type, _ = answer(path)
 
@@ -105,7 +105,7 @@ def test_shards_are_filtered_and_paged(query: str, asked: dict[str, object]) -> 
 )
 def test_an_invalid_parameter_is_refused(target: str, named: str) -> None:
     """
-    The status is 400, and the detail names the parameter and its value.
+    An invalid parameter gets status 400 and a detail that names the parameter and its value.
     """
     status, content_type, told = answer(target)
 
@@ -115,7 +115,7 @@ def test_an_invalid_parameter_is_refused(target: str, named: str) -> None:
 
 def test_an_unknown_topic_is_not_found() -> None:
     """
-    An empty list would look like a topic without shards.
+    An unknown topic gets status 404, because an empty list would look like a topic without shards.
     """
     status, _, told = answer("/v1/shards?topic=missing")
 
@@ -138,7 +138,8 @@ def test_an_unknown_topic_is_not_found() -> None:
 )
 def test_only_clients_on_this_machine_are_served(client: str, host: str | None, status: int) -> None:
     """
-    Authentication is not implemented.  The Host header is checked as well, which stops DNS rebinding.
+    Only clients on this machine are served, because authentication is not implemented.  A check of the Host header
+    prevents DNS rebinding.
     """
     told = answer("/v1/brokers", client=client, host=host)
 
@@ -149,7 +150,8 @@ def test_only_clients_on_this_machine_are_served(client: str, host: str | None, 
 @pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
 def test_endpoints_are_unavailable_until_the_broker_knows_its_cluster(path: str) -> None:
     """
-    An empty response would look like an empty cluster.
+    The endpoints are unavailable until the broker knows its cluster; an empty response would look like an empty
+    cluster.
     """
     status, content_type, told = answer(path, reported=lambda: None)
 

@@ -24,7 +24,7 @@ SHARED = "min.insync.replicas"  # a name that is both a topic key and a broker k
 
 @pytest.mark.parametrize("key", EVERY_KEY, ids=lambda key: key.name)
 def test_a_default_is_legal_and_comes_back_from_its_text(key: ConfigKey) -> None:
-    """A broker started with the defaults that DescribeConfigs shows is unchanged, refused keys included."""
+    """Every default is legal and parses back from its text, so the values that DescribeConfigs shows can be set."""
     shown = key.default_text
 
     back = None if shown is None else parse(key, shown)
@@ -34,7 +34,7 @@ def test_a_default_is_legal_and_comes_back_from_its_text(key: ConfigKey) -> None
 
 @pytest.mark.parametrize("key", EVERY_KEY, ids=lambda key: key.name)
 def test_a_key_is_documented_in_a_sentence(key: ConfigKey) -> None:
-    """The documentation says what the key does in Tidemill, or why it has no effect."""
+    """Every key has a sentence of documentation that says what it does in Tidemill, or why it has no effect."""
     sentence = key.documentation
 
     assert sentence.endswith(".")
@@ -51,7 +51,7 @@ def test_every_key_of_kafka_is_known() -> None:
 
 
 def test_synonyms_are_keys() -> None:
-    """A key that a topic key falls back to is a broker key with the same type of value."""
+    """Every synonym of a topic key is a broker key with the same type of value."""
     named = [(topic, broker) for topic, synonyms in TOPIC_SYNONYMS.items() for broker, _ in synonyms]
 
     numbers = (ConfigType.INT, ConfigType.LONG)
@@ -62,7 +62,7 @@ def test_synonyms_are_keys() -> None:
 
 
 def test_a_key_that_needs_a_restart_is_not_dynamic() -> None:
-    """TLS, SASL and listeners are configured once, when the broker starts."""
+    """Keys of TLS, SASL and listeners, which are read only at the start, are not dynamic."""
     dynamic = [name for name, key in BROKER_KEYS.items() if key.update is not Update.READ_ONLY]
 
     assert not [name for name in dynamic if name.startswith(("ssl.", "sasl.", "listener", "tidemill."))]
@@ -115,7 +115,7 @@ def test_text_is_parsed_to_a_value(name: str, text: str, value: ConfigValue) -> 
     ],
 )
 def test_a_refusal_names_key_value_and_fix(name: str, text: str, says: str) -> None:
-    """The user can correct the setting without looking anything up."""
+    """A refusal names the key, the value and the fix, so that the user need not look anything up."""
     with pytest.raises(KafkaError) as refused:
         parse_named(TOPIC_KEYS, name, text)
 

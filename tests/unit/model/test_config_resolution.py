@@ -65,7 +65,7 @@ def test_synonyms_list_every_level() -> None:
 
 
 def test_a_topic_key_without_a_broker_key_has_its_own_default() -> None:
-    """No broker key sets a default for `tidemill.kind`."""
+    """A topic key without a broker key, such as `tidemill.kind`, has its own default."""
     resolved = resolve_topic(TOPIC_KEYS["tidemill.kind"], {}, BrokerLayers())
 
     assert resolved[1:] == ("log", DEFAULT, ())
@@ -73,7 +73,7 @@ def test_a_topic_key_without_a_broker_key_has_its_own_default() -> None:
 
 
 def test_a_broker_key_shows_where_it_was_set() -> None:
-    """A key that is not set itself has no value, and its source is that of the synonym in effect."""
+    """A broker key that is set only by a synonym has no value, and its source is that of the synonym."""
     layers = BrokerLayers(static={"log.retention.hours": "2"})
 
     unset = resolve_broker(BROKER_KEYS["log.retention.ms"], layers)
@@ -83,7 +83,7 @@ def test_a_broker_key_shows_where_it_was_set() -> None:
 
 
 def test_a_secret_is_never_shown() -> None:
-    """It appears neither as a value nor among the synonyms."""
+    """A secret appears neither as a value nor among the synonyms."""
     layers = BrokerLayers(static={"sasl.jaas.config": "secret"})
 
     resolved = resolve_broker(BROKER_KEYS["sasl.jaas.config"], layers)
@@ -111,7 +111,7 @@ def test_a_setting_can_be_given_under_any_of_its_names() -> None:
 
 
 def test_a_value_that_was_never_set_is_the_default() -> None:
-    """The default of `num.partitions` is 8, unlike Kafka's."""
+    """A key that was never set has its default, such as 8 for `num.partitions`, unlike in Kafka."""
     layers = BrokerLayers()
 
     assert (
@@ -130,7 +130,7 @@ def test_a_value_that_was_never_set_is_the_default() -> None:
     ],
 )
 def test_a_broker_is_not_started_with_wrong_settings(settings: dict[str, str], says: str) -> None:
-    """The error names the first setting that is wrong."""
+    """Wrong settings prevent the start, with an error that names the first one."""
     with pytest.raises(KafkaError) as refused:
         check_static(settings)
 

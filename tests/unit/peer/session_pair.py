@@ -37,7 +37,9 @@ def joined(parts: Iterable[Buffer]) -> bytes:
 
 
 def feed(session: Session, data: bytes, pieces: Sequence[int] = (1 << 20,)) -> tuple[bytes, list[bytes]]:
-    """Return the session's answers and the frames it delivers."""
+    """
+    Give `data` to the session in `pieces` parts; return the bytes that it answers and the frames that it delivers.
+    """
     answers, frames = b"", []
     position = turn = 0
     while position < len(data):
@@ -52,7 +54,7 @@ def feed(session: Session, data: bytes, pieces: Sequence[int] = (1 << 20,)) -> t
 
 
 def handshake(one: Session, other: Session) -> list[bytes]:
-    """Run a handshake; return the messages of both ends in turn."""
+    """Run a handshake, and return the alternating messages of both ends."""
     said = [joined(one.opening())]
     listener, speaker = other, one
     while said[-1]:

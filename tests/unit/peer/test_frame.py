@@ -60,13 +60,13 @@ def frame(*of: Section) -> memoryview:
 @settings(deadline=None)
 @given(sent=st.lists(SECTIONS, max_size=6))
 def test_sections_survive_a_round_trip(sent: list[Section]) -> None:
-    """Their order and every field are preserved."""
+    """Encoding and decoding preserve the order of the sections and every field."""
     assert sent == list(sections(frame(*sent)))
 
 
 @pytest.mark.parametrize("section", [Message(ShardId(7), memoryview(b"data")), Request(7, memoryview(b"data"))])
 def test_bytes_are_not_copied(section: Message | Request) -> None:
-    """The given parts are written as they are; received data is a writable view of the frame."""
+    """The encoder writes the given parts without a copy, and received data is a writable view of the frame."""
     parts: list[Buffer] = [bytearray(b"head"), memoryview(b"batch")]
     _, *sent = encode_message(ShardId(7), parts)
     received = frame(section)
@@ -80,7 +80,7 @@ def test_bytes_are_not_copied(section: Message | Request) -> None:
 
 
 def test_every_truncation_within_a_section_is_refused() -> None:
-    """The complete sections before it are delivered."""
+    """A frame truncated within a section is refused at any byte, after its complete sections were delivered."""
     last = Message(ShardId(7), memoryview(b"data"))
     whole = frame(Heartbeat(3, 0, ((ShardId(4), BrokerId(2)),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
     borders = {0, 45, 45 + 37}
@@ -99,7 +99,7 @@ def test_every_truncation_within_a_section_is_refused() -> None:
 )
 def test_a_section_with_an_impossible_length_is_refused(section: tuple[int, int]) -> None:
     """
-    The body does not hold the fields of its kind, or ends within a row.
+    A section is refused if its body is too short for its fields or ends within a row.
     """
     kind, length = section
 
@@ -110,7 +110,7 @@ def test_a_section_with_an_impossible_length_is_refused(section: tuple[int, int]
 @pytest.mark.parametrize("kind", [0, 6, 7, 255])
 def test_a_section_of_an_unknown_kind_is_skipped(kind: int) -> None:
     """
-    A newer broker may add a section without a new protocol version.
+    A section of an unknown kind is skipped, so that a newer broker can add kinds without a new protocol version.
     """
     known = Message(ShardId(7), memoryview(b"data"))
     unknown = bytes([kind]) + (9).to_bytes(4, "big") + bytes(9)
@@ -127,7 +127,7 @@ def heartbeat_of(*fields: tuple[int, bytes]) -> memoryview:
 
 def test_an_unknown_field_of_a_heartbeat_is_skipped() -> None:
     """
-    The fields before and after it are read; a field that is missing has its default.
+    An unknown field is skipped, the fields around it are read, and a missing field has its default.
     """
     received = heartbeat_of((2, b"\x03"), (9, b"of a later version"), (1, (5).to_bytes(8, "big")))
 
@@ -138,7 +138,7 @@ def test_an_unknown_field_of_a_heartbeat_is_skipped() -> None:
 @pytest.mark.parametrize("field", [(1, b"short"), (2, b""), (2, b"ab"), (3, bytes(15))])
 def test_a_field_with_an_impossible_length_is_refused(field: tuple[int, bytes]) -> None:
     """
-    Half a row, or a number of another size, must not be read as something else.
+    A field with half a row, or a number of another size, is refused instead of misread.
     """
     with pytest.raises(MalformedFrame, match=f"field {field[0]} of a heartbeat"):
         list(sections(heartbeat_of(field)))
@@ -147,7 +147,7 @@ def test_a_field_with_an_impossible_length_is_refused(field: tuple[int, bytes]) 
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_a_heartbeat_that_ends_within_a_field_is_refused(cut: int) -> None:
     """
-    Also within a field whose tag is unknown.
+    A heartbeat that ends within a field is refused, even if the field's tag is unknown.
     """
     body = heartbeat_of((9, b"seven b"))[5:-cut]
 

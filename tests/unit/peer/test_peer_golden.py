@@ -1,4 +1,4 @@
-"""The bytes between two brokers are those of `docs/formats/peer.md`, for as long as the version is 2."""
+"""The bytes between two brokers are those of `docs/formats/peer.md` as long as the version is 2."""
 
 import hashlib
 import hmac
@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).with_name("peer.golden")
 
 
 def test_the_encoding_matches_the_golden_file() -> None:
-    """It covers Hellos, a handshake with fixed nonces, each kind of section, sealed frames and a farewell."""
+    """The golden file has Hellos, a handshake with fixed nonces, each kind of section, sealed frames and a farewell."""
     one, other = linked()
     written = {
         "hello": encode_hello(hello(1)),
@@ -50,7 +50,7 @@ def test_the_encoding_matches_the_golden_file() -> None:
 
 
 def test_proof_and_seals_follow_the_specification() -> None:
-    """They are computed here from the cluster key and both Openings, independently of the implementation."""
+    """Proof and seals equal those that the test computes from the cluster key and both Openings, without our code."""
     golden = dict(line.split(": ") for line in GOLDEN.read_text().splitlines())
     first, second, hello_sealed = (bytes.fromhex(golden[f"handshake {step}"]) for step in (1, 2, 3))
     openings = first[4:] + second[4:60]

@@ -86,13 +86,13 @@ def test_requests_encode_to_the_golden_bytes(api: Api, request_: Message, golden
 
     frame = b"".join(api.encode_request(0, request_, correlation_id=7))
 
-    assert header + golden == frame[4:].hex()  # behind its size
+    assert header + golden == frame[4:].hex()  # the frame after its size
     assert request_ == api.decode_request(0, memoryview(bytes.fromhex(golden)))
 
 
 @pytest.mark.parametrize(("api", "response", "golden"), RESPONSES)
 def test_responses_encode_to_the_golden_bytes(api: Api, response: Message, golden: str) -> None:
-    """A refusal includes a sentence for the operator of the requesting broker."""
+    """Responses encode to the golden bytes; a refusal includes a sentence for the operator of the requesting broker."""
     body = b"".join(api.encode_response_body(0, response))
 
     assert golden == body.hex()
@@ -101,7 +101,7 @@ def test_responses_encode_to_the_golden_bytes(api: Api, response: Message, golde
 
 @pytest.mark.parametrize(("api", "request_", "golden"), REQUESTS)
 def test_a_truncated_request_is_refused(api: Api, request_: Message, golden: str) -> None:
-    """No part of a request is ever taken for a whole one."""
+    """A request that is truncated at any byte is refused."""
     whole = bytes.fromhex(golden)
 
     for size in range(len(whole)):
@@ -110,7 +110,7 @@ def test_a_truncated_request_is_refused(api: Api, request_: Message, golden: str
 
 
 def test_the_api_keys_are_not_available_to_clients() -> None:
-    """The keys are unique and far above Kafka's, and the client protocol does not know them."""
+    """The API keys between brokers are unique, far above Kafka's, and unknown to the client protocol."""
     keys = [api.key for api in APIS]
 
     assert [10_000, 10_001, 10_002, 10_003, 10_004, 10_005] == keys

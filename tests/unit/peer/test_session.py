@@ -24,7 +24,7 @@ STEPS = 4  # Opening, Opening, Hello, Hello
 
 
 def test_both_ends_learn_the_others_identity() -> None:
-    """They also learn the dialler's number for this dial."""
+    """Each end learns the other's identity and the dialler's number of this dial."""
     one, other = dialler(), acceptor()
 
     said = handshake(one, other)
@@ -39,7 +39,7 @@ def test_both_ends_learn_the_others_identity() -> None:
     pieces=st.lists(st.integers(1, 200), min_size=1, max_size=5),
 )
 def test_frames_arrive_unchanged(frames: list[list[bytes]], pieces: list[int]) -> None:
-    """This holds in both directions, however the bytes are split on their way."""
+    """Frames arrive unchanged in both directions, however the network splits their bytes."""
     one, other = linked()
 
     there = feed(other, joined(joined(one.seal(parts)) for parts in frames), pieces)
@@ -49,7 +49,7 @@ def test_frames_arrive_unchanged(frames: list[list[bytes]], pieces: list[int]) -
 
 
 def test_parts_of_a_frame_are_not_copied() -> None:
-    """The same objects are written behind a header."""
+    """The parts of a frame are written after its header as the same objects, without a copy."""
     one, _ = linked()
     parts = [bytearray(b"batch"), memoryview(b"another")]
 
@@ -60,7 +60,7 @@ def test_parts_of_a_frame_are_not_copied() -> None:
 
 
 def test_an_incomplete_handshake_establishes_no_link() -> None:
-    """For every truncation, the receiver waits, answers nothing more, and accepts no identity."""
+    """After a handshake message truncated at any byte, the receiver waits, answers nothing, and accepts no identity."""
     whole = handshake(dialler(), acceptor())
 
     for step in range(STEPS):
@@ -98,7 +98,7 @@ def test_no_bit_of_the_handshake_can_be_changed(step: int) -> None:
 
 
 def test_no_bit_of_a_frame_can_be_changed() -> None:
-    """Every flipped bit is refused; a larger length waits, and is refused with the bytes that follow."""
+    """A frame with a flipped bit is refused; if the bit makes its length larger, then after the bytes that follow."""
     one, other = linked()
     whole, filler = joined(one.seal([b"a frame"])), bytes(1 << 17)
 
@@ -128,8 +128,8 @@ def test_a_truncated_frame_is_not_delivered() -> None:
 
 
 def test_frames_out_of_sequence_are_refused() -> None:
-    """A frame is refused when it is replayed, dropped, reordered, from another connection, or reflected to its
-    sender.
+    """A frame is refused if it is replayed, reordered, follows a dropped one, comes from another connection, or is
+    reflected to its sender.
     """
     one, other = linked()
     first, second = joined(one.seal([b"first"])), joined(one.seal([b"second"]))
@@ -148,7 +148,7 @@ def test_frames_out_of_sequence_are_refused() -> None:
 
 
 def test_a_replayed_handshake_is_refused() -> None:
-    """The receiver's nonce is new, so it accepts neither a recorded dialler nor a recorded acceptor."""
+    """The receiver uses a new nonce, so it refuses recorded messages of a dialler or an acceptor."""
     whole = handshake(dialler(), acceptor())
     fresh_acceptor, fresh_dialler = acceptor(nonce=bytes(32)), dialler(nonce=bytes(32))
     fresh_dialler.opening()
@@ -163,7 +163,9 @@ def test_a_replayed_handshake_is_refused() -> None:
 
 
 def test_a_reflected_challenge_is_refused() -> None:
-    """It may be returned unchanged, or by an acceptor of this broker that uses it as its own nonce."""
+    """
+    A challenge that comes back to its sender is refused, by the same connection or by an acceptor with the same nonce.
+    """
     one = dialler()
     opening = joined(one.opening())
     with pytest.raises(PeerRefused, match="own challenge"):
@@ -181,7 +183,9 @@ def test_a_reflected_challenge_is_refused() -> None:
 
 
 def test_without_the_key_neither_end_reveals_its_identity() -> None:
-    """A dialler without it learns a nonce and a proof, an acceptor without it a nonce; both errors name the fix."""
+    """A dialler without the key learns a nonce and a proof, an acceptor without it only a nonce.  Both errors name the
+    fix.
+    """
     one, other = dialler(b"another key"), acceptor()
     answer, _ = feed(other, joined(one.opening()))
     with pytest.raises(PeerRefused, match=r"give tidemill\.cluster\.key the same value") as refused:
@@ -198,7 +202,7 @@ def test_without_the_key_neither_end_reveals_its_identity() -> None:
 
 
 def test_a_broker_of_another_cluster_is_refused_at_both_ends() -> None:
-    """The acceptor detects it, and sends the reason to the dialler."""
+    """The acceptor detects a broker of another cluster, and sends the reason to the dialler."""
     one, other = dialler(cluster_id="delta"), acceptor()
     answer, _ = feed(one, feed(other, joined(one.opening()))[0])
 
@@ -210,7 +214,7 @@ def test_a_broker_of_another_cluster_is_refused_at_both_ends() -> None:
 
 @pytest.mark.parametrize("joining", [{"cluster_id": "", "voter": None}, {"cluster_id": ""}])
 def test_a_broker_that_asks_to_join_is_accepted(joining: dict[str, str | None]) -> None:
-    """It belongs to no cluster yet."""
+    """A broker that asks to join, and has no cluster id yet, is accepted."""
     one, other = dialler(**joining), acceptor()
 
     handshake(one, other)
@@ -231,7 +235,7 @@ def test_a_broker_that_asks_to_join_is_accepted(joining: dict[str, str | None]) 
     ],
 )
 def test_a_broker_with_an_unexpected_identity_is_refused(changed: dict[str, object], sentence: str) -> None:
-    """The message says what to do, and the other end receives it."""
+    """A broker with an unexpected identity is refused with a message that says what to do, which it receives."""
     one, other = dialler(**changed), acceptor()
 
     with pytest.raises(PeerRefused, match=sentence):
@@ -240,8 +244,8 @@ def test_a_broker_with_an_unexpected_identity_is_refused(changed: dict[str, obje
 
 @pytest.mark.parametrize("versions", [(3, 4), (1, 1)])
 def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> None:
-    """This holds for an Opening of another length, too.  The acceptor's versions are sent to the dialler, which may be
-    newer.
+    """Both ends refuse another version, even if its Opening has another length.  The acceptor sends its versions to the
+    dialler, which may be newer.
     """
     magic, both = b"TIDEPEER", b"".join(number.to_bytes(2, "big") for number in versions)
     foreign = magic + both + bytes(100)
@@ -262,8 +266,8 @@ def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> N
 
 
 def test_a_newer_version_that_supports_ours_is_accepted() -> None:
-    """Brokers are upgraded one by one.  The offered versions are part of the session key, so they cannot be tampered
-    with.
+    """A newer version that supports ours is accepted, since brokers are upgraded one by one.  The session key depends
+    on the offered versions, so that they cannot be tampered with.
     """
     one = dialler()
     opening = bytearray(joined(one.opening()))
@@ -276,7 +280,7 @@ def test_a_newer_version_that_supports_ours_is_accepted() -> None:
 
 
 def test_other_protocols_are_recognized_and_refused() -> None:
-    """A Kafka client or a browser may connect by mistake."""
+    """A Kafka client or a browser that connects by mistake is recognized and refused."""
     with pytest.raises(PeerRefused, match=r"only brokers may connect to tidemill\.peer\.listener"):
         feed(acceptor(), b"GET / HTTP/1.1\r\n\r\n")
     with pytest.raises(PeerRefused, match=r"only brokers may connect to tidemill\.peer\.listener"):
@@ -284,7 +288,9 @@ def test_other_protocols_are_recognized_and_refused() -> None:
 
 
 def test_a_length_is_checked_before_memory_is_allocated() -> None:
-    """The limit is 4 KiB before the handshake is over and 64 MiB afterwards; memory is allocated as bytes arrive."""
+    """A length is limited to 4 KiB during the handshake and 64 MiB afterwards, and memory is allocated only as bytes
+    arrive.
+    """
     _, proven = linked()
     tracemalloc.start()
     try:
@@ -305,7 +311,7 @@ def test_a_length_is_checked_before_memory_is_allocated() -> None:
 
 
 def test_a_farewell_carries_the_reason() -> None:
-    """A long reason is truncated."""
+    """A farewell carries the reason for the close, truncated if it is long."""
     one, other = linked()
 
     with pytest.raises(PeerLeft, match="the other end closed it: the broker stops"):
@@ -316,7 +322,7 @@ def test_a_farewell_carries_the_reason() -> None:
 
 @pytest.mark.parametrize("kind", [1, 9])
 def test_only_frames_are_accepted_after_the_hello(kind: int) -> None:
-    """Other kinds are refused even with a valid seal."""
+    """After the Hello, only frames are accepted; other kinds are refused even with a valid seal."""
     one, other = linked()
 
     with pytest.raises(PeerRefused, match=f"expected a frame, but received kind {kind}"):
@@ -324,7 +330,7 @@ def test_only_frames_are_accepted_after_the_hello(kind: int) -> None:
 
 
 def test_a_frame_before_the_hello_is_refused() -> None:
-    """An end that knows the key must still identify itself."""
+    """A frame before the Hello is refused: an end that knows the key must still identify itself."""
     one, other = dialler(), acceptor()
     feed(one, feed(other, joined(one.opening()))[0])
     one._sealed_count = 0
@@ -334,7 +340,7 @@ def test_a_frame_before_the_hello_is_refused() -> None:
 
 
 def test_a_large_frame_has_its_own_memory() -> None:
-    """Keeping its batches keeps little other memory alive."""
+    """A large frame has its own memory, so that keeping its batches keeps little other memory alive."""
     one, other = linked()
     data = joined(one.seal([b"small"])) + joined(one.seal([bytes(300_000)])) + joined(one.seal([b"small"]))
     position, frames = 0, []
