@@ -39,8 +39,8 @@ class World:
         self.now_ms = 1_000
         self.full: set[ReplicaKey] = set()
         self.paused: set[ReplicaKey] = set()
-        self.unheard: set[ReplicaKey] = set()  # A takes these for dead
-        self.deaf: set[ReplicaKey] = set()  # A's messages do not reach these, and they take A for dead
+        self.unheard: set[ReplicaKey] = set()  # replicas that A considers dead
+        self.deaf: set[ReplicaKey] = set()  # replicas that get no messages from A and consider it dead
         self.cut: set[ReplicaKey] = set()  # the connection between these two is broken
         self.logs = {it: Log() for it in VOTERS}
         self.mail: deque[tuple[ReplicaKey, ReplicaKey, Message]] = deque()
@@ -68,12 +68,12 @@ class World:
             if me not in self.full and log.entries:
                 replica.advance(log.entries[-1].term, log.last_index, ready.vote)
             elif ready.vote is not None:
-                replica.advance(0, 0, ready.vote)  # votes always find room in the journal
+                replica.advance(0, 0, ready.vote)  # votes are journaled even if the journal is full
             if not (ready.messages or ready.entries or ready.vote or ready.truncate_from):
                 return
 
     def stabilize(self) -> None:
-        """Deliver all messages, except those of paused replicas."""
+        """Deliver all messages, except those from and to paused replicas."""
         waiting: list[tuple[ReplicaKey, ReplicaKey, Message]] = []
         while self.mail:
             if self.paused.intersection(self.mail[0][:2]):
@@ -99,7 +99,7 @@ class World:
                     self.stabilize()
 
     def pass_ms(self, me: ReplicaKey, ms: int) -> None:
-        """Tick one replica `ms` later, without delivering any message."""
+        """Advance the time by `ms` and tick one replica, without delivering any message."""
         self.now_ms += ms
         self._tick(me)
 

@@ -1,4 +1,4 @@
-"""The election timer: pauses that begin between two ticks are measured from the later one."""
+"""The election timer measures a pause that begins between two ticks from the later tick."""
 
 from tidemill.raft.election_timer import ELECTION_MS, FIRST_ELECTION_MS, ElectionTimer
 
@@ -11,7 +11,9 @@ def is_due(timer: ElectionTimer, now_ms: int, *, is_only_voter: bool = False, is
 
 
 def test_a_campaign_is_due_one_jitter_after_the_first_tick_without_a_leader() -> None:
-    """The jitter keeps replicas from campaigning all at once."""
+    """A campaign is due one jitter after the first tick without a leader, so that replicas do not campaign
+    simultaneously.
+    """
     timer = ElectionTimer(lambda: JITTER_MS)
 
     due = [is_due(timer, now_ms) for now_ms in (1_000, 1_000 + JITTER_MS - 1, 1_000 + JITTER_MS)]
@@ -20,14 +22,14 @@ def test_a_campaign_is_due_one_jitter_after_the_first_tick_without_a_leader() ->
 
 
 def test_the_only_voter_does_not_wait() -> None:
-    """It has no rival."""
+    """The only voter campaigns immediately, because it has no rival."""
     timer = ElectionTimer(lambda: JITTER_MS)
 
     assert is_due(timer, 1_000, is_only_voter=True)
 
 
 def test_a_leader_that_is_leaving_gets_time_to_commit_its_removal() -> None:
-    """It is alive, and no longer a voter."""
+    """A leader that is alive but no longer a voter gets an election timeout to commit its removal."""
     timer = ElectionTimer(lambda: JITTER_MS)
     is_due(timer, 0, is_leader_leaving=True)
 
@@ -35,7 +37,7 @@ def test_a_leader_that_is_leaving_gets_time_to_commit_its_removal() -> None:
 
 
 def test_the_pause_between_attempts_doubles_up_to_the_election_timeout() -> None:
-    """A live leader resets it."""
+    """The pause between attempts doubles up to the election timeout, and a live leader resets it."""
     timer = ElectionTimer(lambda: 0)
 
     def pause_ms() -> int:
@@ -51,7 +53,7 @@ def test_the_pause_between_attempts_doubles_up_to_the_election_timeout() -> None
 
 
 def test_a_pause_begins_at_the_tick_after_it() -> None:
-    """The replica slept for an hour before a message made it vote."""
+    """The pause after a vote begins at the next tick, even if the replica was asleep for an hour before."""
     timer = ElectionTimer(lambda: JITTER_MS)
     timer.leader_is_alive()
     timer.voted()

@@ -1,4 +1,4 @@
-"""A replica yields when every tick for FULL_MS has found its journal full."""
+"""A leader yields leadership when every tick for FULL_MS has found its journal full."""
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.journal_pressure import FULL_MS, JournalPressure
@@ -8,13 +8,15 @@ TICK_MS = 250
 
 
 def full_until(pressure: JournalPressure, now_ms: int) -> None:
-    """Tick from 0 on, with a full journal."""
+    """Tick from 0 to `now_ms`, with a full journal."""
     for at_ms in range(0, now_ms + 1, TICK_MS):
         pressure.tick(at_ms, at_ms - TICK_MS, is_full=True)
 
 
 def test_yielding_is_due_once_the_journal_has_been_full_for_long_enough() -> None:
-    """A short stall is not worth a change of leaders."""
+    """
+    Yielding is due once the journal has been full for FULL_MS; a shorter stall does not justify a change of leaders.
+    """
     pressure = JournalPressure()
     full_until(pressure, FULL_MS)
 
@@ -22,7 +24,7 @@ def test_yielding_is_due_once_the_journal_has_been_full_for_long_enough() -> Non
 
 
 def test_the_voters_are_asked_in_turn() -> None:
-    """One attempt per FULL_MS, because a voter may not be able to lead."""
+    """The leader asks one voter after another, every FULL_MS, because the one that was asked may be unable to lead."""
     pressure = JournalPressure()
     full_until(pressure, FULL_MS)
 
@@ -34,7 +36,7 @@ def test_the_voters_are_asked_in_turn() -> None:
 
 
 def test_room_in_between_starts_the_time_over() -> None:
-    """So does a sleep of FULL_MS: the journal may have had room meanwhile."""
+    """FULL_MS starts again when the journal has had space, or when the replica slept and may have missed it."""
     pressure, sleeper = JournalPressure(), JournalPressure()
     full_until(pressure, FULL_MS - TICK_MS)
     full_until(sleeper, FULL_MS - TICK_MS)

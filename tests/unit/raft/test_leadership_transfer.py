@@ -7,7 +7,7 @@ TARGET = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))
 
 
 def test_a_transfer_that_takes_too_long_is_cancelled() -> None:
-    """The leader takes proposals again."""
+    """A transfer that takes longer than TRANSFER_MS is cancelled, so that the leader accepts proposals again."""
     transfer = LeadershipTransfer()
     transfer.begin(TARGET)
     targets = []
@@ -20,7 +20,7 @@ def test_a_transfer_that_takes_too_long_is_cancelled() -> None:
 
 
 def test_a_second_transfer_has_the_whole_time() -> None:
-    """The deadline of a cancelled transfer does not count."""
+    """A second transfer has the full TRANSFER_MS, whatever the deadline of a cancelled one was."""
     transfer = LeadershipTransfer()
     transfer.begin(TARGET)
     transfer.tick(1_000)

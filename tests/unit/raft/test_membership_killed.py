@@ -1,8 +1,8 @@
-"""A membership change in which a replica is killed at every step: whichever replica it is, the change completes.
+"""A membership change completes, whichever replica is killed at whichever step.
 
-{1, 2, 3} becomes {2, 3, 4}, and the leader is the one that leaves: 4 learns and is promoted, then 1 is removed.  A step
+{1, 2, 3} becomes {2, 3, 4}, where 1 is the leader: 4 learns and is promoted, then 1 is removed.  A step
 is the arrival of one message or the end of one sync.  After each step one of the four replicas is killed.  It restarts
-at once, or when the others have got as far as they can without it.
+immediately, or when the others can make no more progress without it.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,7 @@ from tidemill.raft.voters import IllegalChange, Membership, step_towards
 BEFORE, ADDED = (1, 2, 3), 4
 PLANNED = (2, 3, 4)
 EVERYBODY = (*BEFORE, ADDED)
-# Of delivering all messages; a change that takes more rounds, or a round that takes more steps, is stuck.
-ROUNDS_MAX = 20
+ROUNDS_MAX = 20  # rounds of delivering all messages; a change that needs more is stuck
 STEPS_MAX = 1_000
 ORDERS = range(2)
 BOOTSTRAPPED = Membership(tuple(voter(number) for number in BEFORE))
@@ -34,7 +33,7 @@ VOTERS_CHANGE = bytes([Command.VOTERS])
 
 
 class Killed(Exception):
-    """The step at which a replica is to be killed is over."""
+    """Raised after the step at which a replica is to be killed."""
 
 
 class Steps(Transcript):
@@ -77,7 +76,7 @@ class Steps(Transcript):
         return Membership.decode(changes[-1].payload, 1) if changes else BOOTSTRAPPED
 
     def do_stabilize(self) -> None:
-        """Deliver and sync in a random order; between two replicas messages stay in order."""
+        """Deliver messages and sync in a random order, in which messages between two replicas stay in order."""
         for _ in range(STEPS_MAX):
             ready = [pair for pair, queue in self.messages.items() if queue]
             syncing = [at for at in self.replicas if self.queued[at]]
@@ -101,10 +100,10 @@ class Steps(Transcript):
             if other != victim:
                 self.do_meet(str(other), str(victim))
 
-    # The part of the controller.
+    # Methods that do the controller's work.
 
     def lead(self) -> tuple[int, Replica] | None:
-        """Return the leader, after an election if needed; None if no live replica can be elected."""
+        """Return the leader, after an election if there is none, or None if no live replica can be elected."""
         for at in (None, *sorted(self.replicas)):
             if at is not None:
                 for replica in self.replicas.values():
@@ -121,7 +120,7 @@ class Steps(Transcript):
         return None
 
     def resume(self) -> bool:
-        """Apply the plan step by step, with an entry after each; return whether it is complete."""
+        """Apply the plan step by step, and append an entry after each step.  Return whether the change is complete."""
         planned = tuple(voter(number) for number in PLANNED)
         for _ in range(ROUNDS_MAX):
             self.do_stabilize()
@@ -163,7 +162,9 @@ def count_steps(order: int) -> int:
 def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
     victim: int, is_back_at_once: bool, order: int
 ) -> None:
-    """No committed entry is lost meanwhile, and no term has two leaders."""
+    """A membership change completes when any replica is killed at any step.  Meanwhile no committed entry is lost, and
+    no term has two leaders.
+    """
     for step in range(1, count_steps(order) + 1):
         transcript = started(order)
         transcript.last_step = step
@@ -188,7 +189,7 @@ def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
     ids=lambda it: it.__name__,
 )
 def test_the_walk_finds_a_planted_bug(planted: Callable[[], AbstractContextManager[None]]) -> None:
-    """A test that misses a known bug would miss an unknown one."""
+    """The walk through all steps finds a planted bug; a test that misses a known bug would miss an unknown one."""
     with planted(), pytest.raises(AssertionError):
         for victim in EVERYBODY:
             for order in ORDERS:

@@ -9,7 +9,7 @@ PAIR, TRIO, LAST = Membership((ONE, TWO)), Membership((ONE, TWO, THREE)), Member
 
 
 def test_a_change_is_in_force_from_its_entry_on() -> None:
-    """It need not be committed."""
+    """A change is in force as soon as its entry is appended, committed or not."""
     memberships = Memberships([(0, PAIR)])
 
     memberships.append(5, TRIO)
@@ -18,7 +18,7 @@ def test_a_change_is_in_force_from_its_entry_on() -> None:
 
 
 def test_a_truncated_change_puts_the_one_before_it_back_in_force() -> None:
-    """Also when several changes are truncated at once."""
+    """A truncation of one or more changes puts the membership before them back in force."""
     memberships = Memberships([(0, PAIR), (5, TRIO), (8, LAST)])
 
     memberships.truncate(5)
@@ -27,7 +27,7 @@ def test_a_truncated_change_puts_the_one_before_it_back_in_force() -> None:
 
 
 def test_a_voter_whose_removal_is_not_committed_may_vote_again() -> None:
-    """A truncation can bring its membership back; a commit ends that."""
+    """A removed voter may vote until its removal is committed, because a truncation could undo the removal."""
     memberships = Memberships([(0, TRIO), (5, LAST)])
 
     before = memberships.has_voter(ONE)
@@ -37,7 +37,7 @@ def test_a_voter_whose_removal_is_not_committed_may_vote_again() -> None:
 
 
 def test_an_install_replaces_all_memberships() -> None:
-    """A snapshot holds only what is committed."""
+    """An install replaces all memberships by that of the snapshot, which is committed."""
     memberships = Memberships([(0, PAIR), (5, TRIO)])
 
     memberships.installed(9, LAST)

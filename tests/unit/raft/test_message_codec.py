@@ -1,4 +1,4 @@
-"""The wire format of Raft messages: what is encoded is decoded, and nothing else is."""
+"""The codec of Raft messages decodes what it has encoded, and rejects anything else."""
 
 from typing import Any
 
@@ -98,14 +98,14 @@ def control_rows(entry: Entry) -> tuple[Any, ...]:
 @settings(deadline=None)
 @given(message=SIMPLE)
 def test_a_message_without_entries_survives_encoding(message: Message) -> None:
-    """Every field arrives unchanged."""
+    """Encoding and decoding preserve every field of a message without entries."""
     assert message == decode(memoryview(joined(message)))
 
 
 @settings(deadline=None)
 @given(payloads=st.lists(st.binary(max_size=200), max_size=5))
 def test_entries_survive_encoding(payloads: list[bytes]) -> None:
-    """Payloads and all fields arrive unchanged."""
+    """Encoding and decoding preserve the payloads and all fields of entries."""
     sent = append(*payloads)
 
     came = decode(memoryview(joined(sent)))
@@ -116,7 +116,7 @@ def test_entries_survive_encoding(payloads: list[bytes]) -> None:
 
 
 def test_bytes_of_entries_are_not_copied() -> None:
-    """A payload is a part of the encoded message, and a view of the received frame."""
+    """A payload is not copied: it is one of the encoded parts, and a view of the received frame."""
     batch = bytearray(b"batch")
     data = memoryview(joined(append(bytes(batch))))
 
@@ -129,7 +129,7 @@ def test_bytes_of_entries_are_not_copied() -> None:
 
 
 def test_bytes_of_a_chunk_are_not_copied() -> None:
-    """Batches of a snapshot are sent as they were read, and received as views."""
+    """The batches of a chunk are not copied: they are sent as they were read, and received as views."""
     batch = bytearray(b"batch")
     chunk = SnapshotChunk(term=5, index=7, partition=3, offset=100, payload=(batch, b"more"))
     data = memoryview(joined(chunk))
@@ -144,7 +144,7 @@ def test_bytes_of_a_chunk_are_not_copied() -> None:
 
 
 def test_a_corrupted_snapshot_offer_is_rejected() -> None:
-    """A corrupted or truncated offer must not reach a disk."""
+    """A corrupted or truncated snapshot offer is rejected, so that it cannot reach a disk."""
     data = joined(
         SnapshotOffer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), state=b"files")
     )
@@ -158,7 +158,7 @@ def test_a_corrupted_snapshot_offer_is_rejected() -> None:
 @settings(deadline=None)
 @given(cut=st.integers(0, 200))
 def test_a_truncated_message_is_rejected(cut: int) -> None:
-    """At any length; so is a message with trailing bytes."""
+    """A message that is truncated at any byte, or has trailing bytes, is rejected."""
     data = joined(append(b"one", b"two"))
 
     with pytest.raises(MalformedMessage):
@@ -180,7 +180,7 @@ def test_a_truncated_message_is_rejected(cut: int) -> None:
     ],
 )
 def test_a_corrupted_message_is_rejected(at: int, value: int) -> None:
-    """A corrupted message must not reach a log."""
+    """A corrupted message is rejected, so that it cannot reach a log."""
     data = joined(append(b"one", b"two"))
     data[at] = value
 

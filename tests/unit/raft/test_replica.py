@@ -1,4 +1,4 @@
-"""A single voter: what `ready` returns, and which reports `advance` accepts."""
+"""With a single voter, `ready` returns the right work, and `advance` accepts only valid reports."""
 
 import pytest
 
@@ -15,7 +15,7 @@ OTHER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
 
 
 class Log:
-    """A log that begins with `last` entries of term `term`."""
+    """A log in memory whose first `last` entries have the term `term`."""
 
     def __init__(self, last: int = 0, term: int = 0) -> None:
         self.first_index = 1
@@ -37,7 +37,7 @@ class Log:
 
 
 class Alone(Replica):
-    """The only voter of a shard, which appends to its log at once."""
+    """The only voter of a shard.  It appends entries to its log immediately."""
 
     __slots__ = ("log",)
 
@@ -75,7 +75,9 @@ def elected(replica: Alone) -> Alone:
 
 
 def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
-    """Otherwise a crash would let it vote again in a term that it has led."""
+    """A single voter leads only when its vote is durable; otherwise it could vote again, after a crash, in a term that
+    it led.
+    """
     replica = opened(term=3)
 
     vote = campaign(replica)
@@ -87,7 +89,7 @@ def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
 
 
 def test_a_report_without_the_vote_does_not_win_the_election() -> None:
-    """A report of an earlier block carries entries and no vote."""
+    """A report without the vote, such as that of an earlier block of entries, does not win the election."""
     replica = opened(Log(5, 1), term=1)
     campaign(replica)
 
@@ -98,7 +100,7 @@ def test_a_report_without_the_vote_does_not_win_the_election() -> None:
 
 @pytest.mark.parametrize("other", [Vote(1, ME), Vote(2, None), Vote(2, OTHER)])
 def test_a_report_of_another_vote_does_not_win_the_election(other: Vote) -> None:
-    """It was queued before the current vote."""
+    """A report of a vote that was queued before the current one does not win the election."""
     replica = opened(term=1)
     campaign(replica)
 
@@ -107,7 +109,7 @@ def test_a_report_of_another_vote_does_not_win_the_election(other: Vote) -> None
 
 
 def test_a_leader_appends_a_no_op_first() -> None:
-    """An entry of the new term is what commits the entries before it."""
+    """A new leader first appends a no-op, whose commit also commits all earlier entries."""
     replica = elected(opened(Log(5, 1), term=1))
 
     (entry,) = replica.ready().entries or []
@@ -117,7 +119,7 @@ def test_a_leader_appends_a_no_op_first() -> None:
 
 
 def test_only_an_entry_of_the_leaders_own_term_commits_by_counting() -> None:
-    """Entries of earlier terms commit together with it, and not alone."""
+    """Only an entry of the leader's own term commits by counting; earlier entries commit together with it."""
     replica = elected(opened(Log(5, 1), term=1))
 
     replica.ready()
@@ -129,7 +131,7 @@ def test_only_an_entry_of_the_leaders_own_term_commits_by_counting() -> None:
 
 
 def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
-    """Rule J9 (`docs/formats/journal.md`): a report counts only while the log holds that very entry."""
+    """A report of a truncated entry is ignored, because only entries that the log still has count (rule J9)."""
     replica = elected(opened(Log(5, 1), term=1))
     replica.ready()
 
@@ -138,7 +140,9 @@ def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
 
 
 def test_the_same_voter_leads_again_in_a_new_term() -> None:
-    """Otherwise a restart could write two entries of one term with the same index."""
+    """After a restart the same voter leads in a new term; otherwise one term could have two entries with the same
+    index.
+    """
     first = elected(opened())
 
     again = elected(opened(Log(1, first.term), term=first.term))
@@ -147,7 +151,7 @@ def test_the_same_voter_leads_again_in_a_new_term() -> None:
 
 
 def test_ready_returns_each_entry_once_and_in_order() -> None:
-    """`propose` numbers entries, and `ready` hands them to the host."""
+    """`propose` numbers entries, and `ready` returns each of them to the host once and in order."""
     replica = elected(opened())
     replica.ready()
 
@@ -161,7 +165,7 @@ def test_ready_returns_each_entry_once_and_in_order() -> None:
 
 
 def test_nothing_commits_twice() -> None:
-    """A late report changes nothing."""
+    """A late report commits nothing for a second time."""
     replica = elected(opened())
     replica.ready()
     replica.advance(1, 1)
@@ -172,13 +176,13 @@ def test_nothing_commits_twice() -> None:
 
 
 def test_only_a_leader_may_propose() -> None:
-    """The caller checks first; the assertion finds callers that do not."""
+    """`propose` asserts that the replica leads, which finds callers that do not check it."""
     with pytest.raises(AssertionError):
         opened().propose(Entry(BATCH, b"x"))
 
 
 def test_the_encoding_of_voters_and_log_starts_is_stable() -> None:
-    """Rows and checkpoints contain these bytes."""
+    """The encoding of voters and log starts never changes, because rows and checkpoints contain it."""
     voters = (ME, OTHER)
 
     assert (voters, 42) == decode_voters(encode_voters(voters))

@@ -1,4 +1,4 @@
-"""A sleeping replica is not ticked: what it does when a message wakes it is timed by its next tick."""
+"""A sleeping replica gets no ticks, so periods that begin when a message wakes it are measured from its next tick."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from tidemill.raft.role import Role
 @pytest.mark.parametrize("slept_ms", [0, 60_000])
 def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tick(slept_ms: int) -> None:
     """
-    Its vote is durable, and the responses of the others arrive after the tick.  Timed by its last tick, the election
-    would be over.
+    The target of a transfer continues its election although its first tick comes before the others' responses.  If the
+    election were measured from the last tick before its sleep, it would be over.
     """
     world = World()
     world.pass_time(2_000)
@@ -34,7 +34,7 @@ def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tic
 
 def test_a_voter_gives_its_candidate_time_before_it_campaigns() -> None:
     """
-    A voter that slept before must not campaign at its first tick, against the candidate that it has just voted for.
+    A voter that was asleep must not campaign at its first tick against the candidate for which it has just voted.
     """
     world = World()
     world.pass_time(2_000)
@@ -50,7 +50,7 @@ def test_a_voter_gives_its_candidate_time_before_it_campaigns() -> None:
 
 def test_a_message_sent_just_before_a_tick_is_not_retried() -> None:
     """
-    The first entry after an hour of silence is not overdue at the next tick.
+    A message sent just before a tick is not retried at that tick, even after an hour without messages.
     """
     world = World()
     world.pass_time(2_000)
@@ -65,7 +65,8 @@ def test_a_message_sent_just_before_a_tick_is_not_retried() -> None:
 
 def test_append_time_does_not_go_back_after_a_leader_change() -> None:
     """
-    The wall clock of the new leader's last tick is older than the entries that it has taken meanwhile.
+    Append times do not go back after a leader change, although the new leader's last tick may be older than the entries
+    that it has received.
     """
     world = World()
     world.pass_time(2_000)

@@ -1,11 +1,11 @@
-"""The status of a replica: its own state, and the other members while it leads."""
+"""The status of a replica has its own state and, while it leads, the progress of the other members."""
 
 from tests.unit.raft.transcript import Transcript, voter
 from tidemill.raft.role import Role
 
 
 def started() -> Transcript:
-    """Replica 1 leads two followers, and one entry is committed beside its first."""
+    """Return replicas of which 1 leads two followers and has committed one entry after its no-op."""
     transcript = Transcript()
     transcript.do_voters("1", "2", "3")
     transcript.do_elect("1")
@@ -15,7 +15,7 @@ def started() -> Transcript:
 
 
 def test_a_leader_reports_the_progress_of_the_other_members() -> None:
-    """A follower knows of no other member's progress."""
+    """A leader reports the progress of the other members, of which a follower knows nothing."""
     transcript = started()
 
     leader, follower = (transcript.replicas[number].status() for number in (1, 2))
@@ -27,7 +27,9 @@ def test_a_leader_reports_the_progress_of_the_other_members() -> None:
 
 
 def test_a_damaged_member_has_no_match_index() -> None:
-    """The status names the term and index that a snapshot must reach to repair it."""
+    """
+    A damaged member has no match index; the status has the term and index that a snapshot must reach to repair it.
+    """
     transcript = started()
     transcript.do_damage("3", "1")
     transcript.do_send("3>1", "*")

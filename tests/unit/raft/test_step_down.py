@@ -1,4 +1,4 @@
-"""A leader with a full journal yields leadership, also to replicas that did not hear that it stepped down."""
+"""A leader with a full journal yields leadership, even to replicas that did not learn that it stepped down."""
 
 from tests.unit.raft.replica_world import A, B, C, World
 from tidemill.raft.journal_pressure import FULL_MS
@@ -6,7 +6,7 @@ from tidemill.raft.messages import TimeoutNow, VoteRequest
 
 
 def step_down_unheard(world: World, *, is_full: bool) -> None:
-    """B and C are stopped for 3 s, and A steps down meanwhile; what A sent waits in their sockets."""
+    """Pause B and C for 3 s, during which A steps down.  A's messages to them remain undelivered."""
     world.pass_time(2_000)
     assert [True, False, False] == world.leads
     world.paused = {B, C}
@@ -21,8 +21,9 @@ def step_down_unheard(world: World, *, is_full: bool) -> None:
 
 def test_another_replica_leads_after_a_leader_with_a_full_journal_has_stepped_down() -> None:
     """
-    A replica with a full journal does not campaign, and while its broker is alive, followers that still believe in it
-    neither campaign nor vote.  So it goes on asking them to campaign.
+    After a leader with a full journal has stepped down, it keeps asking the followers to campaign until another replica
+    leads.  It does not campaign itself, and followers that consider it the live leader neither campaign nor vote
+    without being asked.
     """
     world = World()
     step_down_unheard(world, is_full=True)
@@ -34,7 +35,8 @@ def test_another_replica_leads_after_a_leader_with_a_full_journal_has_stepped_do
 
 def test_a_leader_that_stepped_down_with_room_campaigns_itself() -> None:
     """
-    Followers that still believe in it do not campaign; its own campaign shows them that it does not lead.
+    A leader that stepped down without a full journal campaigns itself, because the followers still consider it the
+    leader and do not campaign.
     """
     world = World()
     step_down_unheard(world, is_full=False)
@@ -46,7 +48,8 @@ def test_a_leader_that_stepped_down_with_room_campaigns_itself() -> None:
 
 def test_a_follower_with_a_full_journal_does_not_disturb_the_leader() -> None:
     """
-    Only a replica that has led may tell others to campaign.  This one never did, and misses the leader alone.
+    A follower with a full journal that misses the leader does not disturb it: only a replica that has led may ask
+    others to campaign.
     """
     world = World()
     world.pass_time(2_000)
@@ -64,8 +67,8 @@ def asks_to_lead(world: World) -> int:
 
 def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
     """
-    A sleeping replica is ticked when a broker comes or goes.  Two such ticks that happen to find the journal full, an
-    hour apart, do not mean that it was full in between.
+    A sleeping replica is ticked when a broker comes or goes.  If two such ticks, an hour apart, find the journal full,
+    it need not have been full in between.
     """
     world = World()
     world.pass_time(2_000)
@@ -85,8 +88,8 @@ def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
 
 def test_a_former_leader_with_a_full_journal_does_not_disturb_a_later_term() -> None:
     """
-    A has heard of B's term and not of its leader, because their connection broke.  A's TimeoutNow names the term that A
-    led, so the others ignore it.
+    A knows B's term but not that B leads, because their connection broke.  A's TimeoutNow has the term that A led, so
+    the others ignore it.
     """
     world = World()
     world.pass_time(2_000)

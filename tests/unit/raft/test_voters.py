@@ -16,7 +16,7 @@ def voter(broker_id: int, directory: int = 0) -> ReplicaKey:
 
 ONE, TWO, THREE, FOUR, FIFTH = (voter(broker_id) for broker_id in range(1, 6))
 NEW_ONE, NEW_THREE = voter(1, 9), voter(3, 9)
-FIVE = (ONE, TWO, THREE, NEW_ONE, NEW_THREE)  # two of the three brokers have replaced their directory
+FIVE = (ONE, TWO, THREE, NEW_ONE, NEW_THREE)  # the voters 1, 2, 3, and new directories of the brokers 1 and 3
 
 
 def subsets(voters: Collection[ReplicaKey], least: int = 0) -> list[tuple[ReplicaKey, ...]]:
@@ -34,7 +34,7 @@ PLANS = [plan for plan in subsets(FIVE, least=1) if len({v.broker_id for v in pl
 def walk(
     start: Membership, planned: tuple[ReplicaKey, ...], caught_up: Collection[ReplicaKey] = FIVE
 ) -> list[Membership]:
-    """Return every membership on the way, including the first one."""
+    """Return every membership from `start` to the plan, including the first one."""
     way = [start]
     while (step := step_towards(way[-1], planned, caught_up)) is not None:
         check_change(way[-1], step)
@@ -44,7 +44,9 @@ def walk(
 
 
 def failures_survived(membership: Membership, up: Collection[ReplicaKey]) -> int:
-    """Return how many of the live voters may fail before the majority is lost; negative if it is lost already."""
+    """
+    Return how many live voters may fail before the majority is lost; the result is negative if it is already lost.
+    """
     return sum(v in up for v in membership.voters) - majority(membership.voters)
 
 
@@ -52,7 +54,7 @@ def failures_survived(membership: Membership, up: Collection[ReplicaKey]) -> int
     "planned", PLANS, ids=lambda plan: "+".join(f"{v.broker_id}{v.directory_id[:1].hex()}" for v in plan)
 )
 def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> None:
-    """The steps are finite and legal, and they end at the plan."""
+    """From any membership, finitely many legal steps lead to any plan."""
     for start in MEMBERSHIPS:
         *_, last = walk(start, planned)
 
@@ -60,7 +62,9 @@ def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> Non
 
 
 def test_no_step_survives_fewer_failures_than_both_ends() -> None:
-    """Provided that all brokers are up.  Plans that remove a replaced directory are exempt."""
+    """While all brokers are up, no step survives fewer failures than start and plan both do, unless the plan removes a
+    replaced directory.
+    """
     for planned in PLANS:
         for start in MEMBERSHIPS:
             if {v.broker_id for v in start.voters if v not in planned} & {v.broker_id for v in planned}:
@@ -80,7 +84,7 @@ def test_no_step_takes_the_majority_away_from_the_live_voters() -> None:
 
 
 def test_there_are_never_many_more_voters_than_planned() -> None:
-    """Replacing three voters by three others takes four at a time, not six."""
+    """There are few more voters than planned: a replacement of three by three others never has more than four."""
     others = tuple(voter(broker_id) for broker_id in (7, 8, 9))
 
     way = walk(Membership((ONE, TWO, THREE)), others, (ONE, TWO, THREE, *others))
@@ -89,7 +93,7 @@ def test_there_are_never_many_more_voters_than_planned() -> None:
 
 
 def test_a_slow_learner_does_not_delay_other_learners() -> None:
-    """All learners are added at once, and the first that catches up is promoted."""
+    """All learners are added together, and the first that catches up is promoted, so a slow one delays no other."""
     way = walk(Membership((ONE,)), (ONE, TWO, THREE), caught_up=(ONE, THREE))
 
     assert way[1:] == [
@@ -100,7 +104,9 @@ def test_a_slow_learner_does_not_delay_other_learners() -> None:
 
 
 def test_a_replaced_directory_is_removed_before_its_successor_votes() -> None:
-    """It never answers again.  If both voted, one more failure would make the shard unavailable."""
+    """A replaced directory, which never answers again, is removed before its successor votes.  If both were voters, one
+    more failure would make the shard unavailable.
+    """
     way = walk(Membership((ONE, TWO, THREE)), (ONE, TWO, NEW_THREE), caught_up=(ONE, TWO, NEW_THREE))
 
     assert way[1:] == [
@@ -111,7 +117,7 @@ def test_a_replaced_directory_is_removed_before_its_successor_votes() -> None:
 
 
 def test_a_voter_stays_until_its_successor_has_learned() -> None:
-    """Two voters survive no failure, for as long as the third one learns."""
+    """A voter stays until its successor has caught up, because two voters alone would survive no failure meanwhile."""
     waiting = Membership((ONE, TWO, THREE), (FOUR,))
 
     before = step_towards(waiting, (ONE, TWO, FOUR), caught_up=(ONE, TWO, THREE))
@@ -121,28 +127,32 @@ def test_a_voter_stays_until_its_successor_has_learned() -> None:
 
 
 def test_a_lagging_voter_is_removed_first() -> None:
-    """Four live voters survive more failures than three live ones and one that is down."""
+    """A lagging voter is removed first: four live voters survive more failures than three live ones and one that is
+    down.
+    """
     step = step_towards(Membership((ONE, TWO, THREE, FOUR, FIFTH)), (ONE,), caught_up=(ONE, TWO, THREE, FIFTH))
 
     assert step == Membership((ONE, TWO, THREE, FIFTH))
 
 
 def test_a_shrinking_plan_waits_for_a_new_voter_to_catch_up() -> None:
-    """Three voters become two, one of them new: while that one learns, the three survive one failure."""
+    """If three voters become two, one of them new, the three stay until the new one has caught up, and survive one
+    failure.
+    """
     way = walk(Membership((ONE, TWO, THREE)), (ONE, FOUR), caught_up=(ONE, TWO, THREE))
 
     assert way[1:] == [Membership((ONE, TWO, THREE), (FOUR,))]
 
 
 def test_a_voter_that_the_majority_needs_is_not_removed() -> None:
-    """One of the two planned voters is down, so the majority depends on the third."""
+    """If one of the two planned voters is down, the third voter is not removed, because the majority depends on it."""
     step = step_towards(Membership((ONE, TWO, THREE)), (ONE, THREE), caught_up=(ONE, TWO))
 
     assert step is None
 
 
 def test_planned_learners_stay_learners() -> None:
-    """Planned learners are added and kept, and a voter that is a planned learner is demoted to one."""
+    """Planned learners are added and kept as learners, and a voter that is a planned learner is demoted."""
 
     def next_of(membership: Membership) -> Membership | None:
         return step_towards(membership, (ONE,), (ONE, TWO, THREE), planned_learners=(TWO, THREE))

@@ -1,4 +1,4 @@
-"""The window bounds what is in flight to one member, in messages and in bytes, and moves with the responses."""
+"""The window bounds the messages and bytes in flight to one member, and responses move it."""
 
 import pytest
 
@@ -21,7 +21,8 @@ TEXT = "x" * 100
 )
 def test_no_more_is_in_flight_than_the_window_allows(window: Window, most: int) -> None:
     """
-    Without the bound, a lagging follower would be sent the whole log after each probe.
+    No more is in flight than the window allows; otherwise the leader would send a lagging follower the whole log after
+    each probe.
     """
     transcript = Transcript()
     transcript.window = window
@@ -36,12 +37,12 @@ def test_no_more_is_in_flight_than_the_window_allows(window: Window, most: int) 
     transcript.do_send("1>2")
     transcript.do_sync("2")
     transcript.do_send("2>1", "*")
-    under_way = entries_under_way(transcript)  # one message was acknowledged, and another was sent
+    under_way = entries_under_way(transcript)  # one message was acknowledged, and the leader has sent another
     assert min(most, ENTRIES - 1) == len(under_way)
     transcript.do_stabilize()
     assert transcript.replicas[2].commit_index == transcript.replicas[1].last_index == ENTRIES + 1
 
 
 def entries_under_way(transcript: Transcript) -> list[AppendEntries]:
-    """Return the messages with entries that are in flight from the leader to one follower."""
+    """Return the messages with entries that are in flight from replica 1 to replica 2."""
     return [message for message in transcript.messages[1, 2] if isinstance(message, AppendEntries) and message.entries]

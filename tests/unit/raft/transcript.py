@@ -2,15 +2,15 @@
 
 window 1                the maximum number of entries in one message; precedes `voters`
 voters 1 2 3            create the voters; `spare 4` creates a replica that may become a member
-silent 1                the other brokers take broker 1 for dead; `alive 1` ends that
+silent 1                the other brokers consider broker 1 dead; `alive 1` ends this
 tick 2 1000             tick replica 2, 1000 ms later
 send 1>2                deliver the oldest message from 1 to 2; `send 1>2 *` delivers all, `last 1>2` the newest one
 drop 1>2                lose all messages from 1 to 2
-again 1>2               deliver the message that arrived last once more
+again 1>2               deliver the last delivered message again
 copy 1>2                keep a copy of the oldest message from 1 to 2; `late 1>2` delivers that copy
 sync 2                  everything that replica 2 has queued is durable
-control-rows 2          only its votes and truncations are: the journal has no room for entries
-begin 2, end 2          a slow sync: what is queued between the two is not part of it
+control-rows 2          only the queued votes and truncations of replica 2 are durable: the journal is full
+begin 2, end 2          a slow sync, which does not include rows that are queued between the two lines
 crash 2, start 2        kill replica 2; recover it from its disk
 meet 1 3                1 has a new connection to the broker of 3
 reborn 2 1              2 learns that the process of 1's broker has restarted
@@ -20,11 +20,11 @@ files 2                 sync the files that 2 has copied, and continue its insta
 pull 2                  2 repeats its pull
 propose 1 text          propose an entry at 1
 change 1 voters 1 2 3 learners 4
-transfer 1 2           1 transfers leadership to 2
+transfer 1 2            1 transfers leadership to 2
 elect 1                 run the election of 1, with all messages and syncs
-stabilize                  deliver all messages and complete all syncs, until nothing is left
+stabilize               deliver all messages and complete all syncs, until nothing is left
 expect 1 leader term 2 last 3 durable 3 commit 3 log 1:- 1:- 2:text
-expect 2 damaged 1 installing 3 content 1:- 1:a      index of the snapshot, 0 for none; what files and memory hold
+expect 2 damaged 1 installing 3 content 1:- 1:a      index of the snapshot or 0; the content of files and memory
 refuse 1 change voters 1 2                           the change raises IllegalChange
 """
 
@@ -77,7 +77,7 @@ class Transcript:
             except AssertionError as error:
                 raise AssertionError(f"{path.name}:{number}: {raw.strip()}\n{error}\n{self.describe()}") from error
 
-    # The machine.
+    # Methods that run the machine.
 
     def do_window(self, entries: str) -> None:
         self.window = Window(entries_max=int(entries))
@@ -226,7 +226,7 @@ class Transcript:
         self.do_begin(number)
         self.do_end(number)
 
-    # Messages.
+    # Methods for lines about messages.
 
     def _pair(self, words: str) -> tuple[int, int]:
         sender, _, receiver = words.partition(">")
@@ -280,7 +280,7 @@ class Transcript:
                 return
         raise AssertionError("the replicas do not become idle")
 
-    # Commands to replicas.
+    # Methods for lines with commands to replicas.
 
     def do_elect(self, number: str) -> None:
         for at in self.replicas:

@@ -19,28 +19,28 @@ def bounds(planned: list[OffsetRange]) -> list[tuple[int, int, int]]:
 
 def test_without_options_each_topic_partition_is_one_task():
     """
-    A partition without offsets to read gets no task.
+    Without options, each topic partition with offsets to read is one task.
     """
     assert [(0, 10, 15), (2, 10, 17)] == bounds(divided(ranges(5, 0, 7)))
 
 
 def test_large_ranges_are_split_to_get_more_partitions():
     """
-    Small ranges stay whole.
+    Large ranges are split to get more partitions, and small ranges are not.
     """
     assert [(0, 10, 12), (1, 10, 43), (1, 43, 76), (1, 76, 110)] == bounds(divided(ranges(2, 100), partitions_min=4))
 
 
 def test_a_record_limit_splits_a_range_into_equal_parts():
     """
-    The result is three parts of nearly the same size, not two full ones and a remainder.
+    A record limit splits a range into parts of nearly the same size, not into full ones and a remainder.
     """
     assert [(0, 10, 13), (0, 13, 16), (0, 16, 20)] == bounds(divided(ranges(10), records_per_partition_max=4))
 
 
 def test_a_small_partition_is_not_starved():
     """
-    Every partition with pending offsets gets at least one.
+    Every partition with pending offsets gets at least one of them, however small its share.
     """
     start = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0}
     end = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 1_000_000}
@@ -50,7 +50,7 @@ def test_a_small_partition_is_not_starved():
 
 def test_a_limit_is_shared_in_proportion_to_pending_offsets():
     """
-    Spark's own source does the same.
+    A limit is shared among partitions in proportion to their pending offsets, as in Spark's Kafka source.
     """
     start = {TopicPartition("t", n): 100 for n in range(3)}
     end = {TopicPartition("t", 0): 400, TopicPartition("t", 1): 200, TopicPartition("t", 2): 100}
@@ -62,7 +62,7 @@ def test_a_limit_is_shared_in_proportion_to_pending_offsets():
 
 def test_a_partition_whose_offset_decreased_counts_as_zero():
     """
-    It must neither delay nor cause a trigger.
+    A partition whose offset decreased counts as having no pending offsets, so it neither delays nor causes a trigger.
     """
     assert 5 == waiting_count({TopicPartition("t", 0): 50}, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 5})
 

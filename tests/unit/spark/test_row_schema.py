@@ -1,4 +1,4 @@
-"""The columns of the source, and the selection by a user's schema."""
+"""The columns of the source and their selection by a user's schema."""
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -11,7 +11,7 @@ from tidemill.spark import row_schema
 @pytest.mark.parametrize("has_headers", [False, True])
 def test_spark_and_the_decoder_agree_on_every_type(has_headers):
     """
-    Spark refuses a batch unless its schema matches exactly.
+    Spark and the decoder agree on every type, because Spark refuses a batch whose schema does not match exactly.
     """
     spark = to_arrow_schema(row_schema.full(has_headers=has_headers), timezone="UTC")
 
@@ -42,7 +42,7 @@ def test_a_schema_selects_columns():
 )
 def test_a_schema_with_other_columns_is_refused(wanted, sentence):
     """
-    The error is raised before any task starts.
+    A schema with other columns is refused with an error before any task starts.
     """
     with pytest.raises(ValueError, match=sentence):
         row_schema.chosen_columns(wanted, has_headers=False)

@@ -1,4 +1,4 @@
-"""The options of the source: names, meanings and errors are those of Spark's Kafka source."""
+"""The options of the source have the names, meanings and errors of Spark's Kafka source."""
 
 import pickle
 
@@ -36,7 +36,7 @@ def test_defaults_are_those_of_sparks_kafka_source():
 
 def test_options_can_be_pickled():
     """
-    Spark pickles them with every task.
+    Options can be pickled, because Spark pickles them with every task.
     """
     options = source_options.for_stream({**AT, "startingoffsets": '{"t":{"0":5}}', "kafka.security.protocol": "SSL"})
 
@@ -65,7 +65,7 @@ def test_options_can_be_pickled():
 )
 def test_the_most_specific_of_three_options_wins(options, bound):
     """
-    The order is startingTimestamp, startingOffsetsByTimestamp, startingOffsets.
+    The options take precedence in the order startingTimestamp, startingOffsetsByTimestamp, startingOffsets.
     """
     assert bound == source_options.for_stream({**AT, **options}).starting
 
@@ -100,7 +100,7 @@ def test_the_most_specific_of_three_options_wins(options, bound):
 )
 def test_an_invalid_option_is_refused_with_the_fix(options, sentence):
     """
-    The messages are those of Spark where it has one.
+    An invalid option is refused with the fix, in Spark's words where Spark has a message.
     """
     given = {key: value for key, value in {**AT, **options}.items() if value is not None}
 
@@ -121,7 +121,7 @@ def test_an_invalid_option_is_refused_with_the_fix(options, sentence):
 )
 def test_a_batch_cannot_start_at_its_end(options, sentence):
     """
-    Such a batch would always be empty.
+    A batch that starts at the end is refused, because it would always be empty.
     """
     with pytest.raises(ValueError) as refused:
         source_options.for_batch({**AT, **options})
@@ -134,14 +134,14 @@ def test_a_batch_cannot_start_at_its_end(options, sentence):
 )
 def test_durations_are_written_as_in_spark(text, milliseconds):
     """
-    A number without unit is in milliseconds.
+    Durations are written as in Spark, and a number without a unit is in milliseconds.
     """
     assert milliseconds == source_options.for_stream({**AT, "maxtriggerdelay": text}).trigger_delay_ms_max
 
 
 def test_a_misspelt_option_is_logged(caplog):
     """
-    It is ignored, as in Spark, but with a warning that suggests the right name.
+    A misspelt option is ignored, as in Spark, but logged with a warning that suggests the right name.
     """
     source_options.for_stream({**AT, "startingoffset": "earliest"})
 

@@ -1,4 +1,4 @@
-"""The stream reader: progress, limits and data loss."""
+"""The stream reader's progress, its limits and its treatment of data loss."""
 
 import pickle
 
@@ -69,7 +69,7 @@ def planned(stream: StreamReader, start: JsonOffsets, end: JsonOffsets) -> list[
 
 def test_a_query_starts_at_the_configured_offsets(cluster):
     """
-    The default is the end.  The JSON is that of Spark's Kafka source.
+    A query starts at the configured offsets, by default at the end.  The JSON has the format of Spark's Kafka source.
     """
     begins = [
         reader(cluster, **options).initialOffset()
@@ -85,7 +85,7 @@ def test_a_query_starts_at_the_configured_offsets(cluster):
 
 def test_offsets_for_some_partitions_only_are_refused(cluster):
     """
-    Omitting a partition is usually a mistake.
+    Offsets that omit a partition are refused, because this is usually a mistake.
     """
     with pytest.raises(ValueError, match="you must specify all TopicPartitions"):
         reader(cluster, startingoffsets='{"t":{"0":7}}').initialOffset()
@@ -93,7 +93,7 @@ def test_offsets_for_some_partitions_only_are_refused(cluster):
 
 def test_a_trigger_reads_what_its_limit_allows(cluster):
     """
-    The limit is shared in proportion to pending offsets.  Without a limit, the trigger reads all of them.
+    A trigger reads as many offsets as its limit allows, shared in proportion to those pending, or all without a limit.
     """
     stream = reader(cluster, maxoffsetspertrigger="40")
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}
@@ -112,7 +112,7 @@ def test_a_trigger_is_delayed_until_there_is_enough_data(cluster):
     stream = reader(cluster, clock, minoffsetspertrigger="500", maxtriggerdelay="60s")
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}
 
-    first = stream.latestOffset(start, ReadMinRows(500))  # there was no trigger before, so it is not delayed
+    first = stream.latestOffset(start, ReadMinRows(500))  # the first trigger is not delayed
     clock.now = 59
     held = stream.latestOffset({"t": {"0": 200, "1": 0}}, ReadMinRows(500))
     clock.now = 61
@@ -124,8 +124,8 @@ def test_a_trigger_is_delayed_until_there_is_enough_data(cluster):
 
 def test_available_now_ends_at_the_offsets_of_its_start(cluster):
     """
-    Records that arrive during the run are left for the next one.  minOffsetsPerTrigger does not keep the run from
-    ending.
+    Trigger.AvailableNow leaves records that arrive during the run to the next one.  minOffsetsPerTrigger does not keep
+    the run from ending.
     """
     stream = reader(cluster, maxoffsetspertrigger="350", minoffsetspertrigger="300")
     stream.prepareForTriggerAvailableNow()
@@ -153,7 +153,7 @@ def test_a_new_partition_is_read_from_its_start(cluster):
 
 def test_a_pattern_finds_new_topics_but_no_internal_ones(cluster):
     """
-    Spark's Kafka source does the same.
+    A pattern finds new topics but no internal ones, as in Spark's Kafka source.
     """
     cluster.topics["tide"] = Topic(topic_id=TopicId(b"\x02" * 16), partitions={0: filled(100)})
     cluster.topics["t_internal"] = Topic(topic_id=TopicId(b"\x03" * 16), is_internal=True)
@@ -176,7 +176,7 @@ def test_large_partitions_are_split_into_tasks(cluster):
 
 def test_equal_offsets_plan_nothing(cluster):
     """
-    Spark may plan an empty batch.
+    Equal start and end offsets give an empty plan, which Spark may ask for.
     """
     assert [] == planned(reader(cluster), {"t": {"0": 5}}, {"t": {"0": 5}})
 
@@ -192,7 +192,8 @@ LOSSES = {
 @pytest.mark.parametrize("is_failing", [True, False])
 def test_a_loss_fails_the_query_or_is_skipped(cluster, caplog, what, is_failing):
     """
-    failOnDataLoss decides.  In both cases the message says what happened, and the error says what to do.
+    failOnDataLoss decides whether a loss fails the query or is skipped.  Either message says what happened, and the
+    error also says what to do.
     """
     sentence, goes_on_with = LOSSES[what]
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}
@@ -216,7 +217,7 @@ def test_a_loss_fails_the_query_or_is_skipped(cluster, caplog, what, is_failing)
 
 def test_a_topic_recreated_while_the_query_runs_is_detected(cluster):
     """
-    It is detected even if it has already grown past the offsets of the old topic.
+    A topic that was deleted and created again is detected, even if it has grown past the offsets of the old one.
     """
     stream = reader(cluster)
     start = stream.initialOffset()
@@ -247,7 +248,7 @@ def test_an_end_offset_that_decreased_is_requested_again(cluster):
 
 def test_a_reader_is_pickled_without_its_connections(cluster):
     """
-    Executors get options and schema and open their own connections.
+    A reader is pickled without its connections: executors get options and schema, and connect themselves.
     """
     stream = reader(cluster)
     stream.initialOffset()

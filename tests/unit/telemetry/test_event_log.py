@@ -11,7 +11,7 @@ from tidemill.telemetry.event_log import LINE_CHARACTERS_MAX, EventLog
 
 def test_an_event_is_a_readable_line() -> None:
     """
-    Values with spaces or special characters are quoted.
+    An event is a readable line, in which values with spaces or special characters are quoted.
     """
     lines: list[str] = []
     log = EventLog(lines.append, lambda: 1_500, as_json=False)
@@ -39,7 +39,7 @@ def test_an_event_is_one_json_object(value: str, wall_ms: int) -> None:
 
 def test_the_length_of_a_line_is_limited() -> None:
     """
-    Log collectors truncate longer lines.
+    The length of a line is limited, because log collectors truncate long lines.
     """
     lines: list[str] = []
 

@@ -6,7 +6,7 @@ from tidemill.telemetry.prometheus import COUNTERS, GAUGES, PrometheusText
 
 def test_every_metric_is_rendered() -> None:
     """
-    A metric that is counted but not rendered would be useless.
+    The text contains every metric that is counted.
     """
     fields = set(Metrics.__slots__)
 
@@ -29,7 +29,7 @@ def test_metrics_of_two_brokers_in_one_process_are_separate() -> None:
 
 def test_a_scrape_shows_the_current_values() -> None:
     """
-    Only the counters are kept between scrapes.
+    A scrape shows the current values, and only the counters are kept between scrapes.
     """
     metrics = Metrics()
     rendered = PrometheusText(metrics, {}, str)
@@ -43,7 +43,7 @@ def test_a_scrape_shows_the_current_values() -> None:
 
 def test_latencies_are_a_histogram() -> None:
     """
-    Buckets are cumulative, and a bound belongs to its bucket.
+    Latencies are a histogram with cumulative buckets, each of which includes its upper bound.
     """
     metrics = Metrics()
     for latency_ms in (0, 1, 2, 3, 40_000):

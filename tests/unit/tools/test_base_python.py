@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "base_python.sh"
-OLD, BARE, COMPLETE = (False, True), (True, False), (True, True)  # is new, is complete
+OLD, BARE, COMPLETE = (False, True), (True, False), (True, True)  # each is a pair: is new enough, is complete
 
 
 def stand_in(path: Path, is_new: bool, is_complete: bool) -> Path:
@@ -38,20 +38,20 @@ def chosen(*candidates: Path) -> str:
     ],
 )
 def test_choice(tmp_path: Path, answers: list[tuple[bool, bool]], expected: str):
-    """A candidate must be new enough; a complete one is preferred."""
+    """The script chooses the first complete candidate that is new enough, or else the first that is new enough."""
     candidates = [stand_in(tmp_path / str(number), *answer) for number, answer in enumerate(answers)]
     assert Path(chosen(*candidates)).name == expected
 
 
 def test_a_candidate_that_does_not_exist_is_skipped(tmp_path: Path):
-    """An example is the shim of a version that is not installed."""
+    """A candidate that does not exist is skipped, such as the shim of a version that is not installed."""
     there = stand_in(tmp_path / "there", *BARE)
     assert chosen(tmp_path / "missing", there) == str(there)
     assert chosen(tmp_path / "missing") == ""
 
 
 def test_a_real_interpreter_is_complete_if_it_has_headers(tmp_path: Path):
-    """The checks are run on this interpreter instead of a fake one."""
+    """The interpreter that runs this test counts as complete if it has headers."""
     ours, bare = Path(sys.executable), stand_in(tmp_path / "bare", *BARE)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     assert chosen(bare, ours) == str(ours if has_headers else bare)

@@ -11,7 +11,7 @@ from tools import build_extension
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a source, and a fake compiler that creates an empty file of the right name."""
+    """Create a folder with a source, and install a fake compiler that creates an empty file of the right name."""
     batches = tmp_path / "src" / "tidemill" / "batches"
     batches.mkdir(parents=True)
     (batches / "scan.py").write_bytes(b"one")
@@ -27,7 +27,7 @@ def build_of(folder: Path) -> Path:
 
 
 def test_a_stale_build_is_replaced(folder: Path):
-    """A build of a changed source has another name, and the old file is removed."""
+    """A build of a changed source replaces the old one, which has another name and is removed."""
     first = build_extension.build()
     (folder / "scan.py").write_bytes(b"two")
 
@@ -38,7 +38,7 @@ def test_a_stale_build_is_replaced(folder: Path):
 
 
 def test_an_existing_build_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """`make` runs the tool every time, so it must not compile again."""
+    """An existing build of the same source is kept, because every run of `make` starts the tool."""
     kept = build_extension.build()
     monkeypatch.setattr(build_extension, "_compile", lambda: pytest.fail("compiled again"))
 
@@ -46,7 +46,7 @@ def test_an_existing_build_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_a_compiler_there_is_no_build(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """This is not an error: `scan.py` then runs as plain Python."""
+    """Without a compiler there is no build and no error: `scan.py` runs as plain Python."""
     monkeypatch.setattr(build_extension.shutil, "which", lambda compiler: None)
 
     assert build_extension.build() is None

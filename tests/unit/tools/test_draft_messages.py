@@ -13,7 +13,7 @@ MESSAGES = Path("src/tidemill/wire/messages")
 @pytest.mark.parametrize("name", ["fetch", "add_partitions_to_txn", "offset_delete"])
 def test_a_message_file_equals_its_draft_from_kafkas_schema(name: str) -> None:
     """
-    No field, version, default or tag was edited manually, so the file agrees with Kafka's protocol.
+    A message file equals its draft from Kafka's schema, so no field, version, default or tag was edited manually.
     """
     committed = (MESSAGES / f"{name}.py").read_text()
 

@@ -1,4 +1,4 @@
-"""The report of the test runner."""
+"""The test runner finds all tests and reports their results."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tools.run_tests import Outcome, counts_of, report, skips_of, stages
 )
 def test_counts_are_read_from_the_closing_line(output: str, counts: dict[str, int]) -> None:
     """
-    The runner sums the counts in pytest's own summary line.
+    The runner reads the counts from pytest's closing line and sums them over the stages.
     """
     read = counts_of(output)
 
@@ -27,7 +27,7 @@ def test_counts_are_read_from_the_closing_line(output: str, counts: dict[str, in
 
 def test_a_stage_that_could_not_run_counts_as_failed() -> None:
     """
-    A stage without output is not a success.
+    A stage that could not run, and so has no output, counts as failed.
     """
     fine = Outcome(stage="unit", share_s=60, seconds=1.0, counts={"passed": 3, "skipped": 1}, is_broken=False)
     dead = Outcome(stage="Spark", share_s=120, seconds=2.0, counts={}, is_broken=True)
@@ -39,7 +39,7 @@ def test_a_stage_that_could_not_run_counts_as_failed() -> None:
 
 def test_directories_without_a_stage_run_in_the_rest(tmp_path: Path) -> None:
     """
-    A new directory of tests always runs.
+    Test directories without their own stage run in the stage `rest`, so that a new directory always runs.
     """
     for name in ("tests/unit/a", "tests/fault", "tests/integration/clients", "tests/integration/new"):
         (tmp_path / name).mkdir(parents=True)
@@ -69,7 +69,8 @@ FAILED tests/fault/test_disks.py::test_x - AssertionError: SKIPPED [1] is no ski
 
 def test_skips_are_read_from_the_summary_by_reason_and_file() -> None:
     """
-    A mark has no line number, and its reason may have colons.
+    The runner reads skips by reason and file from the summary.  A skip by a mark has no line number, and a reason may
+    have colons.
     """
     skips = skips_of(SUMMARY)
 
@@ -106,7 +107,7 @@ def test_the_report_lists_what_was_skipped_and_why() -> None:
 
 def test_a_report_without_skips_has_no_list_of_them() -> None:
     """
-    The closing line is still the last.
+    A report without skips has no list of them and still ends with the closing line.
     """
     fine = Outcome(stage="unit", share_s=60, seconds=1.0, counts={"passed": 3}, is_broken=False)
 

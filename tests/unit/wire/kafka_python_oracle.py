@@ -1,4 +1,4 @@
-"""Encodes messages with kafka-python.  It omits tagged fields in nested structs, so use messages without tags."""
+"""Encodes messages with kafka-python, which omits tagged fields in nested structs: use messages without tags."""
 
 import importlib
 import pkgutil
@@ -51,6 +51,6 @@ def _field(value: Any, field: Field, schema: Any, version: int) -> Any:
         if isinstance(field.kind, Array):
             return [_struct(element, schema, version) for element in value]
         return _struct(value, schema, version)
-    if getattr(getattr(schema, "_type", None), "__name__", "") == "BitField":  # some of the authorized operations
+    if getattr(getattr(schema, "_type", None), "__name__", "") == "BitField":  # the type of some authorized operations
         return {bit for bit in range(32) if value >> bit & 1}
     return uuid.UUID(bytes=value) if kind is UUID else value

@@ -11,8 +11,8 @@ from tidemill.wire.schema import Api
 @pytest.mark.parametrize("api", apis.ALL.values(), ids=lambda api: api.name)
 def test_versions_are_those_of_kafka(api: Api) -> None:
     """
-    The declared versions are those of Kafka 4.3, with two exceptions.  Produce includes the versions that Kafka only
-    advertises (KAFKA-18659).  InitProducerId lacks v6, which a released broker does not advertise (KIP-939).
+    The declared API versions are those of Kafka 4.3, with two exceptions.  Produce includes the versions that Kafka
+    only advertises (KAFKA-18659).  InitProducerId lacks v6, which a released broker does not advertise (KIP-939).
     """
     versions = schema_name_map[api_key_map[api.key]]
     oldest = 0 if api.name == "produce" else min(versions)

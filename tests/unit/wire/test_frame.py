@@ -56,7 +56,7 @@ def test_frames_are_extracted_however_the_stream_is_split(sizes: list[int], piec
 
 def test_the_api_key_of_the_next_frame_is_known_before_the_frame_is_complete() -> None:
     """
-    None until the size and the key have arrived; frames that were taken do not count.
+    `next_key` returns the API key of the next frame, or None until the frame's size and key have arrived.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     keys = [buffer.next_key()]
@@ -72,7 +72,7 @@ def test_the_api_key_of_the_next_frame_is_known_before_the_frame_is_complete() -
 
 def test_small_frames_of_one_read_share_a_buffer() -> None:
     """
-    Small frames are handed out without copying.
+    Small frames of one read are views of the same buffer, without a copy.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
 
@@ -83,7 +83,7 @@ def test_small_frames_of_one_read_share_a_buffer() -> None:
 
 def test_a_large_frame_has_a_buffer_of_its_own() -> None:
     """
-    Keeping a large batch in memory keeps no other frame with it.
+    A large frame has its own buffer, so that keeping its batches keeps no other frame in memory.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     large = bytes(CHUNK_BYTES_MAX)
@@ -145,8 +145,8 @@ def test_memory_grows_with_received_bytes_not_with_the_announced_size() -> None:
 
 def test_a_connection_that_sent_a_large_frame_gets_a_large_initial_buffer() -> None:
     """
-    The next large frame fits its initial buffer, so nothing is copied.  The initial buffer has a limit, because the
-    frame might never be sent.
+    After a large frame, the initial buffer fits the next large frame, so that nothing is copied.  Its size is limited,
+    because the connection may never send such a frame again.
     """
     buffer = FrameBuffer(100 * 1024 * 1024)
     receive(buffer, framed(bytes(1_000_000)), [65_536])

@@ -1,4 +1,4 @@
-"""Every message in every version, compared with two independent libraries and tested with malformed input."""
+"""Compares every message in every version with two independent libraries, and tests malformed input."""
 
 import tracemalloc
 from random import Random
@@ -20,7 +20,7 @@ SIDES = [
 ]
 SEEDS = st.integers(min_value=0, max_value=1 << 32)
 
-quick = settings(max_examples=3, deadline=None)  # per message and version
+quick = settings(max_examples=3, deadline=None)  # examples per message and version
 
 
 def body(api: Api, side: str, version: int, message: Message) -> bytes:

@@ -1,4 +1,4 @@
-"""The error codes of a response are found wherever its fields have them."""
+"""All error codes of a response are found, in whichever fields they are."""
 
 from tidemill.model import errors
 from tidemill.wire.api import ALL
@@ -27,7 +27,7 @@ def test_error_codes_of_nested_structs_are_found_in_order() -> None:
 
 def test_the_error_code_of_the_whole_response_is_found() -> None:
     """
-    Before those of its parts.
+    The error code of the whole response is found, and code 0 is left out.
     """
     refused = fetch.Response(error_code=errors.INVALID_FETCH_SESSION_EPOCH, responses=())
 
@@ -37,7 +37,7 @@ def test_the_error_code_of_the_whole_response_is_found() -> None:
 
 def test_error_codes_can_be_found_in_the_response_of_every_api() -> None:
     """
-    Also where arrays are null, or a response has no error code at all.
+    Error codes can be sought in every API's response, even if arrays are null or it has no error codes at all.
     """
     for api in ALL.values():
         finder = compile_error_finder(api.response.__fields__)

@@ -1,4 +1,4 @@
-"""Message declarations, and the classes and codecs made from them."""
+"""The classes and codecs that are generated from message declarations."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_message_is_constructed_by_keyword_with_defaults() -> None:
 
 def test_messages_with_equal_fields_are_equal() -> None:
     """
-    A list and a tuple of the same elements are equal as fields.
+    Messages with equal fields are equal; a list and a tuple of the same elements count as equal.
     """
     forgotten = fetch.Request.ForgottenTopic
 

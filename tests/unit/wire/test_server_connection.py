@@ -146,7 +146,7 @@ def test_the_header_of_api_versions_never_changes(version: int) -> None:
 )
 def test_an_invalid_request_is_refused(data: bytes, said: str) -> None:
     """
-    The ProtocolError says what is wrong.
+    An invalid request raises a ProtocolError that says what is wrong.
     """
     connection = ServerConnection({3: metadata.API})
 
@@ -156,7 +156,7 @@ def test_an_invalid_request_is_refused(data: bytes, said: str) -> None:
 
 def test_an_encoded_body_can_be_framed_for_many_requests() -> None:
     """
-    A Metadata response is encoded once and sent to many clients.
+    An encoded body can be framed for many requests, so that a Metadata response is encoded once for many clients.
     """
     response = metadata.Response(brokers=(), topics=())
     body = metadata.API.encode_response_body(12, response)

@@ -1,4 +1,4 @@
-"""The parts of the simulated disk that crash points need: failed syncs, digests, and the choice of fates."""
+"""The simulated disk supports crash points with failed syncs, digests, and a choice of fates."""
 
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Alone
 from tidemill.simulation.machine.crash_points import MIXES, lone_fates, mixed_fates
@@ -17,7 +17,9 @@ def disk_with(data: bytes, path: str = "a") -> SimulatedDisk:
 
 
 def test_a_sync_that_fails_leaves_its_file_clean_and_not_durable() -> None:
-    """This holds although the file has another name by then: the operation identifies the content, not the path."""
+    """A sync that fails leaves its file clean and not durable, even if the file was renamed: the operation identifies
+    the content.
+    """
     disk = disk_with(b"o" * PAGE)
     file = disk.open("a")
     disk.rename("a", "b")
@@ -49,7 +51,9 @@ def test_equal_disks_have_equal_digests() -> None:
 
 
 def test_each_unsynced_item_gets_fates_of_its_own() -> None:
-    """The fates are: lost, torn, and the only item kept.  A page whose loss changes nothing gets none."""
+    """Each unsynced item gets three fates: lost, torn, and the only item kept.  A page whose loss changes nothing gets
+    none.
+    """
     disk = disk_with(b"o" * 2 * PAGE)
     file = disk.open("a")
     file.write(0, [b"n" * PAGE + b"o" * PAGE])
@@ -58,11 +62,11 @@ def test_each_unsynced_item_gets_fates_of_its_own() -> None:
     some = list(lone_fates(disk, salt=1, every_tear=False))
     every = list(lone_fates(disk, salt=1, every_tear=True))
 
-    assert 14 + 1 + 1 + 2 == len(every)  # seven heads, seven tails, lost, the only one kept; and the name
+    assert 14 + 1 + 1 + 2 == len(every)  # page: seven heads, seven tails, lost, only one kept; name: two
     assert set(some) <= set(every)
     assert {0, 1} == {fate.what.page if hasattr(fate.what, "page") else 1 for fate in every if isinstance(fate, Alone)}
 
 
 def test_mixes_of_different_crash_points_use_different_seeds() -> None:
-    """No seed is used twice."""
+    """The mixes of different crash points use different seeds."""
     assert 2 * MIXES == len({*mixed_fates(salt=1), *mixed_fates(salt=2)})

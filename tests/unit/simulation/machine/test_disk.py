@@ -1,4 +1,4 @@
-"""The simulated disk: what is left after a power loss, a kill, a failed sync or a flipped bit."""
+"""The simulated disk has the right content after a power loss, a kill, a failed sync or a flipped bit."""
 
 import pytest
 
@@ -23,7 +23,7 @@ OLD, NEW = b"o" * PAGE, b"n" * PAGE
 
 
 def disk_with(data: bytes) -> tuple[SimulatedDisk, SimulatedFile]:
-    """Return a disk on which file `a` durably holds `data`."""
+    """Return a disk with a file `a` that durably contains `data`, and the open file."""
     disk = SimulatedDisk()
     file = disk.open("a", create=True)
     file.write(0, [data])
@@ -70,7 +70,7 @@ def test_a_page_is_lost_alone() -> None:
 
 
 def test_a_page_is_written_back_alone() -> None:
-    """The opposite case: one page reaches the disk, and the others do not."""
+    """A single page may reach the disk while the others do not."""
     disk, file = disk_with(OLD * 3)
     file.write(0, [NEW * 3])
 
@@ -93,7 +93,9 @@ def test_a_torn_page_has_whole_sectors_old_or_new() -> None:
 
 
 def test_tears_with_the_same_outcome_are_counted_once() -> None:
-    """Each outcome costs test time: a page in which two sectors changed has three outcomes, not fifteen."""
+    """
+    Tears with the same outcome are counted once, to save time: two changed sectors give three outcomes, not fifteen.
+    """
     disk, file = disk_with(OLD * 2)
     file.write(1024, [b"n" * 1024])
     file.write(PAGE, [OLD])
@@ -107,7 +109,7 @@ def test_tears_with_the_same_outcome_are_counted_once() -> None:
 
 
 def test_a_mix_repeats_itself_from_its_seed_and_differs_between_seeds() -> None:
-    """A seed determines the whole outcome."""
+    """A mix is determined by its seed and differs between seeds."""
     disk, file = disk_with(OLD * 8)
     file.write(0, [NEW * 8])
 
@@ -131,7 +133,7 @@ def test_a_mix_keeps_loses_and_tears() -> None:
 
 
 def test_a_page_written_twice_may_show_its_first_write() -> None:
-    """The kernel may write a page back at any time, also between two writes."""
+    """A page that was written twice may show its first write, because the kernel may write it back at any time."""
     disk, file = disk_with(OLD)
     file.write(0, [b"m" * PAGE])
     file.write(0, [NEW])
@@ -178,7 +180,8 @@ def test_a_lost_truncation_brings_the_old_bytes_back() -> None:
 
 def test_a_file_truncated_and_grown_again_holds_new_bytes_or_zeros() -> None:
     """
-    Once a truncation is on disk, the old bytes behind it are gone, whether or not later writes have reached the disk.
+    After a truncation has reached the disk, the old bytes do not reappear when the file grows, whether or not the new
+    bytes have reached the disk.
     """
     disk, file = disk_with(OLD * 2)
     file.truncate(0)
@@ -192,7 +195,7 @@ def test_a_file_truncated_and_grown_again_holds_new_bytes_or_zeros() -> None:
 
 
 def test_a_sync_covers_its_own_file_only() -> None:
-    """The sync of a journal does not make segments durable."""
+    """A sync covers only its own file: the sync of a journal does not make segments durable."""
     disk, file = disk_with(OLD)
     other = disk.open("b", create=True)
     disk.sync_directory("")
@@ -261,7 +264,9 @@ def test_a_later_name_may_outlive_an_earlier_one() -> None:
 
 
 def test_pages_of_a_removed_file_still_have_a_fate() -> None:
-    """If the removal is undone, the file shows the pages that were written back."""
+    """Pages of a removed file still have a fate: if the removal is undone, the file has the pages that were written
+    back.
+    """
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.remove("a")
@@ -314,7 +319,9 @@ def test_a_failed_sync_leaves_pages_clean_and_not_durable() -> None:
 
 
 def test_a_page_whose_sync_failed_becomes_durable_when_written_again() -> None:
-    """This is why recovery writes data again even if it reads back equal."""
+    """A page whose sync failed becomes durable when it is written again, so recovery rewrites even data that looks
+    equal.
+    """
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.fail_sync_at = disk.operations + 1
@@ -385,7 +392,7 @@ def test_power_lost_is_not_an_exception() -> None:
 
 
 def test_every_crash_point_of_a_run_can_be_seen_in_one_run() -> None:
-    """Observing a run before each operation gives the same disks as one run per crash point."""
+    """A single run, observed before each operation, gives the same disks as one run per crash point."""
 
     def script(disk: SimulatedDisk) -> None:
         file = disk.open("a", create=True)
@@ -435,7 +442,7 @@ def test_a_full_disk_writes_a_part_or_nothing(part: bool, left: int) -> None:
 
 
 def test_removing_a_file_frees_its_space() -> None:
-    """Retention relies on this."""
+    """Removing a file frees its space, as retention requires."""
     disk, file = disk_with(OLD * 3)
     disk.free_bytes = 0
 
@@ -447,7 +454,7 @@ def test_removing_a_file_frees_its_space() -> None:
 
 
 def test_a_flipped_bit_is_on_the_disk_and_in_the_cache() -> None:
-    """The flipped bit is visible at once and after a power loss, whichever version of its page survives."""
+    """A flipped bit is visible immediately and after a power loss, whichever version of its page survives."""
     disk, file = disk_with(OLD)
     file.write(100, [b"n"])
 
@@ -458,7 +465,7 @@ def test_a_flipped_bit_is_on_the_disk_and_in_the_cache() -> None:
 
 
 def test_cached_reads_can_be_disabled() -> None:
-    """`read_cached` may always return None, and callers must handle that."""
+    """A test can make `read_cached` always return None, a result that callers must handle."""
     disk, file = disk_with(OLD)
     known = file.read_cached(0, 4)
 

@@ -1,4 +1,4 @@
-"""The simulated jobs run in order, and are reported when the test says so."""
+"""Simulated jobs run in order, and are reported when the test decides."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def fail(error: BaseException) -> None:
 
 
 def test_nothing_happens_inside_submit() -> None:
-    """A report arrives in a later turn than the submission, as with threads."""
+    """`submit` neither runs nor reports a job; the report comes later, as with threads."""
     jobs, events = SimulatedJobs(), []
     port: Jobs = jobs
 
@@ -35,7 +35,7 @@ def test_jobs_and_reports_keep_their_order() -> None:
 
 
 def test_a_test_can_stop_between_a_job_and_its_report() -> None:
-    """The disk has the data, and the loop has not received the report."""
+    """A test can stop between a job and its report, when the disk has the data and the loop has no report yet."""
     jobs, events = SimulatedJobs(), []
     jobs.submit(lambda: events.append("disk"), lambda _: events.append("loop"), fail)
 
@@ -47,7 +47,7 @@ def test_a_test_can_stop_between_a_job_and_its_report() -> None:
 
 
 def test_jobs_that_reports_submit_are_executed_too() -> None:
-    """A journal submits its next block when it receives the report of the last."""
+    """Jobs that a report submits are executed, too, such as the next block of a journal."""
     jobs, events = SimulatedJobs(), []
 
     def again(number: int) -> None:

@@ -44,7 +44,7 @@ class Owner:
     def received(self, link: Link, frame: memoryview) -> None:
         assert link.hello.voter is not None
         assert self.links[link.hello.voter.broker_id] is link
-        frame[:1] = frame[:1]  # writable
+        frame[:1] = frame[:1]  # a received frame must be writable
         self.frames.append(bytes(frame))
 
     def lost(self, link: Link, why: str) -> None:
@@ -104,7 +104,9 @@ def test_brokers_that_dial_each_other_at_the_same_time_get_one_link(seed: int) -
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_restarted_broker_replaces_its_old_link(seed: int) -> None:
-    """This holds whether its peers were notified of the end (a kill) or not (a power loss)."""
+    """A restarted broker replaces its old link, whether its peers were notified of the end (a kill) or not (a power
+    loss).
+    """
     world = World(seed)
     world.pass_time(5)
     old = world.owners[2]

@@ -1,4 +1,6 @@
-"""The simulated network behaves like TCP: order within a connection, delay or loss of all of it, and half-open ends."""
+"""
+The simulated network behaves like TCP: it keeps order, delays or loses whole connections, and leaves half-open ends.
+"""
 
 from random import Random
 
@@ -9,7 +11,7 @@ PLACE = ("server", 9092)
 
 
 class World:
-    """A client connected to a server, and what each of them receives."""
+    """A client connected to a server, with records of what each of them receives."""
 
     def __init__(self) -> None:
         self.timeline = Timeline()
