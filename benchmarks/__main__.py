@@ -1,5 +1,5 @@
 """
-Benchmark one broker of each kind side by side, round by round, case by case.
+Benchmark one Tidemill broker against one Apache Kafka broker, in alternating rounds of every case.
 
     python -m benchmarks [--only CASE]… [--rounds N] [--quick] [--without tidemill|kafka]
 """
@@ -22,8 +22,8 @@ from benchmarks.measure import Bench, StartBroker, idle_memory, prepare_machine,
 from benchmarks.tidemill_broker import TidemillBroker
 
 OURS, YARDSTICK = "Tidemill", "Apache Kafka"
-TABLE_WIDTH = 140  # also when the output is a file
-QUICK_SHARE = 10  # a quick run moves a tenth of the records: to try the benchmark out, not for figures
+TABLE_WIDTH = 140  # for files, too
+QUICK_SHARE = 10  # a quick run moves a tenth of the records, only to try the benchmark
 
 
 def tidemill(directory: Path, port: int) -> BrokerProcess:
@@ -87,7 +87,7 @@ def run(
     console: Console,
 ) -> None:
     """
-    Measure idle memory and starts first, then the rounds, one broker after the other, and memory after the run last.
+    Measure idle memory and start times, then the rounds, alternating the brokers, and finally the memory after the run.
     """
     for case in cases:
         if case.kind is Kind.MEMORY_IDLE:

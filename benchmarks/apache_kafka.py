@@ -25,7 +25,7 @@ ARTIFACTS = (
     Artifact("org.apache.kafka", "kafka-tools", VERSION),
 )
 READY_SECONDS_MAX = 60.0
-# The options of Kafka's own start script, so that the benchmark measures the JVM that its users run.
+# The options of Kafka's own start script, so that the benchmark measures the JVM that Kafka's users run.
 JVM = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true", "--enable-native-access=ALL-UNNAMED",
@@ -33,7 +33,7 @@ JVM = (
 
 
 def new_cluster_id() -> str:
-    return "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]  # never "-" first
+    return "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]  # "A": an id must not start with "-"
 
 
 def prepare(
@@ -46,7 +46,7 @@ def prepare(
     """Format storage in `directory`, and return the command that starts the broker on it."""
     classpath = f"{jars('kafka', ARTIFACTS)}/*"
     kafka_port, controller_port = port or free_port(), free_port()
-    # One broker cannot hold three replicas of internal topics; the server.properties of Kafka sets 1 too.
+    # One broker cannot hold three replicas of internal topics.  Kafka's own server.properties sets 1, too.
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -76,7 +76,8 @@ def prepare(
 
 class ApacheKafka(BrokerProcess):
     """
-    One Kafka broker on its own directory.  It is formatted before `started_at`, so the start-up time excludes that.
+    One Kafka broker on its own directory.  The directory is formatted before `started_at`, so the start-up time does
+    not include it.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 """
-A broker process as the benchmarks see it: its address, its process id, and the resources that it has used.
+A broker process with what benchmarks need: its address, its process id, and the resources that it has used.
 
 Figures come from /proc, so that both kinds of broker are measured from outside and in the same way.
 """
@@ -20,7 +20,7 @@ from tidemill.app.listeners import Address
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STOP_SECONDS_MAX = 30.0  # Kafka's clean stop takes a few seconds; a broker that needs longer is killed.
-LOG_TAIL_CHARACTERS = 2_000  # of a broker's log: enough to see why it did not start
+LOG_TAIL_CHARACTERS = 2_000  # the end of a broker's log, enough to see why it did not start
 
 _PORTS: Final = HeldPorts()
 
@@ -51,7 +51,7 @@ class Broker(Protocol):
 
 
 class BrokerProcess:
-    """A broker that the benchmark started, and ends by its process id."""
+    """A broker that the benchmark has started and ends by its process id."""
 
     def __init__(self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -71,11 +71,11 @@ class BrokerProcess:
         return self._process.stdout
 
     def wait_until_ready(self) -> None:
-        """Wait until the broker is ready; each kind of broker shows it in its own way."""
+        """Wait until the broker is ready.  Each kind of broker has its own sign of readiness."""
         raise NotImplementedError
 
     def _end_with_us(self) -> None:
-        """Kill the broker if it still runs: a benchmark that fails leaves no process behind."""
+        """Kill the broker if it still runs, so that a failed benchmark leaves no process behind."""
         if not self.has_ended():
             self._process.kill()
 
@@ -114,7 +114,7 @@ class BrokerProcess:
 
 
 def cpu_seconds(pid: int) -> float:
-    # The second field is the command in brackets and may contain spaces, so fields are counted from its end.
+    # The second field is the command in parentheses and may contain spaces, so later fields are counted from its end.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user_ticks, system_ticks = int(fields[11]), int(fields[12])
     return (user_ticks + system_ticks) / CLOCK_TICKS

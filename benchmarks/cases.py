@@ -1,4 +1,4 @@
-"""The cases: the load, the unit, and the target against Apache Kafka of each."""
+"""The benchmark cases, each with its load, its unit, and its target against Apache Kafka."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -32,10 +32,10 @@ class Case:
     target: (
         float | None
     )  # our figure divided by Kafka's: at least this for rates, at most this for other units; None: only shown
-    bound: float | None = None  # of our figure itself, in the same direction
-    checkpoints_min: int = 0  # completed by each of our brokers in every run
+    bound: float | None = None  # bound of our figure itself, in the same direction
+    checkpoints_min: int = 0  # checkpoints that each of our brokers must complete in every run
     load: Load = Load(records=1)
-    yardstick_records: int | None = None  # sent to Kafka where our number would take too long
+    yardstick_records: int | None = None  # records sent to Kafka if ours would take it too long
     higher_is_better: bool = True
     warm_up: bool = True  # False when earlier cases have warmed the broker up
     rounds_max: int = 5
@@ -65,7 +65,7 @@ SINGLE = Load(records=40_000, one_record_per_request=True)
 LOTS_100B = Load(records=2_000_000, by_lot=True)
 LOTS_64 = Load(records=2_000_000, partitions=64, by_lot=True)
 LONG = Load(records=4_000_000, record_bytes=1_000)  # 4 GB: several laps of the journal, many checkpoints
-LATENCY = Load(records=10_000)  # ten seconds at 1,000 a second
+LATENCY = Load(records=10_000)  # ten seconds at 1,000 records/s
 
 RATE = "records/s"
 
@@ -95,7 +95,7 @@ LONG_100B = Load(records=8_000_000)
 LONG_64 = Load(records=8_000_000, partitions=64)
 LONG_1KB = Load(records=1_200_000, record_bytes=1_000)
 LONG_SINGLE = Load(records=320_000, one_record_per_request=True)
-KAFKA_SINGLE = 40_000  # these take Kafka 20 seconds
+KAFKA_SINGLE = 40_000  # records that take Kafka 20 seconds
 P50_MS_MAX = 20.0
 
 REPLICATED = (

@@ -1,12 +1,12 @@
 """
-Two revisions of this repository side by side: does a refactoring cost throughput or CPU?
+Compare two revisions of this repository: does a refactoring cost throughput or CPU?
 
     python -m benchmarks.checkouts REVISION [--pairs N] [--only CASE]... [--brokers 1|3]
 
 REVISION is checked out into a temporary directory; the working tree is the other side. A pair measures both sides with
-the same load, one after the other, and every second pair in reverse order, so that drift of the machine hits both. The
-table shows the median of the ratios of the pairs, new to old: throughput, and CPU seconds per million records of all
-brokers. Ten pairs of every case take about 50 minutes.
+the same load, one after the other, and every second pair in reverse order, so that changes of the machine's speed
+affect both. The table shows the median of the ratios of the pairs, new to old: throughput, and CPU seconds per million
+records of all brokers. Ten pairs of every case take about 50 minutes.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from benchmarks.tidemill_broker import REPOSITORY, TidemillBroker
 
 SIDES: Final = ("old", "new")
 PAIRS: Final = 10
-START_SECONDS: Final = 5.0  # brokers join, and internal topics get their replicas
+START_SECONDS: Final = 5.0  # time in which brokers join and internal topics get their replicas
 RATIO_MIN: Final = 0.9
 CPU_RATIO_MAX: Final = 1.1
-# A pair of a replicated case moves this share of the records that the comparison with Kafka moves.
+# In a replicated case, a pair moves the number of records of the comparison with Kafka divided by this.
 REPLICATED_DIVISOR: Final = 4
 KINDS: Final = (Kind.PRODUCE, Kind.CONSUME)
-NOT_COMPARED: Final = ("produce-long", "lots-100b", "lots-100b-64")  # the same paths as shorter cases
+NOT_COMPARED: Final = ("produce-long", "lots-100b", "lots-100b-64")  # these take the same code paths as shorter cases
 
 
 @dataclass(slots=True)

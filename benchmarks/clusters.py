@@ -1,4 +1,4 @@
-"""Three brokers of one kind, used as one: their addresses, and the resources that all of them have used together."""
+"""Three brokers of one kind as a cluster, with their addresses and the sum of the resources that they have used."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ BROKERS = 3
 
 
 class Cluster:
-    """Figures are sums over all brokers."""
+    """A running cluster.  Its figures are sums over all brokers."""
 
     def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
         self.brokers = brokers
@@ -49,9 +49,10 @@ def three_tidemills(
     source: Path = REPOSITORY / "src",
 ) -> Cluster:
     """
-    Start three brokers: the first bootstraps the cluster, the others join it.
+    Start three brokers: the first bootstraps the cluster, and the others join it.
 
-    `more` are settings of all brokers, `peers` their peer ports, `source` the `src` folder whose program runs.
+    `more` are additional settings of all brokers, `peers` their peer ports, and `source` is the `src` folder whose
+    program runs.
     """
     peers = peers or [free_port() for _ in range(BROKERS)]
     brokers: list[BrokerProcess] = []

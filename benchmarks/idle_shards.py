@@ -3,9 +3,9 @@ Measure the cost of idle shards: three brokers, a thousand shards of three repli
 
     python -m benchmarks.idle_shards [--topics N]
 
-Each topic has three partitions, and so three shards.  CPU is the CPU of each broker, in percent of a core, while no
-client is active.  With one broker down, the other two lead everything.  Waking sends one record to every partition and
-waits until all are acknowledged.
+Each topic has three partitions, and so three shards.  The figure CPU is the use of each broker in percent of a core
+while no client is active.  The figures with one broker down are those of the other two, which lead everything.  The
+figure for waking is the time from sending one record to every partition until all are acknowledged.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from benchmarks.clusters import BROKERS, three_tidemills
 
 PARTITIONS = 3
 TOPICS_PER_REQUEST = 50
-STABILIZE_SECONDS = 12.0  # a checkpoint follows within 10 s of a write; that of a thousand shards is not idle time
+STABILIZE_SECONDS = 12.0  # longer than the 10 s in which a checkpoint of all shards follows the last write
 QUIET_SECONDS = 30.0
 WAIT_SECONDS_MAX = 60.0
 CPU_PERCENT_MAX, MEMORY_MB_MAX, WAKE_SECONDS_MAX = 3.0, 150.0, 10.0
@@ -46,7 +46,7 @@ def create_topics(bootstrap: str, topics: int) -> float:
 def quiet(brokers: Sequence[BrokerProcess]) -> list[dict[str, float]]:
     time.sleep(STABILIZE_SECONDS)
     before = [broker.cpu_seconds() for broker in brokers]
-    time.sleep(QUIET_SECONDS)  # no client is active: idle time is measured
+    time.sleep(QUIET_SECONDS)  # the idle time that is measured
     return [
         {"cpu_percent": 100 * (broker.cpu_seconds() - used) / QUIET_SECONDS, "memory_mb": broker.resident_bytes() / 1e6}
         for broker, used in zip(brokers, before, strict=True)

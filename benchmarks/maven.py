@@ -23,13 +23,14 @@ class Artifact(NamedTuple):
 
 def cache_directory() -> Path:
     """
-    Return the cache folder: outside the checkout, so that a clean clone does not fetch again, or TIDEMILL_BENCH_CACHE.
+    Return the cache folder, TIDEMILL_BENCH_CACHE or one outside the checkout, so that a clean clone does not fetch
+    again.
     """
     return Path(os.environ.get("TIDEMILL_BENCH_CACHE", Path.home() / ".cache" / "tidemill-bench"))
 
 
 def jars(directory: str, artifacts: Sequence[Artifact]) -> Path:
-    """Return the folder that holds the artifacts and all their dependencies; fetch them at the first call."""
+    """Return the folder with the artifacts and all their dependencies, which the first call fetches."""
     for program, package in (("java", "openjdk-17-jre-headless"), ("mvn", "maven")):
         if shutil.which(program) is None:
             raise Unavailable(f"{program} is not installed (Debian package {package})")

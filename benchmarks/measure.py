@@ -1,5 +1,5 @@
 """
-Measure one case in one round with one broker: run a client process, and take the broker's CPU seconds.
+Measure one case in one round with one broker: run a client process, and count the CPU seconds of the broker.
 
 Memory that the machine has never touched is many times slower to write, and so are fresh disk blocks when the cache is
 full.  So three gigabytes are touched and the disk is synced before every measurement.
@@ -43,7 +43,7 @@ def client(do: str, **order: object) -> Figures:
 
 
 class Bench:
-    """The measurements of one broker; cases of one round with the same load share a topic."""
+    """Runs the measurements of one broker.  In a round, cases with the same load share a topic."""
 
     def __init__(self, broker: Broker, *, replication_factor: int = 1) -> None:
         self._broker = broker
@@ -70,7 +70,7 @@ class Bench:
                 raise ValueError("a start is measured on a separate broker: see start_seconds")
 
     def drop_topics(self) -> None:
-        """Delete the topics of this round, so that no round finds more on the disk than the round before."""
+        """Delete the topics of this round, so that every round starts with equally much data on the disk."""
         for topic in self._topics.values():
             client("delete_topic", bootstrap=self._broker.bootstrap, topic=topic)
         self._topics.clear()
@@ -132,7 +132,7 @@ def start_seconds(start: StartBroker) -> Figures:
         subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as waiting,
     ):
         assert waiting.stdout is not None
-        waiting.stdout.readline()  # the client is running and retries
+        waiting.stdout.readline()  # the client is running and retries to connect
         broker = start(Path(directory), port)
         try:
             moment = json.loads(waiting.stdout.readline())["moment"]
@@ -142,5 +142,5 @@ def start_seconds(start: StartBroker) -> Figures:
 
 
 def idle_memory(broker: Broker) -> Figures:
-    time.sleep(STABILIZE_SECONDS)  # the broker must be idle
+    time.sleep(STABILIZE_SECONDS)  # until the broker is idle
     return {"value": broker.resident_bytes() / 1e6}

@@ -1,6 +1,6 @@
 """
 Produce without a client library: pre-encoded Produce v9 frames, pipelined over plain sockets, and a bare socket server
-that answers at once.
+that answers immediately.
 
 The bare server is the yardstick where Kafka is not available: no broker can be faster than a server that does no work.
 Against a real broker the same load shows the broker's rate when the client uses almost no CPU.
@@ -28,7 +28,7 @@ ACKS_ALL, TIMEOUT_MS = -1, 30_000
 RECEIVE_BYTES = 1 << 18
 SIZE = struct.Struct(">i")
 REQUEST_START = struct.Struct(">ihhi")  # size, API key, API version, correlation id
-BATCH_START = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, CRC-32C of what follows
+BATCH_START = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, CRC-32C of the rest
 BATCH_REST = struct.Struct(">hiqqqhii")  # attributes … record count
 NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE = -1, -1, -1
 
@@ -42,7 +42,7 @@ class RawCase:
     in_flight: int
 
 
-# Batch sizes that librdkafka's defaults produce in the cases of the same name.
+# The batch sizes are those of librdkafka's defaults in the cases of the same name.
 RAW_CASES = (
     RawCase(name="produce-100b", record_bytes=100, records_per_batch=5_000, partitions=2, in_flight=8),
     RawCase(name="produce-100b-64", record_bytes=100, records_per_batch=150, partitions=64, in_flight=64),
@@ -90,14 +90,14 @@ def produce_frame(topic: str, partition: int, batch: bytes, *, correlation_id: i
 
 def produce_error(response: bytes, topic: str) -> int:
     """Return the error code of a Produce v9 response (without its size) for one partition of one topic."""
-    # correlation id, header tags, topic count, name, partition count, index
+    # The error code follows: correlation id, header tags, topic count, name, partition count, index.
     position = 4 + 1 + 1 + 1 + len(topic.encode()) + 1 + 4
     code: int = struct.unpack_from(">h", response, position)[0]
     return code
 
 
 def bare_answer(request: memoryview) -> bytes:
-    """Return the response of a server that does no work: partition 0 of a topic with one letter, no error."""
+    """Return the bare server's response: no error for partition 0 of a topic whose name has one letter."""
     body = b"\0" + varint(2) + varint(2) + b"t" + varint(2) + struct.pack(">ihqqq", 0, 0, 0, -1, 0) + b"\1\0\0" + b"\0"
     body += SIZE.pack(0) + b"\0"
     correlation_id = bytes(request[4:8])
@@ -105,7 +105,7 @@ def bare_answer(request: memoryview) -> bytes:
 
 
 class BareConnection:
-    """Parses only the start of each frame and skips the rest without copying it."""
+    """A connection of the bare server, which parses only the start of each frame and skips the rest without a copy."""
 
     def __init__(self) -> None:
         self._start = bytearray()
@@ -132,7 +132,7 @@ class BareConnection:
 
 
 def serve_bare(ready: Connection) -> None:
-    """Answer every frame of every connection at once, until the process ends."""
+    """Answer every frame of every connection immediately, until the process ends."""
     listener = socket.create_server(("127.0.0.1", 0))
     ready.send(listener.getsockname()[1])
     connections: dict[socket.socket, BareConnection] = {}
@@ -159,7 +159,7 @@ def serve_bare(ready: Connection) -> None:
 
 def take_frames(buffer: bytearray) -> list[memoryview]:
     """Remove the complete frames from the front of the buffer, and return them without their sizes."""
-    frames, position = [], 0  # only the first bytes of each are kept: they hold the error code
+    frames, position = [], 0  # only the first bytes of each frame are kept: they hold the error code
     while len(buffer) - position >= 4:
         size = SIZE.unpack_from(buffer, position)[0]
         if len(buffer) - position - 4 < size:

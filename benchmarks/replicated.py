@@ -4,8 +4,9 @@ Benchmark three Tidemill brokers against three Apache Kafka brokers: replication
     python -m benchmarks.replicated [--only CASE]… [--rounds N] [--quick] [--without tidemill|kafka]
 
 A produce run must last for at least three checkpoints of each of our brokers, or its case counts as missed: a run that
-fits into the journal proves no sustained rate. Where that would take Kafka too long, Kafka is sent fewer records, and
-a note says so; rates and CPU seconds per million records are compared. Takes about 22 minutes and 15 GB of disk.
+fits into the journal proves no sustained rate. If this would take Kafka too long, Kafka gets fewer records, and a note
+says so.  The benchmark compares rates and CPU seconds per million records.  It takes about 22 minutes and 15 GB of
+disk.
 """
 
 import os
@@ -25,7 +26,7 @@ from benchmarks.cases import REPLICATED, Case, Kind
 from benchmarks.clusters import BROKERS, Cluster, StartCluster, three_kafkas, three_tidemills
 from benchmarks.measure import Bench, Figures, prepare_machine
 
-STABILIZE_SECONDS = 5.0  # brokers join, internal topics grow
+STABILIZE_SECONDS = 5.0  # time in which brokers join and internal topics get their replicas
 WARM_UP_PART = 2  # a warm-up sends half of the records
 SYNCED_BYTES = 512 << 20
 SYNCED_BLOCK_BYTES = 1 << 20
@@ -118,7 +119,7 @@ def run(
 
 
 def measure(bench: Bench, cluster: Cluster, case: Case) -> Figures:
-    """Add CPU seconds per million records, and the smallest number of checkpoints that a broker completed meanwhile."""
+    """Measure a case, and add the CPU seconds per million records and the smallest number of checkpoints per broker."""
     before = cluster.checkpoints()
     figures = bench.measure(case)
     figures["cpu per million"] = figures["cpu"] / case.load.records * 1e6

@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(slots=True)
 class Outcome:
-    """The rounds of one case, by the name of the broker; a broker that did not take part has no rounds."""
+    """The figures of one case by broker name and round.  A broker that did not take part has no rounds."""
 
     case: Case
     rounds: dict[str, list[Figures]] = field(default_factory=dict)
@@ -42,7 +42,9 @@ class Outcome:
         return min((figures[figure] for figures in self.rounds.get(broker, ()) if figure in figures), default=None)
 
     def promises(self, ours: str, yardstick: str) -> dict[str, bool | None]:
-        """Return each target as text with its result, and whether it was met; None if there is nothing to compare."""
+        """
+        Return for each target, as text with its result, whether it was met, or None if there is nothing to compare.
+        """
         case = self.case
         promises: dict[str, bool | None] = {}
         if case.target is not None:

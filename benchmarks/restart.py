@@ -4,11 +4,12 @@ Measure how long one of three brokers is unavailable when it is killed and resta
     python -m benchmarks.restart [--gigabytes N]
 
 The data is on one broker, in partitions with one replica placed on it: three replicas would put it on this disk three
-times and show nothing more.  The broker also has replicas of idle shards that other brokers lead meanwhile.  It is
-killed immediately after the writes, so that its journal holds bytes that no checkpoint has. Cold: the kernel is asked
-to drop the pages of the broker's files, and the share of a sample that is still cached is printed; the program's own
-files stay warm. Full service means that every partition has acknowledged a record and returned its newest one, and
-every idle shard has the broker in sync again. Everything written is removed at the end.
+times and show nothing else.  The broker also has replicas of idle shards that other brokers lead meanwhile.  It is
+killed immediately after the writes, so that its journal has bytes that no checkpoint has.  For a cold restart, the
+kernel is asked to drop the cached pages of the broker's files, and the share that is still cached in a sample is
+printed.  The program's own files stay cached. Full service means that every partition has acknowledged a record and
+returned its newest one, and every idle shard has the broker in sync again. At the end, all files of the benchmark are
+removed.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from benchmarks.broker import BrokerProcess, free_port
 from benchmarks.clusters import BROKERS, three_tidemills
 from benchmarks.tidemill_broker import TidemillBroker
 
-AWAY = 3  # not the first broker, so that the metadata keeps its leader
+AWAY = 3  # the killed broker: not the first, so that the metadata shard keeps its leader
 TOPIC, PARTITIONS = "bulk", 24
 IDLE_TOPICS = 50
 VALUE_BYTES = 16 << 10
@@ -49,7 +50,7 @@ def create_topics(bootstrap: str) -> None:
 
 
 def fill(bootstrap: str, size: int) -> None:
-    """Produce `size` bytes; all but the records in flight at the end are acknowledged before the broker is killed."""
+    """Produce `size` bytes.  At the end, all records but those in flight are acknowledged."""
     refused: list[object] = []
 
     def delivered(error: object, _: Message) -> None:
@@ -80,7 +81,7 @@ def size_of(directory: Path) -> int:
 
 
 def forget_pages(directory: Path) -> None:
-    os.sync()  # dirty pages cannot be dropped
+    os.sync()  # the kernel cannot drop dirty pages
     for path in files_of(directory):
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -95,7 +96,7 @@ def read_pages(directory: Path) -> None:
 
 
 def cached_share(directory: Path) -> float:
-    """Return the share of a sample of pages that is cached."""
+    """Return the share of cached pages in a sample of the broker's files."""
     found: list[bool] = []
     for path in files_of(directory):
         descriptor = os.open(path, os.O_RDONLY)
@@ -109,7 +110,7 @@ def cached_share(directory: Path) -> float:
 
 
 def restart(broker: BrokerProcess, start: Callable[[], TidemillBroker], prepare: Callable[[], None]) -> BrokerProcess:
-    """Kill the broker, call `pages` to drop or keep its pages, and start it again."""
+    """Kill the broker, call `prepare`, which may drop its cached pages, and start it again."""
     broker.kill()
     prepare()
     return start()
@@ -117,7 +118,7 @@ def restart(broker: BrokerProcess, start: Callable[[], TidemillBroker], prepare:
 
 def seconds_to_service(broker: BrokerProcess, bootstrap: str) -> dict[str, float]:
     """
-    Return the seconds from the process start to each step; `cpu` is its CPU time, for machines that others use too.
+    Return the seconds from the process start to each step.  `cpu` is the CPU time, which other programs affect less.
     """
     broker.wait_until_ready()
     ready = time.monotonic() - broker.started_at
@@ -163,7 +164,7 @@ def wait_until_in_sync(bootstrap: str) -> None:
         try:
             topics = admin.list_topics(timeout=WAIT_SECONDS_MAX).topics
         except KafkaException:
-            continue  # the client reports the broker that was killed; it asks another one
+            continue  # the killed broker was asked; the next attempt asks another one
         partitions = [it for topic in topics.values() for it in topic.partitions.values()]
         if all(it.leader >= 0 and AWAY in it.isrs for it in partitions):
             return

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-CORES = 2  # local[2]: the setting of the target
+CORES = 2  # the target is set for local[2]
 AGGREGATE = (
     "count(1) AS row_count",
     "sum(length(key)) AS key_bytes",
@@ -40,7 +40,7 @@ def main() -> None:
 
 def read_once(spark: Any, order: dict[str, Any]) -> float:
     """
-    Return the rows per second of one aggregate over all five columns, and check its count against what was written.
+    Return the rows per second of one aggregate over all five columns, and check its count of rows.
     """
     frame = (
         spark.read.format(order["format"])

@@ -1,5 +1,5 @@
 """
-Benchmark Spark reading a whole topic: our data source from Tidemill, against Spark's Kafka connector from Apache Kafka.
+Benchmark how Spark reads a topic: our data source with Tidemill, against Spark's Kafka connector with Apache Kafka.
 
     python -m benchmarks.spark_read [--rows N] [--rounds N] [--without tidemill|kafka]
 
@@ -38,7 +38,7 @@ CONNECTOR = (
     Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", without=(f"org.apache.spark:{PROVIDER}",)),
     Artifact("org.apache.spark", PROVIDER, "4.0.0"),
 )
-# PySpark contains the rest (Scala, Hadoop, logging), and two versions of one library conflict.
+# The other dependencies (Scala, Hadoop, logging) are in PySpark, and two versions of a library would conflict.
 CONNECTOR_JARS = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
 PACKAGES = (
     "pyspark>=4.2,<4.3", "pyarrow>=18", "pandas>=2.2,<3", "numpy>=1.26", "confluent-kafka", "crc32c", "cramjam", "lz4",
@@ -52,7 +52,7 @@ TARGETS = {CONNECTOR_NAME: 2.5, LOOP_NAME: 8.0}
 
 
 def spark_python() -> Path:
-    """Return the interpreter of the benchmark's own environment; create the environment at the first call."""
+    """Return the interpreter of the benchmark's own environment, which the first call creates."""
     home = cache_directory() / "spark" / "venv"
     python, wanted = home / "bin" / "python", home / "packages"
     if not wanted.exists() or wanted.read_text() != "\n".join(PACKAGES):
@@ -105,7 +105,7 @@ def spark_rates(format_name: str, bootstrap: str, *, rows: int, rounds: int, jar
 
 
 def loop_rate(bootstrap: str, *, rows: int) -> float:
-    """Read as a Python program with a Kafka client does: fill five columns record by record."""
+    """Return the rows per second of a Python program that fills five columns record by record with a Kafka client."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False,
         "fetch.queue.backoff.ms": 1, "queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_000_000,

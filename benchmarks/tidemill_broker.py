@@ -21,11 +21,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 class TidemillBroker(BrokerProcess):
     """
-    One `tidemill dev` process; port 0 lets it choose.
+    One broker process, by default of `tidemill dev`; with port 0 it chooses its port.
 
-    `settings` are written to a configuration file for `tidemill broker`, because `dev` takes none. `wrapper` is put
-    before the command (strace); then `pid` is the process id of the wrapper, and `broker_pid` the one in the ready
-    line. `source` is the `src` folder whose program runs: another checkout's, to compare two.
+    With `settings`, the process is `tidemill broker` with a configuration file, because `dev` accepts no settings.
+    `wrapper` is a prefix of the command, such as strace; `pid` is then the process id of the wrapper, and `broker_pid`
+    the one in the ready line.  `source` is the `src` folder whose program runs, which may be that of another checkout.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TidemillBroker(BrokerProcess):
             self.http = str(keys["tidemill.http.listener"])
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
             arguments = ["broker", "--json", "--config", str(configuration)]
-        compile_dir(source, quiet=1)  # as pip does, even if Python may write no bytecode here
+        compile_dir(source, quiet=1)  # pip does this, too; the process itself may be unable to write bytecode
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
         command = [*wrapper, sys.executable, "-m", "tidemill", *arguments]
         super().__init__("Tidemill", command, log=directory / "broker.log", environment=environment)

@@ -18,8 +18,8 @@ from confluent_kafka.cimpl import NewTopic
 
 Outcome = dict[str, float]
 
-LOT = 10_000  # records passed to, or taken from, the client library at once
-QUEUED_RECORDS_MAX = 500_000  # the client's queue: deep enough never to be empty, shallow enough to stay in memory
+LOT = 10_000  # records per call of the client library
+QUEUED_RECORDS_MAX = 500_000  # the client's queue: large enough never to be empty, small enough for memory
 WAIT_SECONDS_MAX = 120.0  # work without progress for this long has failed
 REQUESTS_IN_FLIGHT = 64
 LATENCY_RATE = 1_000  # records a second
@@ -32,7 +32,7 @@ def create_topic(*, bootstrap: str, topic: str, partitions: int, replication_fac
 
 
 def delete_topic(*, bootstrap: str, topic: str) -> Outcome:
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept until the answer: its end fails open requests
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a variable: its end would fail open requests
     admin.delete_topics([topic])[topic].result(30)
     return {}
 
@@ -48,10 +48,11 @@ def produce(
     by_lot: bool,
 ) -> Outcome:
     """
-    Return the records per second until the last one is acknowledged (acks=all); the log's end offsets prove the count.
+    Produce with acks=all, check the count by the end offsets, and return the records per second until the last
+    acknowledgement.
 
-    One by one, as applications produce, the client's queue stays shallow, and requests stay small if there are many
-    partitions.  By lots, the queue is deep and every request is as large as it may be.
+    If records are passed one by one, as by applications, the client's queue stays short, and requests to many
+    partitions stay small.  If they are passed in lots, the queue is long and every request has the maximum size.
     """
     failures: list[KafkaError] = []
     configuration: dict[str, Any] = {
@@ -100,7 +101,8 @@ def produce(
 
 def consume(*, bootstrap: str, topic: str, records: int) -> Outcome:
     """
-    Return the records per second from the first request to the last record; the settings avoid librdkafka's back-off.
+    Return the records per second from the first request to the last record, with settings that avoid librdkafka's
+    back-off.
     """
     consumer = Consumer({
         "bootstrap.servers": bootstrap,
@@ -196,7 +198,7 @@ def watermarks(bootstrap: str, topic: str) -> list[tuple[int, int]]:
 
 
 def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    # A partition's leader may be known before it serves: ask again for the last partitions of a new topic.
+    # A leader may be known before it serves: for some partitions of a new topic, the client must retry.
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while True:
         try:
@@ -205,7 +207,7 @@ def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
                 raise
-        time.sleep(0.05)  # only between two requests
+        time.sleep(0.05)  # between two attempts
 
 
 def payload(index: int, record_bytes: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Other projects' clients and tools against Tidemill: the client contract, and the output of Kafka's commands."""
+"""Tests Tidemill with other projects' clients and tools: the client contract, and the output of Kafka's commands."""

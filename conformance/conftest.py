@@ -1,4 +1,4 @@
-"""Fixtures: the brokers, and each client library that runs the client contract here."""
+"""Fixtures for the brokers and for each client library that runs the client contract in this folder."""
 
 from collections.abc import Iterator
 from contextlib import closing

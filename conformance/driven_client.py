@@ -1,5 +1,5 @@
 """
-A client library in another language, behind the interface of the client contract: a driver process in that language.
+Adapts a client library in another language to the client contract by a driver process in that language.
 
 A request is a line of JSON on its stdin, a response a line on its stdout; `java/ClientDriver.java` has their format.
 """
@@ -26,7 +26,7 @@ from tests.integration.clients.client_port import (
 
 
 class Driver:
-    """The process that runs the library; it exits when this process does."""
+    """The process that runs the library.  It exits together with this process."""
 
     def __init__(self, command: Sequence[str], bootstrap: str) -> None:
         patience_ms = str(int(WAIT_SECONDS_MAX * 1_000))
@@ -49,7 +49,9 @@ class Driver:
         return answer["answer"]
 
     def ask_again(self, do: str, **arguments: object) -> Any:
-        """Ask again while a leader or a coordinator has moved: libraries leave that to the application."""
+        """Send a request to the driver, and repeat it while a leader or coordinator moves: libraries leave this to the
+        application.
+        """
         return ask_again(lambda: self.ask(do, **arguments))
 
     def close(self) -> None:
@@ -126,7 +128,7 @@ class DrivenConsumer:
 
 
 class DrivenClient:
-    """Each library is a subclass with a name and a command."""
+    """A client that uses a driver process.  Each library has a subclass with a name and a command."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""franz-go: its driver is built once, if Go is installed and its modules can be downloaded."""
+"""The client franz-go, whose driver is built once if Go is installed and its modules can be downloaded."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Apache Kafka's Java client: `java` compiles its driver at the start."""
+"""Apache Kafka's Java client, whose driver is compiled by `java` at the start."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Apache Kafka's own commands, by the names of their scripts, each run in its own JVM."""
+"""Runs Apache Kafka's own commands by the names of their scripts, each in its own JVM."""
 
 import subprocess
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from conformance import jvm
 
-SECONDS_MAX = 120.0  # a JVM needs two on an idle machine; a command that takes minutes hangs
+SECONDS_MAX = 120.0  # a JVM needs two seconds on an idle machine; a command that takes minutes hangs
 TOOLS = MappingProxyType({
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -36,7 +36,7 @@ TOOLS = MappingProxyType({
 
 
 class Failed(Exception):
-    """The exit code of the command is not 0; the message is everything that it printed."""
+    """A command ended with an exit code other than 0.  The message is everything that it printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,13 @@ class KafkaTools:
         return [line.rstrip() for line in ran.stdout.splitlines() if line.strip()]
 
     def complaint(self, tool: str, *arguments: str) -> str:
-        """Run a command and return everything that it printed, whatever its exit code: some fail with 0."""
+        """
+        Run a command and return everything that it printed, whatever its exit code, since some commands fail with 0.
+        """
         ran = self._run(tool, arguments)
         return ran.stdout + ran.stderr
 
     def _run(self, tool: str, arguments: tuple[str, ...], stdin: str = "") -> "subprocess.CompletedProcess[str]":
-        verb = arguments[:1] if tool == "kafka-cluster" else ()  # it takes the address only after the verb
+        verb = arguments[:1] if tool == "kafka-cluster" else ()  # this command accepts the address only after the verb
         command = [*jvm.command(), TOOLS[tool], *verb, "--bootstrap-server", self.bootstrap, *arguments[len(verb) :]]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=SECONDS_MAX)

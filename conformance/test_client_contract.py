@@ -1,4 +1,4 @@
-"""The client contract of the test suite, case by case, with every client that is available here."""
+"""Runs the client contract of the test suite, case by case, with every client that is available."""
 
 from tests.integration.clients.test_client_contract import test_client_contract
 

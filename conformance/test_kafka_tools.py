@@ -1,4 +1,4 @@
-"""Kafka's own commands against one broker: their output and their exit codes.
+"""Kafka's own commands have the right output and exit codes with one broker.
 
 TIDEMILL_TEST_BOOTSTRAP selects another broker; the output against Apache Kafka is the same.
 """
@@ -25,7 +25,7 @@ needs_tidemill = pytest.mark.skipif(
 
 @pytest.fixture
 def topic(tools: KafkaTools) -> str:
-    """Create a topic with two partitions."""
+    """Create a topic with two partitions and return its name."""
     name = f"tools-{uuid.uuid4().hex[:10]}"
     tools.run("kafka-topics", "--create", "--topic", name, "--partitions", "2", "--replication-factor", "1")
     return name
@@ -47,7 +47,7 @@ def offsets(tools: KafkaTools, topic: str, *more: str) -> list[str]:
 
 
 def group_rows(printed: Sequence[str]) -> list[list[str]]:
-    """Return the cells of each partition, without the name of the group and the member."""
+    """Return the cells of each partition's row, without the names of the group and the member."""
     return sorted(line.split()[1:6] for line in printed if not line.startswith(("GROUP", "Consumer group")))
 
 
@@ -112,7 +112,7 @@ def test_a_group_is_described_reset_and_deleted(tools: KafkaTools, topic: str) -
     group = f"{topic}-group"
     produce(tools, topic, [f"k:{number}" for number in range(5)])
     consume(tools, topic, 5, "--group", group)
-    # The client chooses the partition of the key.
+    # The key determines the partition, so one partition has all five records.
     (full,) = (line.split(":")[1] for line in offsets(tools, topic) if line.endswith(":5"))
     empty = str(1 - int(full))
     on_topic = ("--group", group, "--topic", topic)
@@ -202,7 +202,7 @@ def test_a_broker_s_configuration_is_changed_while_it_runs(tools: KafkaTools) ->
 def test_offsets_are_found_by_time_and_moved_by_deleting_records(tools: KafkaTools, topic: str, tmp_path: Path) -> None:
     produce(tools, topic, [f"k:{number}" for number in range(5)])
     (full,) = (line.split(":")[1] for line in offsets(tools, topic) if line.endswith(":5"))
-    (largest,) = offsets(tools, topic, "--time", "max-timestamp")  # the first of the records with that timestamp
+    (largest,) = offsets(tools, topic, "--time", "max-timestamp")  # offset of the first record with it
     wish = tmp_path / "delete.json"
     wish.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": int(full), "offset": 3}]}))
 
@@ -318,6 +318,6 @@ def test_an_unsupported_command_names_what_is_missing(
     tools: KafkaTools, command: tuple[str, ...], missing: str
 ) -> None:
     """
-    It fails at once and names the missing API, instead of retrying until a timeout.
+    An unsupported command fails immediately and names the missing API, instead of retrying until a timeout.
     """
     assert f"The node does not support {missing}" in tools.complaint(*command)

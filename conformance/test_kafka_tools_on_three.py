@@ -1,4 +1,4 @@
-"""Kafka's own commands against three brokers whose leaders move, except while a test holds them."""
+"""Kafka's own commands work with three brokers whose leaders move, except while a test keeps them still."""
 
 import json
 import re
@@ -16,7 +16,7 @@ LED = re.compile(r"Partition: (\d+)\tLeader: (\d+)\tReplicas: (\S+)\tIsr: (\S+)"
 
 @pytest.fixture
 def topic(cluster_tools: KafkaTools) -> Iterator[str]:
-    """Create a topic with three partitions."""
+    """Create a topic with three partitions, and yield its name."""
     name = f"tools-{uuid.uuid4().hex[:10]}"
     sized = ("--partitions", "3", "--replication-factor", "3")
     cluster_tools.run("kafka-topics", "--create", "--topic", name, *sized)
@@ -37,7 +37,7 @@ def test_preferred_leaders_are_elected(cluster_tools: KafkaTools, cluster: Runni
         return any(leader != preferred for leader, preferred in leaders(cluster_tools, topic))
 
     elected: list[str] = []
-    while not elected:  # leadership may return without an election
+    while not elected:  # by chance, all leaders may be the preferred ones
         until = cluster.mover.rounds + 1
         Stage.until(lambda until=until: cluster.mover.rounds >= until, "leaders move")  # type: ignore[misc]
         with cluster.mover.still():
@@ -69,8 +69,8 @@ def test_exactly_the_acknowledged_records_exist_while_leaders_move(
     cluster_tools: KafkaTools, cluster: RunningCluster, topic: str
 ) -> None:
     """
-    The verifiable producer does not retry. A leadership transfer loses no response, so a refused record was not
-    stored.
+    Exactly the acknowledged records exist after leadership transfers, which lose no response.  The verifiable producer
+    does not retry, so a refused record was not stored.
     """
     until = ("--topic", topic, "--max-messages", "3000", "--throughput", "500")
     before = cluster.mover.rounds

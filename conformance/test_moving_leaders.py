@@ -1,4 +1,4 @@
-"""The client contract with clients in other languages, against three brokers whose leaders move."""
+"""Runs the client contract with clients in other languages and three brokers whose leaders move."""
 
 from tests.integration.clients.test_moving_leaders import (
     test_idle_consumers_are_neither_reset_nor_stuck,

@@ -2,8 +2,8 @@
 
     python -m examples.demo [--bootstrap HOST:PORT | --brokers N]
 
-Starts `tidemill dev` on free ports, unless --bootstrap names a broker.  With --brokers 3, the leader of every shard is
-killed once meanwhile and restarted.  Fails if one row is missing.
+The demo starts `tidemill dev` on free ports, unless --bootstrap names a broker.  With --brokers 3, it kills the leader
+of every shard once meanwhile and restarts it.  It fails if a single row is missing.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def run(bootstrap: str, replication_factor: int, kills: Calm) -> list[Figure]:
         console=console,
     ) as progress:
         with ThreadPoolExecutor(1) as beside:
-            starting = beside.submit(spark_session)  # takes some seconds: start it while producing
+            starting = beside.submit(spark_session)  # takes seconds: starts while producing
             produced = timed("produced", lambda: produce(bootstrap, table, progress, kills))
             consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress, kills))
             spark = starting.result()
@@ -113,12 +113,14 @@ def check(what: str, expected: object, actual: object) -> None:
         raise DemoFailed(f"{what}: expected {expected}, got {actual}")
 
 
-# The brokers
+# Steps: start the brokers.
 
 
 @contextlib.contextmanager
 def running_brokers(bootstrap: str | None, count: int) -> Iterator[tuple[str, Calm]]:
-    """Use `bootstrap`, or run `tidemill dev` on free ports with its own directory; yield addresses and the killer."""
+    """Use `bootstrap`, or run `tidemill dev` on free ports with its own directory.  Yield the addresses, and the object
+    that kills leaders.
+    """
     if bootstrap is not None:
         console.print(f"Broker: {bootstrap}")
         yield bootstrap, Calm()
@@ -174,7 +176,7 @@ def create_topic(bootstrap: str, replication_factor: int) -> None:
     admin.create_topics([topic])[TOPIC].result(START_SECONDS_MAX)
 
 
-# Produce
+# Steps: produce.
 
 
 def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm) -> int:
@@ -186,7 +188,7 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
             "enable.idempotence": True,
             "linger.ms": 20,
             "compression.type": "lz4",
-            "log_level": kills.client_log_level,  # a closed connection is expected
+            "log_level": kills.client_log_level,  # a closed connection may be expected
         }
     )
     bar = progress.add_task("Producing", total=FLIGHT_COUNT)
@@ -205,7 +207,7 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
             try:
                 producer.produce(TOPIC, flight.value, flight.key, timestamp=flight.timestamp_ms, on_delivery=delivered)
                 break
-            except BufferError:  # the client's queue is full: wait until it has sent some
+            except BufferError:  # the client's queue is full: wait until it has sent some records
                 producer.poll(0.1)
         if number % RECORDS_PER_BREATH == 0:
             kills.breathe()
@@ -217,16 +219,16 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
     return acknowledged
 
 
-# Consume
+# Steps: consume.
 
 
 class GroupCount:
-    """The records that the members have received together: each offset must reach exactly one of them."""
+    """The records that all members have received: each offset must reach exactly one of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: set[tuple[int, int]] = set()
-        self._assigned: dict[int, int] = {}  # member → partitions it holds
+        self._assigned: dict[int, int] = {}  # number of assigned partitions by member
         self.received = [0] * MEMBER_COUNT
         self.repeated = 0
         self.has_been_shared = False
@@ -237,7 +239,7 @@ class GroupCount:
             self._assigned[member] = count
 
     def is_shared(self) -> bool:
-        """Return whether both members have partitions and none is unassigned; reading begins only then."""
+        """Return whether both members have partitions and none is unassigned, the condition for reading to begin."""
         with self._lock:
             held = list(self._assigned.values())
         is_shared = len(held) == MEMBER_COUNT and min(held) > 0 and sum(held) == PARTITION_COUNT
@@ -271,7 +273,7 @@ def consume(bootstrap: str, progress: Progress, kills: Calm) -> int:
         if count.total < FLIGHT_COUNT and time.monotonic() > moved_at + QUIET_SECONDS_MAX:
             break
         if count.has_been_shared and not has_begun:
-            kills.begin()  # from now on there is a group coordinator to kill
+            kills.begin()  # the group has a coordinator now, which can be killed
             has_begun = True
         time.sleep(0.05)  # update interval of the progress bar
         if count.total != last:
@@ -308,7 +310,7 @@ def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threadi
 
     def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.assign(partitions)
-        consumer.pause(partitions)  # until both have joined: else this member reads partitions of the other
+        consumer.pause(partitions)  # until both members have joined; otherwise this one would read everything
         waiting[:] = partitions
         count.assigned(member, len(partitions))
 
@@ -336,7 +338,7 @@ def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threadi
         consumer.close()
 
 
-# Spark
+# Steps: read with Spark.
 
 
 def spark_session() -> "SparkSession":
@@ -410,7 +412,7 @@ def with_bar(spark: "SparkSession", progress: Progress, title: str, act: Callabl
 
 
 def check_parquet(spark: "SparkSession", table: FlightTable) -> dict[str, float]:
-    """Compare what Spark wrote with the package's own table; return the mean delay by carrier."""
+    """Compare the files that Spark wrote with the package's own table, and return the mean delay by carrier."""
     from pyspark.sql import functions as f
 
     written = spark.read.parquet(str(OUTPUT / "flights.parquet"))
@@ -438,7 +440,7 @@ def counts(rows: "DataFrame", column: str) -> dict[int, int]:
     return {row[column]: row["count"] for row in rows.groupBy(column).count().collect()}
 
 
-# The final tables
+# Steps: print the final tables.
 
 
 def show_means(means: dict[str, float]) -> None:

@@ -2,4 +2,4 @@
 
 
 class DemoFailed(Exception):
-    """A row is missing, a figure differs, or a broker does not come back; the message says which."""
+    """A row is missing, a figure differs, or a broker does not return; the message says which."""

@@ -35,10 +35,10 @@ class FlightRecord(NamedTuple):
 
 @dataclass
 class FlightTable:
-    """Statistics of the package's own table, against which everything that was read back is checked."""
+    """Statistics of the package's own table, with which the demo compares the rows that it has read back."""
 
     by_month: Counter[int] = field(default_factory=Counter)
-    delays: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # carrier → non-null delays
+    delays: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # non-null delays by carrier
     no_delay_count: int = 0
 
     def add(self, flight: dict[str, object]) -> None:

@@ -1,7 +1,7 @@
 """Kill the leader of every shard once with kill -9 and restart it, while producers write and consumers read.
 
-One broker at a time: kill it, wait until other brokers lead its shards, restart it with the command in the ready line,
-and wait until it has everything that the other brokers had when it came back.
+This kills one broker at a time, waits until other brokers lead its shards, restarts it with the command in the ready
+line, and waits until it has everything that the leaders had at its restart.
 """
 
 import os
@@ -22,14 +22,14 @@ from tidemill.client.broker_http import NoResponse
 CHECK_SECONDS = 0.1
 LEADERS_SECONDS_MAX = 30
 CATCH_UP_SECONDS_MAX = 60
-RECORDS_PER_BREATH = 100  # clients slow down while brokers are killed, so that all kills happen under load
+RECORDS_PER_BREATH = 100  # clients pause after this many records while brokers are killed: all kills happen under load
 BREATH_SECONDS = 0.02
 
-Targets = dict[int, int]  # shard → a log index
+Targets = dict[int, int]  # log index by shard
 
 
 class Calm:
-    """The variant that kills no broker: every method does nothing."""
+    """A variant of `LeaderKills` that kills no broker: every method does nothing."""
 
     is_over = True
     client_log_level = 4  # warnings
@@ -38,7 +38,7 @@ class Calm:
         """Do nothing."""
 
     def breathe(self) -> None:
-        """Return at once: clients run at full speed."""
+        """Return immediately: clients run at full speed."""
 
     def waited(self, seconds: float) -> None:
         """Do nothing: waiting times are not reported."""
@@ -79,7 +79,7 @@ class LeaderKills(Calm):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Start killing on another thread, until every existing shard has lost its leader once."""
+        """Start a thread that kills brokers until every existing shard has lost its leader once."""
         self.is_over = False
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -102,7 +102,7 @@ class LeaderKills(Calm):
             raise self._failure
 
     def close(self) -> None:
-        """Stop the brokers that were restarted here; the others belong to `tidemill dev`."""
+        """Stop the brokers that this object has restarted.  The others belong to `tidemill dev`."""
         self._is_closing = True
         if self._thread is not None:
             self._thread.join()
@@ -190,7 +190,9 @@ def _without(gone: int, view: ClusterView) -> str | None:
 
 
 def _is_back(back: int, view: ClusterView) -> str | None:
-    """Return a problem unless every shard has a leader that reports it and hears the broker."""
+    """Return a problem unless every shard has a leader that reports it as ok, with the restarted broker as a live
+    member.
+    """
     for row in view.shards:
         if row["led_here"] is None:
             return f"shard {row['shard_id']} of {row['topic']} has no leader that reports it"
@@ -200,7 +202,7 @@ def _is_back(back: int, view: ClusterView) -> str | None:
 
 
 def _lacks(back: int, targets: Targets, view: ClusterView) -> str | None:
-    """Return a problem unless the broker has on its disk what each leader had when it came back."""
+    """Return a problem unless the restarted broker has every shard on its disk up to the log index in `targets`."""
     for row in view.shards:
         for member in () if row["led_here"] is None else row["led_here"]["members"]:
             lacks = targets.get(row["shard_id"], 0) - member["match_index"]

@@ -2,8 +2,8 @@
 
     python tools/build_extension.py [--require] [--force]
 
-Cheap enough to run every time, as `make` does.  Without a C compiler it prints a message, and the module runs as plain
-Python; `--require` makes that an error.  `setup.py` uses the extension from here too.
+The tool is quick enough to run every time, as `make` does.  Without a C compiler it prints a message, and the module
+runs as plain Python; `--require` makes that an error.  `setup.py` imports `extensions` from this file.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tidemill.batches.scan_build import COMPILED_PREFIX, compiled_name  # noqa: 
 
 
 def extensions(build_dir: str) -> list[Extension]:
-    """Return `scan.py` as a C extension, named after a hash of its source; a failure to compile it is not an error."""
+    """Return `scan.py` as an optional C extension, which is named after a hash of its source."""
     from Cython.Build import cythonize
 
     source = BATCHES / "scan.py"
@@ -40,12 +40,12 @@ def extensions(build_dir: str) -> list[Extension]:
 
 
 def built() -> list[Path]:
-    """Return the builds for this interpreter, of any version of the source."""
+    """Return the existing builds for this interpreter, of any version of the source."""
     return sorted(path for path in BATCHES.glob(f"{COMPILED_PREFIX}*") if path.name.endswith(EXTENSION_SUFFIXES[0]))
 
 
 def build(*, force: bool = False) -> Path | None:
-    """Return the build of the current source; build it if it is missing, and return None if that fails."""
+    """Return the build of the current source, after compiling it if needed, or None if it cannot be compiled."""
     name = compiled_name((BATCHES / "scan.py").read_bytes())
     for path in built():
         if force or path.name != name + EXTENSION_SUFFIXES[0]:

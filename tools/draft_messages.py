@@ -3,9 +3,9 @@
     python tools/draft_messages.py            write every message file
     python tools/draft_messages.py heartbeat  print one
 
-The schemas (JSON with comments) have names, types, versions, defaults and tags.  The rest, a sentence for each API and
-the changes of a version other than fields, is in `message_notes.py`.  Run `ruff check --fix` and `ruff format` on the
-result.
+The schemas (JSON with comments) have names, types, versions, defaults and tags.  `message_notes.py` has the rest: a
+sentence for each API, and the changes of a version that do not concern fields.  Run `ruff check --fix` and `ruff
+format` on the result.
 """
 
 import json
@@ -131,7 +131,7 @@ class Draft:
         """Return a line for each version: its new fields by name, and its notes."""
         width = len(f"v{self.latest}")
         for version in range(self.versions.first, self.latest + 1):
-            sides: dict[str, list[str]] = {}  # change → the sides (request, response) that have it: often both
+            sides: dict[str, list[str]] = {}  # sides (request, response) by change; often both have it
             for side, content in self.schemas.items():
                 came = self.changes(content, lambda span, v=version: span.first == v and v > self.versions.first)
                 went = self.changes(content, lambda span, v=version: span.last == v - 1)
@@ -168,7 +168,7 @@ class Draft:
         return list(names)
 
     def struct(self, name: str, content: dict[str, Any], around: Span, indent: str) -> Iterator[str]:
-        """Return a class; `around` are the versions in which it can be sent."""
+        """Yield the lines of a class.  `around` is the range of versions in which the struct can be sent."""
         present = [
             (declared, within)
             for declared in content["fields"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 class Note:
     sentence: str
     versions: dict[int, str] = field(default_factory=dict)
-    oldest: int | None = None  # the oldest version to declare, where it is older than Kafka 4.3's
+    oldest: int | None = None  # the oldest version to declare, if it is older than Kafka 4.3's
     title: str | None = None
 
 
@@ -197,7 +197,7 @@ NOTES = {
     ),
 }
 
-# Nested structs whose name is not the singular of their field's name.  Keys: API and Kafka's name of the struct.
+# Names of nested structs that are not the singular of their field's name, by API and Kafka's name of the struct.
 STRUCT_NAMES = {
     ("Produce", "TopicProduceData"): "Topic",
     ("Produce", "PartitionProduceData"): "Partition",

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-STAMP: Final = Path(".venv/made-from-pyproject")  # holds the seconds that making the environment took
+STAMP: Final = Path(".venv/made-from-pyproject")  # contains the seconds that creating the environment took
 BUDGET_S: Final = 18 * 60
 NOTHING_COLLECTED: Final = 5  # pytest's exit code
-SUMMARY: Final = "-rfEs"  # short summary: failed, errors, skipped with reasons
+SUMMARY: Final = "-rfEs"  # print a short summary: failed, errors, skipped with reasons
 SKIPPED: Final = re.compile(r"SKIPPED \[(\d+)\] (\S+?\.py)(?::\d+)?: (.*)")
 
 Skips = Mapping[str, Mapping[str, int]]
@@ -33,7 +33,7 @@ class Stage:
     name: str
     share_s: int
     paths: tuple[str, ...]
-    is_timeless: bool = False  # nothing in it waits, or is measured: its tests share the cores
+    is_timeless: bool = False  # no test waits or is measured, so they may share the cores
 
 
 STAGES: Final = (
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def stages(root: Path) -> list[Stage]:
-    """The named stages that have a directory here, and one for all other directories of tests."""
+    """Return the named stages whose directories exist, and one stage for all other directories of tests."""
     named = {path for stage in STAGES for path in stage.paths}
     parents = {str(Path(path).parent) for path in named} - {"tests"}
     folders = [folder for parent in ("tests", *sorted(parents)) for folder in sorted((root / parent).glob("*/"))]
@@ -83,7 +83,7 @@ def stages(root: Path) -> list[Stage]:
 
 
 def counts_of(output: str) -> dict[str, int]:
-    """From pytest's closing line, the last that has counts: `{"passed": 3, "failed": 1}`."""
+    """Return the counts in pytest's closing line, the last line that has any, such as `{"passed": 3, "failed": 1}`."""
     for line in reversed(output.splitlines()):
         if re.search(r"\d+ \w+.* in [0-9.]+s", line):
             words = re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)", line)
@@ -134,7 +134,7 @@ def report(outcomes: list[Outcome], install_s: float) -> str:
     total_s = install_s + sum(outcome.seconds for outcome in outcomes)
     lines.append(f"{'all':<14}{total_s:>9.1f}{BUDGET_S:>6}{'  ← over' if total_s > BUDGET_S else ''}")
     sums = {word: sum(outcome.counts.get(word, 0) for outcome in outcomes) for word in ("passed", "failed", "skipped")}
-    # A stage that broke without a failed test (it could not collect, or died) counts as one.
+    # A stage that broke without a failed test (it could not collect, or died) counts as one failed test.
     sums["failed"] += sum(outcome.counts.get("error", 0) for outcome in outcomes)
     sums["failed"] += sum(
         outcome.is_broken and not (outcome.counts.get("failed") or outcome.counts.get("error")) for outcome in outcomes
@@ -145,7 +145,7 @@ def report(outcomes: list[Outcome], install_s: float) -> str:
 
 
 def skip_lines(stages_skips: Iterable[Skips]) -> list[str]:
-    """Return the skips of all stages by reason, the most frequent first; nothing when no test was skipped."""
+    """Return lines with the skips of all stages by reason, the most frequent first, or none if no test was skipped."""
     by_reason: dict[str, Counter[str]] = {}
     for skips in stages_skips:
         for reason, files in skips.items():
@@ -160,7 +160,7 @@ def skip_lines(stages_skips: Iterable[Skips]) -> list[str]:
 
 
 def install_seconds(root: Path) -> float:
-    """What making the environment took; 0 when it was there before this run."""
+    """Return the seconds that creating the environment took, or 0 if it existed before this run."""
     stamp = root / STAMP
     if not stamp.exists() or time.time() - stamp.stat().st_mtime > BUDGET_S:
         return 0.0

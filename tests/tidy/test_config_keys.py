@@ -18,7 +18,7 @@ OBEYED = sorted(
 
 
 def names_of(key: str) -> set[str]:
-    """Return the key, its synonyms, and the topic keys whose default it is."""
+    """Return the key, its synonyms, and the topic keys that take their default from it."""
     topics = {topic for topic, synonyms in TOPIC_SYNONYMS.items() if key in {name for name, _ in synonyms}}
     return {key, *BROKER_SYNONYMS.get(key, ()), *topics}
 
@@ -26,7 +26,8 @@ def names_of(key: str) -> set[str]:
 @pytest.mark.parametrize("key", OBEYED)
 def test_a_key_that_is_obeyed_is_read(key: str) -> None:
     """
-    A key that is never read must be declared as accepted without effect, with the reason.
+    Every key declared as obeyed is read; a key that is not must be declared as accepted without effect, with the
+    reason.
     """
     read = [name for name in names_of(key) if f'"{name}"' in READERS]
 

@@ -49,7 +49,7 @@ def test_the_file_map_names_files_that_exist(folders: str, name: str) -> None:
 
 def test_the_file_map_has_every_folder() -> None:
     """
-    A newcomer would not find a folder that is missing from the map.
+    The file map has every folder, because a newcomer would not find one that is missing.
     """
     text = ARCHITECTURE.read_text()
     folders = sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py"))
@@ -59,7 +59,8 @@ def test_the_file_map_has_every_folder() -> None:
 
 def test_the_page_answers_twenty_questions() -> None:
     """
-    With fewer rows, a newcomer would have to search; with more, the page would exceed a screen.
+    `docs/where.md` answers about twenty questions: fewer would leave a newcomer searching, and more would not fit a
+    screen.
     """
     behaviours = [behaviour for behaviour, _ in _rows()]
 
@@ -68,7 +69,7 @@ def test_the_page_answers_twenty_questions() -> None:
 
 def test_the_architecture_can_be_read_in_one_sitting() -> None:
     """
-    It is the first page a newcomer reads, so it has fewer than 300 lines.
+    ARCHITECTURE.md, the first page that a newcomer reads, has fewer than 300 lines.
     """
     lines = ARCHITECTURE.read_text().splitlines()
 
@@ -77,7 +78,7 @@ def test_the_architecture_can_be_read_in_one_sitting() -> None:
 
 def test_the_architecture_names_files_that_exist() -> None:
     """
-    It describes existing files, not planned ones.
+    ARCHITECTURE.md describes existing files, not planned ones.
     """
     text = ARCHITECTURE.read_text()
     folders = "|".join(sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py")))

@@ -17,15 +17,17 @@ IMPORT_SITES = {
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """Return module → modules of this package that it imports at the top, inside functions, or for types only."""
+    """
+    Return for each module the modules of this package that it imports at the top, in functions, or for types only.
+    """
     graph = grimp.build_graph("tidemill", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
 def test_there_is_no_cycle_of_imports() -> None:
     """
-    This includes imports for types and imports inside functions.  Modules whose imports were all removed are removed
-    repeatedly; the remaining ones would form a cycle.
+    No imports form a cycle, including those for types and those inside functions.  The test repeatedly removes modules
+    without imports of remaining ones; any that are left form a cycle.
     """
     left = dict(imports())
     while leaves := [module for module, imported in left.items() if not imported & left.keys()]:

@@ -17,7 +17,7 @@ def code_outside_telemetry() -> str:
 
 def test_every_metric_is_counted_and_shown() -> None:
     """
-    A metric that is shown and never counted claims that nothing happened.
+    Every metric is counted and shown; one that is shown but never counted would claim that nothing happened.
     """
     counted = set(re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code_outside_telemetry()))
 

@@ -1,4 +1,4 @@
-"""Style, types and layers, as checked by their tools."""
+"""Tools check style, types and layers."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ BESIDE_PYTHON = Path(sys.executable).parent
 )
 def test_a_tool_finds_nothing(command: tuple[str, ...]) -> None:
     """
-    Reviews need not check what tools can check.
+    No tool finds a fault, so that reviews need not look for faults that tools can find.
     """
     program, *arguments = command
 

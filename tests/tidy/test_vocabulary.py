@@ -39,7 +39,7 @@ PAGES = [path for path in PAGES if path.is_file()]
 
 
 def _identifiers(path: Path) -> set[str]:
-    """Every name that the file defines, reads, imports, passes by keyword or lists in `__slots__`."""
+    """Return every name that the file defines, reads, imports, passes by keyword or lists in `__slots__`."""
     names: set[str] = set()
     for node in ast.walk(parsed(path)):
         match node:
@@ -61,7 +61,7 @@ def _docstrings(path: Path) -> list[tuple[int, str]]:
 
 
 def _prose_lines(page: Path) -> list[tuple[int, str]]:
-    """The lines of a page outside code blocks, with code spans blanked out."""
+    """Return the lines of a page outside code blocks, with their numbers and with code spans blanked out."""
     lines = []
     is_code = False
     for number, line in enumerate(page.read_text().splitlines(), 1):
@@ -75,7 +75,7 @@ def _prose_lines(page: Path) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("path", CODE, ids=named)
 def test_no_retired_identifier_is_used(path: Path) -> None:
     """
-    One idea has one name: a retired name would be a second one.
+    No retired identifier is used, because it would be a second name for an idea.
     """
     assert [] == sorted(_identifiers(path) & RETIRED_IDENTIFIERS)
 
@@ -83,7 +83,7 @@ def test_no_retired_identifier_is_used(path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_no_code_span_names_a_retired_identifier(page: Path) -> None:
     """
-    A page that names what no longer exists sends its reader searching.  The changelog lists old names on purpose.
+    No page names a retired identifier, for which its reader would search in vain.  The changelog may list old names.
     """
     text = page.read_text().partition("## Renamed")[0]
     spans = {word for span in A_CODE_SPAN.findall(text) for word in re.findall(r"\w+", span)}
@@ -94,7 +94,7 @@ def test_no_code_span_names_a_retired_identifier(page: Path) -> None:
 @pytest.mark.parametrize("path", SOURCE, ids=named)
 def test_no_docstring_or_comment_uses_a_retired_word(path: Path) -> None:
     """
-    A sentence names its subject and uses the field's terms.
+    Docstrings and comments use no retired words, but name the subject and use the usual terms.
     """
     comments = [
         (number, line.partition("#")[2]) for number, line in enumerate(path.read_text().splitlines(), 1) if "# " in line
@@ -107,7 +107,7 @@ def test_no_docstring_or_comment_uses_a_retired_word(path: Path) -> None:
 @pytest.mark.parametrize("path", CODE, ids=named)
 def test_a_docstring_starts_with_its_subject(path: Path) -> None:
     """
-    "Of", "As" and "Who" begin sentences that hide what they are about.
+    A docstring does not start with "Of", "As" or "Who", which begin sentences that hide their subject.
     """
     assert [] == [(number, text[:40]) for number, text in _docstrings(path) if A_BAD_START.match(text)]
 
@@ -115,7 +115,7 @@ def test_a_docstring_starts_with_its_subject(path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_no_page_uses_a_retired_word(page: Path) -> None:
     """
-    The pages use the terms that the glossary defines.
+    No page uses a retired word instead of a term of the glossary.
     """
     assert [] == [(number, found) for number, line in _prose_lines(page) if (found := A_RETIRED_WORD.findall(line))]
 
@@ -123,7 +123,7 @@ def test_no_page_uses_a_retired_word(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_a_page_wraps_at_100_columns(page: Path) -> None:
     """
-    Longer lines cannot be read side by side with code.  Tables and code blocks are exempt.
+    A page wraps at 100 columns, so that it can be read beside code.  Tables and code blocks are exempt.
     """
     numbered = dict(enumerate(page.read_text().splitlines(), 1))
     prose = [number for number, line in _prose_lines(page) if not line.lstrip().startswith("|")]

@@ -1,4 +1,4 @@
-"""A toy coordinator: sets of members by key, as a replicated core with an internal topic of its own.
+"""A toy coordinator: it keeps sets of members by key, as a replicated core with its own internal topic.
 
 It uses every part of the host: records, replies to earlier requests, deadlines, snapshots and a drain.
 """
@@ -13,13 +13,15 @@ from tidemill.coordinator.timestamps import Timestamps
 from tidemill.model.internal_topics import InternalTopic, TopicKeys
 from tidemill.shard.pending import OutcomeUnknown
 
-KEY_TYPE: Final = 77  # of FindCoordinator
+KEY_TYPE: Final = 77  # the key type in FindCoordinator
 CHUNK_RECORDS: Final = 2
 
 
 @dataclass(frozen=True)
 class Add:
-    """Add a member; it is removed after `lifetime_ms`, unless that is None.  Reply: the number of members."""
+    """A request to add members, which are removed after `lifetime_ms` unless that is None.  The reply is the number of
+    members.
+    """
 
     key: str
     members: tuple[str, ...]
@@ -28,14 +30,14 @@ class Add:
 
 @dataclass(frozen=True)
 class Read:
-    """Reply: the members, sorted."""
+    """A request for the members of a set.  The reply has them sorted."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class Await:
-    """Reply: the members, sorted, when `member` is one of them."""
+    """A request for the members, which is answered, in sorted order, once `member` is one of them."""
 
     key: str
     member: str
@@ -51,7 +53,9 @@ class Rejected(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A record: a member is added or removed; with an empty key, a snapshot is closed, which began at `member`."""
+    """
+    A record that adds or removes a member, or, with an empty key, ends the snapshot that began at offset `member`.
+    """
 
     key: str
     member: str
@@ -60,7 +64,7 @@ class Change(NamedTuple):
 
 @dataclass
 class MemberSets:
-    """`ReplicatedCore`."""
+    """The core of the toy coordinator; it implements `ReplicatedCore`."""
 
     is_atomic: bool = False
     sets: dict[str, dict[str, None]] = field(default_factory=dict)
