@@ -134,7 +134,8 @@ def test_a_group_is_described_reset_and_deleted(tools: KafkaTools, topic: str) -
 
 def test_members_of_other_libraries_are_described(tools: KafkaTools, topic: str) -> None:
     """
-    A group with members of other client libraries is described; it is not deleted, and its offsets are not reset.
+    A group with a member of another client library can be described, but neither deleted nor reset while the member is
+    in it.
     """
     group = f"{topic}-group"
     member = Consumer({"bootstrap.servers": tools.bootstrap, "group.id": group, "client.id": "other"})

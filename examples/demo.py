@@ -113,7 +113,7 @@ def check(what: str, expected: object, actual: object) -> None:
         raise DemoFailed(f"{what}: expected {expected}, got {actual}")
 
 
-# Steps: start the brokers.
+# Functions that start the brokers.
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ def create_topic(bootstrap: str, replication_factor: int) -> None:
     admin.create_topics([topic])[TOPIC].result(START_SECONDS_MAX)
 
 
-# Steps: produce.
+# Functions that produce.
 
 
 def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm) -> int:
@@ -188,7 +188,7 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
             "enable.idempotence": True,
             "linger.ms": 20,
             "compression.type": "lz4",
-            "log_level": kills.client_log_level,  # a closed connection may be expected
+            "log_level": kills.client_log_level,  # lost connections are expected during kills
         }
     )
     bar = progress.add_task("Producing", total=FLIGHT_COUNT)
@@ -219,7 +219,7 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
     return acknowledged
 
 
-# Steps: consume.
+# Functions that consume.
 
 
 class GroupCount:
@@ -338,7 +338,7 @@ def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threadi
         consumer.close()
 
 
-# Steps: read with Spark.
+# Functions that use Spark.
 
 
 def spark_session() -> "SparkSession":
@@ -440,7 +440,7 @@ def counts(rows: "DataFrame", column: str) -> dict[int, int]:
     return {row[column]: row["count"] for row in rows.groupBy(column).count().collect()}
 
 
-# Steps: print the final tables.
+# Functions that print the final tables.
 
 
 def show_means(means: dict[str, float]) -> None:

@@ -1,4 +1,5 @@
-"""The brokers of one cluster as processes on the loopback interface, started, stopped, killed and paused by process id.
+"""Runs the brokers of one cluster as processes on the loopback interface; starts, stops, kills and pauses them by
+process id.
 
 Broker 1 bootstraps the cluster, and the others join it.  A broker keeps its ports and directory across restarts, so
 that clients need no restart.  If the cluster has proxies, brokers reach each other only through them.
@@ -138,8 +139,8 @@ class ClusterProcesses:
 
     def start_all(self) -> None:
         """
-        Start all brokers at once, and wait until each is a voter of the metadata.  Joining brokers retry until the
-        first broker is ready.
+        Start all brokers together, and wait until each is a voter of the metadata shard.  Joining brokers retry until
+        the first broker is ready.
         """
         self.start(*self.numbers)
         wait_until(lambda: self.voters() == set(self.numbers), "metadata with all brokers as voters")

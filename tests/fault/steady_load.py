@@ -108,13 +108,13 @@ class SteadyLoad:
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, *, producers: int = 2, keys: Keys = MappingProxyType({})
     ) -> None:
-        """`keys` are further configuration keys of the producers."""
+        """`keys` are additional configuration keys of the producers."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.partitions = range(partitions)
         self.keys = keys
         self.history = History()
-        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # by partition: `time.monotonic` of each
+        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # times by partition, from `time.monotonic`
         self.failures: list[str] = []  # sends that failed in the client; a test expects none
         self.truncated: list[str] = []  # cases in which the log lost records that had been read
         self._producers = [_Producer(number, self, range(number, partitions, producers)) for number in range(producers)]

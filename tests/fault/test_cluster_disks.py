@@ -1,6 +1,6 @@
 """
-One broker's disk fails, fills up, is wiped or damaged: the others continue, nothing acknowledged is lost, and the
-broker recovers.
+When one broker's disk fails, fills up, is wiped or is damaged, the others continue, no acknowledged record is lost, and
+the broker recovers.
 """
 
 import errno
@@ -162,7 +162,7 @@ def fill(ballast: Path, left_bytes: int) -> None:
             try:
                 os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, bytes_wanted)
             except OSError as problem:
-                if problem.errno != errno.ENOSPC:  # ENOSPC: the broker has used the space
+                if problem.errno != errno.ENOSPC:  # with ENOSPC, the broker has used the space first
                     raise
 
 

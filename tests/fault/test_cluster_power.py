@@ -1,6 +1,6 @@
 """
-All brokers lose power at once, on disks that forget unsynced data: nothing acknowledged is lost.  The same test catches
-a broker that acknowledges before its sync.
+All brokers lose power together, on disks that forget unsynced data, and no acknowledged record is lost.  The same check
+catches a broker that acknowledges before its sync.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The forgetful disk loses unsynced data at a power loss, and nothing else."""
+"""The forgetful disk loses only unsynced data, and only at a power loss."""
 
 import os
 from pathlib import Path

@@ -24,7 +24,7 @@ from tidemill.storage.machine.shard_machine import Interest, MachineType, ShardM
 from tidemill.storage.partition.partition_log import PartitionLog
 
 NUMBER: Final = 0xF000  # number of the machine, far above the assigned ones
-ADD: Final = 250  # number of the command, likewise
+ADD: Final = 250  # number of the command, far above the assigned ones
 _COMMAND: Final = Struct(">BII")  # command, partition, value
 _STATE: Final = Struct(">QII")  # sum, number of values in it, number of pending values
 _PENDING: Final = Struct(">QI")  # log index, value

@@ -35,7 +35,7 @@ def watched(seconds: float) -> tuple[list[dict[str, object]], Metrics]:
 
 
 def test_a_stall_is_one_warning_with_its_stack() -> None:
-    """The warning has the duration of the stall and its cause."""
+    """A stall causes a single warning, whose stack shows the cause, and is counted and timed in the metrics."""
     lines, metrics = watched(0.6)
 
     assert [("warning", "event loop stalled")] == [(line["level"], line["event"]) for line in lines]

@@ -91,7 +91,9 @@ class GroupDescription:
 
 class Producing(Protocol):
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        """Send all records and wait; return partition and offset of each, in order.  Raise `Refused` on an error."""
+        """Send all records and wait until they are acknowledged; return partition and offset of each, in order.  Raise
+        `Refused` on an error.
+        """
         ...
 
     def close(self) -> None: ...

@@ -25,7 +25,7 @@ class DiskContract:
         assert (file.size(), file.read(0, 100)) == (11, b"onetwothree")
 
     def test_a_write_overwrites_in_place(self, disk: Disk) -> None:
-        """Bytes next to the write do not change."""
+        """A write overwrites bytes in place and does not change the bytes next to them."""
         file = disk.open("a", create=True)
         file.write(0, [b"x" * 10_000])
 
@@ -34,7 +34,7 @@ class DiskContract:
         assert file.read(0, 10_000) == b"x" * 4095 + b"ab" + b"x" * 5903
 
     def test_a_write_beyond_the_end_leaves_a_gap_of_zeros(self, disk: Disk) -> None:
-        """The gap reads as zeros."""
+        """A write beyond the end leaves a gap that reads as zeros."""
         file = disk.open("a", create=True)
 
         file.write(5000, [b"end"])
@@ -157,7 +157,7 @@ class DiskContract:
         assert file.read(0, 1) == b"x"
 
     def test_a_closed_file_refuses_everything_but_close(self, disk: Disk) -> None:
-        """`close` is idempotent; any other use after it is a bug."""
+        """After `close`, which may be called again, any other use of a file is a bug and is refused."""
         file = disk.open("a", create=True)
 
         file.close()
@@ -190,7 +190,7 @@ class DiskContract:
             disk.open("d/a", create=True)
 
     def test_files_and_directories_are_not_interchangeable(self, disk: Disk) -> None:
-        """Operations on files refuse directories, and vice versa."""
+        """Operations on files refuse directories, and operations on directories refuse files."""
         disk.make_directory("d")
         disk.open("a", create=True)
 
@@ -220,7 +220,7 @@ class DiskContract:
         assert list(disk.list("none")) == []
 
     def test_make_directory_creates_parents_and_is_idempotent(self, disk: Disk) -> None:
-        """An existing directory is not an error."""
+        """`make_directory` creates missing parents, and an existing directory is not an error."""
         disk.make_directory("x/y/z")
         disk.make_directory("x/y/z")
         disk.make_directory("")
@@ -245,7 +245,7 @@ class DiskContract:
         assert [] == [*disk.list("x")]
 
     def test_a_rename_replaces_the_target(self, disk: Disk) -> None:
-        """The old name is gone and the new one has the file; open files keep their content."""
+        """A rename removes the old name and replaces the file at the new one; open files keep their content."""
         first, second = disk.open("a", create=True), disk.open("b", create=True)
         first.write(0, [b"first"])
         second.write(0, [b"second"])
@@ -256,7 +256,7 @@ class DiskContract:
         assert (first.read(0, 10), second.read(0, 10)) == (b"first", b"second")
 
     def test_a_rename_moves_between_directories(self, disk: Disk) -> None:
-        """Directories move with their content."""
+        """A rename moves files to other directories, and directories together with their content."""
         disk.make_directory("from/topic")
         disk.make_directory("to")
         disk.open("from/topic/a", create=True).write(0, [b"x"])
@@ -294,7 +294,7 @@ class DiskContract:
         assert (file.read(0, 10), disk.open("a").read(0, 10)) == (b"old", b"new")
 
     def test_removing_a_missing_name_fails(self, disk: Disk) -> None:
-        """FileNotFoundError prevents a wrong path from being mistaken for success."""
+        """Removing a missing name raises FileNotFoundError, so that a wrong path is not mistaken for success."""
         for act in (disk.remove, disk.remove_directory, disk.sync_directory):
             with pytest.raises(FileNotFoundError):
                 act("none")
@@ -347,7 +347,9 @@ class DiskContract:
         assert disk.free_space() > 0
 
     def test_one_process_can_lock_the_data_directory(self, disk: Disk, beside: Disk) -> None:
-        """The holder may lock it again; another process is refused, but can still read."""
+        """
+        Only one process can lock the data directory, repeatedly if it likes; others are refused, but can still read.
+        """
         disk.open("a", create=True).write(0, [b"x"])
 
         disk.lock()

@@ -209,7 +209,9 @@ def test_short_reads_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_file_can_be_closed_while_it_is_read(disk: OsDisk) -> None:
-    """A reader gets this file's bytes or ValueError, never those of a file that reuses the descriptor number."""
+    """A reader of a file that is closed meanwhile gets its bytes or ValueError, never the bytes of a file that reuses
+    the descriptor number.
+    """
     for path, byte in (("mine", b"m"), ("other", b"o")):
         disk.open(path, create=True).write(0, [byte * 65536])
     seen: set[bytes] = set()

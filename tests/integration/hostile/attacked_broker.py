@@ -20,11 +20,11 @@ from tidemill.wire.messages import create_topics, fetch, list_offsets, metadata,
 from tidemill.wire.schema import Api, Message
 
 MIB = 1 << 20
-ANSWER_S_MAX = 5.0  # timeout of the client's socket
+ANSWER_S_MAX = 5.0  # timeout of the client's socket, in seconds
 
 
 class Client:
-    """One connection; sends requests as messages or as bytes."""
+    """One connection, which sends requests as messages or as bytes."""
 
     def __init__(self, address: tuple[str, int], *, receive_buffer: int | None = None) -> None:
         self.socket = socket.socket()

@@ -76,7 +76,9 @@ def filled_topic(broker: AttackedBroker, mib: int) -> str:
 
 
 def test_unread_responses_are_bounded_in_total(broker: AttackedBroker) -> None:
-    """50 clients request 50 MB twenty times each and read nothing; meanwhile others are served."""
+    """While 50 clients request 50 MB twenty times each and read nothing, the broker's memory is bounded and others are
+    served.
+    """
     topic = filled_topic(broker, 56)
     broker.unhurt(grown_max=240 * MIB)
     request = frame_of(fetch_request(topic), 11)

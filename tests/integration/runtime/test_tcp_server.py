@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class Recorder:
-    """A connection that records its callbacks; `on_bytes` is its protocol."""
+    """A connection that records its callbacks.  It calls `on_bytes` with received bytes."""
 
     def __init__(self, writer: TcpWriter, on_bytes: Callable[["Recorder", bytes], None]) -> None:
         self.writer = writer
@@ -180,7 +180,7 @@ def test_a_slow_reader_pauses_and_resumes_the_connection() -> None:
 
 
 def test_a_connection_can_pause_reading() -> None:
-    """While reading is paused the other side fills its socket and waits; afterwards everything arrives."""
+    """While a connection pauses reading, the other side fills its socket and waits; afterwards everything arrives."""
 
     async def act(scene: Scene) -> None:
         _, writer = await scene.client()
@@ -201,7 +201,9 @@ def test_a_connection_can_pause_reading() -> None:
 
 
 def test_close_flushes_sent_bytes() -> None:
-    """The last response still arrives, and then the end of the stream; sends after `close` are ignored."""
+    """`close` flushes bytes that were sent before: they arrive, and then the end of the stream.  Later sends are
+    ignored.
+    """
 
     async def act(scene: Scene) -> None:
         reader, _ = await scene.client()
@@ -268,7 +270,7 @@ def test_a_reset_by_the_other_side_is_reported_once() -> None:
 
 
 def test_an_exception_in_a_connection_closes_only_that_one() -> None:
-    """The loop's exception handler receives the exception, and other connections continue."""
+    """An exception in a connection closes only that one; the loop's exception handler receives the exception."""
 
     def explode(connection: Recorder, data: bytes) -> None:
         if data == b"boom":

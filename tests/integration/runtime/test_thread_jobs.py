@@ -75,7 +75,7 @@ def test_exceptions_of_jobs_are_reported() -> None:
 
 
 def test_several_threads_work_in_parallel() -> None:
-    """A read that waits for the disk does not delay the others."""
+    """Several threads work in parallel, so that a read that waits for the disk does not delay other reads."""
     reported: list[str] = []
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
@@ -98,7 +98,7 @@ def test_several_threads_work_in_parallel() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_stop_runs_all_submitted_jobs(threads: int) -> None:
-    """No job is dropped, but no result is reported, since a report might submit further jobs."""
+    """`stop` runs all submitted jobs but reports no results, since a report might submit further jobs."""
     ran: list[int] = []
     reported: list[int] = []
 

@@ -321,7 +321,7 @@ def test_a_broker_ends_at_a_metadata_record_of_a_newer_version() -> None:
     left.kill()
     left.start()
     run.timeline.run_until(run.timeline.now_us + seconds(5))
-    assert left.is_running  # it takes only addresses from uncommitted records
+    assert left.is_running  # a broker takes only addresses from uncommitted records
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -193,7 +193,7 @@ def test_many_parts_become_record_batches_of_bounded_size(scan):
 
 
 def test_a_batch_that_does_not_match_its_crc_is_refused_if_the_crc_is_checked(scan):
-    """The check of CRCs is on by default and can be turned off."""
+    """A batch that does not match its CRC is refused by default; the check can be turned off."""
     run = build_batch([Record(None, b"value")])
     run[-3] ^= 1
 
@@ -205,7 +205,7 @@ def test_a_batch_that_does_not_match_its_crc_is_refused_if_the_crc_is_checked(sc
 
 @pytest.mark.parametrize("count", [-1, 2, 3, 1 << 30])
 def test_a_wrong_record_count_is_refused_before_anything_is_allocated(scan, count):
-    """The record count in the header is compared with the size of the records."""
+    """A record count that is impossible for the size of the records is refused before memory is allocated."""
     run = build_batch([Record(None, b"value")])
     struct.pack_into(">i", run, 57, count)
 
@@ -246,7 +246,7 @@ def test_columns_are_converted_back_to_their_batches(scan, records, codec, skipp
 
 
 def test_batches_have_bounded_size_and_consecutive_sequences(scan):
-    """A record that is larger than the bound gets a batch of its own."""
+    """Batches have a bounded size and consecutive sequences; a record larger than the bound gets its own batch."""
     values = [bytes(size) for size in (10, 10, 400, 10, 10, 10, 60)]
     rows = pa.table({"value": pa.chunked_array([values[:4], values[4:]], pa.binary())})
 
@@ -299,7 +299,7 @@ def test_text_columns_null_timestamps_and_null_headers_are_accepted(scan):
 
 
 def test_no_rows_give_no_batches_and_a_value_column_is_required(scan):
-    """An empty micro-batch is legal; a table without a column `value` is refused."""
+    """A table without rows, an empty micro-batch, gives no batches; one without a column `value` is refused."""
     empty = pa.table({"value": pa.array([], pa.binary())})
 
     assert batches_from(empty, timestamp=0) == []
@@ -308,7 +308,7 @@ def test_no_rows_give_no_batches_and_a_value_column_is_required(scan):
 
 
 def test_invalid_arrow_offsets_are_refused(scan):
-    """Arrow buffers made elsewhere are checked before use."""
+    """Arrow buffers from elsewhere are checked before use, and invalid offsets in them are refused."""
     ends = pa.py_buffer(struct.pack("iii", 0, 1 << 20, 5))
     rows = pa.RecordBatch.from_arrays(
         [pa.Array.from_buffers(pa.binary(), 2, [None, ends, pa.py_buffer(b"short")])], names=["value"]

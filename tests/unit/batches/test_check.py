@@ -1,4 +1,4 @@
-"""Which batches the broker accepts from a producer."""
+"""The broker accepts only valid batches from a producer."""
 
 import struct
 
@@ -45,7 +45,7 @@ def test_a_valid_batch_is_accepted(scan, records, codec):
 
 
 def test_an_incomplete_batch_and_a_second_batch_are_refused():
-    """A partition in a Produce request has exactly one complete batch."""
+    """An incomplete batch, or a second one for the same partition, is refused in a Produce request."""
     batch = bytes(build_batch(RECORDS))
 
     cut = {code_of(batch[:end]) for end in range(len(batch))}
@@ -56,7 +56,7 @@ def test_an_incomplete_batch_and_a_second_batch_are_refused():
 
 
 def test_every_flipped_bit_is_detected():
-    """The CRC covers the bytes from the attributes to the end of the batch."""
+    """A flipped bit anywhere from the CRC to the end of the batch is detected."""
     batch = build_batch(RECORDS)
 
     found = set()
@@ -73,7 +73,9 @@ def test_every_flipped_bit_is_detected():
     [(0, "UNSUPPORTED_FOR_MESSAGE_FORMAT"), (1, "UNSUPPORTED_FOR_MESSAGE_FORMAT"), (3, "CORRUPT_MESSAGE")],
 )
 def test_old_message_formats_are_refused_with_a_specific_error(magic, code):
-    """The error is the same if the message is shorter than the header of a batch."""
+    """An old message format is refused with a specific error, even if the message is shorter than the header of a
+    batch.
+    """
     batch = build_batch(RECORDS)
     batch[16] = magic
 
@@ -130,7 +132,7 @@ def test_an_idempotent_producer_has_an_epoch_and_a_sequence(epoch, sequence):
 
 
 def test_a_transactional_batch_with_a_producer_id_is_valid():
-    """The caller decides whether to accept transactional batches."""
+    """A transactional batch with a producer id is valid; the caller decides whether to accept it."""
     batch = build_batch(RECORDS, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
 
     assert code_of(batch) is None
@@ -138,7 +140,9 @@ def test_a_transactional_batch_with_a_producer_id_is_valid():
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_timestamps_outside_the_bounds_of_the_topic_are_refused(scan, codec):
-    """message.timestamp.before.max.ms and .after.max.ms set the bounds; LogAppendTime ignores them."""
+    """Timestamps outside message.timestamp.before.max.ms and .after.max.ms are refused, unless LogAppendTime replaces
+    them.
+    """
     batch = build_batch(RECORDS, codec=codec)
 
     found = [
@@ -171,7 +175,7 @@ def test_a_wrong_max_timestamp_can_be_corrected(scan):
 
 
 def test_zstd_is_refused_in_a_request_that_is_too_old():
-    """Produce requests before v7 must not contain zstd (KIP-110)."""
+    """A batch with zstd is refused in a Produce request before v7 (KIP-110)."""
     batch = build_batch(RECORDS, codec=Codec.ZSTD)
 
     assert code_of(batch, is_zstd_allowed=False) == "UNSUPPORTED_COMPRESSION_TYPE"

@@ -20,7 +20,7 @@ TEXT = b"tide mill " * 20_000
 @settings(max_examples=30)
 @given(data=st.binary(min_size=1, max_size=3_000), repeats=st.integers(1, 60))
 def test_decompression_is_the_inverse_of_compression(codec, data, repeats):
-    """Parts are concatenated, and any type of buffer is accepted."""
+    """Decompression restores the compressed parts, concatenated, from any type of buffer."""
     whole = data * repeats
 
     unfolded = [
@@ -45,7 +45,7 @@ def test_the_size_limit_is_exact(codec):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_decompression_of_a_bomb_stops_at_the_limit(codec):
-    """The decompressor never allocates 256 MiB of zeros."""
+    """Decompression of a bomb stops at the limit, instead of allocating 256 MiB of zeros."""
     bomb = compress(codec, bytes(64 << 20)) if codec != Codec.ZSTD else zstandard.compress(bytes(256 << 20))
 
     with pytest.raises(CompressionError, match="more than 1048576 bytes"):
@@ -75,7 +75,7 @@ def test_too_many_frames_are_refused(codec):
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
 def test_truncated_data_is_refused(codec):
-    """Data truncated at any byte is damaged; it is not read as a shorter frame."""
+    """Data truncated at any byte is refused as damaged, and never read as a shorter frame."""
     folded = compress(codec, b"some text, some text" * 9)
 
     for end in range(len(folded)):
@@ -113,7 +113,9 @@ def test_zstd_frames_without_a_content_size_are_read():
 
 
 def test_zstd_windows_beyond_eight_mebibytes_are_refused():
-    """A frame's window size determines how much memory the reader must allocate."""
+    """
+    Zstd windows beyond 8 MiB are refused, because the window size determines how much memory the reader allocates.
+    """
     wide = zstandard.ZstdCompressionParameters.from_level(3, window_log=24)
     stream = zstandard.ZstdCompressor(compression_params=wide).compressobj()
     folded = stream.compress(TEXT) + stream.flush()

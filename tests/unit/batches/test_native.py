@@ -13,7 +13,7 @@ SOURCE = Path(plain.__file__)
 
 
 def test_the_plain_implementation_is_the_source():
-    """`tidemill.batches.scan` itself is never compiled; only `native` selects."""
+    """`tidemill.batches.scan` is always plain Python; only `native` selects a compiled build."""
     assert SOURCE.suffix == ".py"
 
 
@@ -29,7 +29,7 @@ def test_a_build_of_this_source_is_used_if_it_exists():
 
 
 def test_a_build_of_another_source_is_not_found(monkeypatch: pytest.MonkeyPatch):
-    """A difference of one byte gives another name, so a stale build never runs."""
+    """A source that differs by one byte has a build of another name, so a stale build never runs."""
     monkeypatch.setattr(native, "get_data", lambda package, name: SOURCE.read_bytes() + b"\n")
 
     assert native.compiled_scan() is None

@@ -16,7 +16,7 @@ RECORDS = [Record(b"key", b"value", (("name", b"content"), ("empty", None)), 5),
 
 @given(place=st.integers(61, 200), noise=st.binary(min_size=1, max_size=8))
 def test_damaged_records_are_read_or_refused(place, noise):
-    """A damaged batch whose CRC was not checked raises MalformedBatch and nothing else."""
+    """A damaged batch whose CRC was not checked is read or raises MalformedBatch, and no other exception."""
     built = build_batch(RECORDS)
     built[min(place, len(built) - 1) :][: len(noise)] = noise
     start = min(place, len(built) - len(noise))

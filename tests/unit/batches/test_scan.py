@@ -107,7 +107,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_record_is_refused_with_its_problem(scan, case):
-    """Each case has one error.  A base timestamp near the end of the range makes a delta overflow."""
+    """Each malformed record is refused with its own problem, including a timestamp delta that overflows."""
     block, problem = MALFORMED[case]
 
     found = scan.check_records(block, 0, len(block), 1, 1 << 62)
@@ -132,7 +132,7 @@ def test_more_records_than_bytes_are_refused_before_anything_is_allocated(scan, 
 
 
 def test_a_column_buffer_that_is_too_small_is_refused(scan):
-    """The size of the caller's buffers is checked before anything is written."""
+    """A column buffer that is too small is refused before anything is written into it."""
     with pytest.raises(ValueError, match="slots"):
         scan.ColumnFill(9, 100, 0, 10).want_offsets(memoryview(bytearray(64)).cast("q"))
     with pytest.raises(ValueError, match="parts"):

@@ -235,7 +235,7 @@ def test_a_broker_that_asks_to_join_is_accepted(joining: dict[str, str | None]) 
     ],
 )
 def test_a_broker_with_an_unexpected_identity_is_refused(changed: dict[str, object], sentence: str) -> None:
-    """A broker with an unexpected identity is refused with a message that says what to do, which it receives."""
+    """A broker with an unexpected identity is refused, and receives a message that says what to do."""
     one, other = dialler(**changed), acceptor()
 
     with pytest.raises(PeerRefused, match=sentence):

@@ -36,7 +36,9 @@ def test_the_voters_are_asked_in_turn() -> None:
 
 
 def test_room_in_between_starts_the_time_over() -> None:
-    """FULL_MS starts again when the journal has had space, or when the replica slept and may have missed it."""
+    """The period of FULL_MS starts again when the journal has had space, or may have had it while the replica was
+    asleep.
+    """
     pressure, sleeper = JournalPressure(), JournalPressure()
     full_until(pressure, FULL_MS - TICK_MS)
     full_until(sleeper, FULL_MS - TICK_MS)

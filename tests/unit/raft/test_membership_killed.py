@@ -44,8 +44,8 @@ class Steps(Transcript):
         self.random = Random(order)
         self.step = 0
         self.last_step: int | None = None
-        self.leaders: dict[int, int] = {}  # by term
-        self.committed: dict[int, Entry] = {}  # by index
+        self.leaders: dict[int, int] = {}  # leader by term
+        self.committed: dict[int, Entry] = {}  # committed entry by index
 
     def _arrive(self, pair: tuple[int, int], message: Message) -> None:
         super()._arrive(pair, message)

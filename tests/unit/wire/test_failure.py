@@ -1,4 +1,4 @@
-"""The response that contains only UNKNOWN_SERVER_ERROR."""
+"""A response with only UNKNOWN_SERVER_ERROR can be built for every API version with an error code."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tidemill.wire.failure import failure_response
 @pytest.mark.parametrize("api", ALL.values(), ids=lambda api: api.name)
 def test_a_failure_can_be_encoded_in_every_version_with_an_error_code(api) -> None:  # type: ignore[no-untyped-def]
     """
-    The response is built after a handler has failed, so building and encoding it must not fail.
+    The response to a request whose handler has failed can be built and encoded in every version that has an error code.
     """
     for version in api.versions:
         response = failure_response(api, version)

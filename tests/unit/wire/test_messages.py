@@ -120,7 +120,7 @@ def test_surplus_bytes_in_librdkafkas_metadata_request_are_ignored() -> None:
 @pytest.mark.parametrize(("api", "side"), SIDES)
 def test_random_bytes_are_decoded_or_refused(api: Api, side: str) -> None:
     """
-    Damaged bytes happen to decode, or raise ProtocolError, but never another exception.
+    Random bytes are decoded or raise ProtocolError, and never another exception.
     """
     random = Random(2)
     outcomes: set[type] = set()

@@ -37,7 +37,8 @@ def test_the_error_code_of_the_whole_response_is_found() -> None:
 
 def test_error_codes_can_be_found_in_the_response_of_every_api() -> None:
     """
-    Error codes can be sought in every API's response, even if arrays are null or it has no error codes at all.
+    The search for error codes works for the response of every API, even if its arrays are null or it has no error
+    codes.
     """
     for api in ALL.values():
         finder = compile_error_finder(api.response.__fields__)

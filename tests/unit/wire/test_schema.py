@@ -49,7 +49,7 @@ def test_a_message_has_no_other_fields() -> None:
 )
 def test_records_are_sent_without_copying(records: Records) -> None:
     """
-    The parts of an encoded message contain the buffers of the record batches themselves.
+    Record batches are sent without a copy: the encoded parts include their buffers.
     """
     partition = fetch.Response.Topic.Partition(partition_index=0, error_code=0, high_watermark=1, records=records)
     response = fetch.Response(responses=[fetch.Response.Topic(partitions=[partition, partition])])

@@ -37,7 +37,7 @@ def test_a_sync_that_fails_leaves_its_file_clean_and_not_durable() -> None:
 
 
 def test_equal_disks_have_equal_digests() -> None:
-    """The digest covers names and bytes, including bytes written after an earlier digest."""
+    """Equal disks have equal digests, which cover names and bytes, including bytes written after an earlier digest."""
     one, other, third = disk_with(b"x"), disk_with(b"x"), disk_with(b"x", "b")
 
     before = one.digest()

@@ -166,7 +166,7 @@ def test_a_mix_may_grow_a_file_by_some_of_its_pages() -> None:
 
 
 def test_a_lost_truncation_brings_the_old_bytes_back() -> None:
-    """A truncation is not durable before a sync."""
+    """A truncation that was not synced may be lost, which brings the old bytes back."""
     disk, file = disk_with(OLD * 3)
     file.truncate(100)
 
@@ -291,7 +291,7 @@ def test_a_kill_keeps_the_cache_and_leaves_it_unsynced() -> None:
 
 
 def test_a_disk_and_its_successors_do_not_share_what_they_write() -> None:
-    """Disks share bytes for speed, and never see each other's changes."""
+    """A disk and those derived from it share bytes, for speed, but never see each other's changes."""
     disk, file = disk_with(OLD)
     killed, after = disk.after_kill(), disk.after_power_loss(ALL_KEPT)
 
@@ -349,7 +349,7 @@ def test_an_evicted_page_shows_what_the_disk_has() -> None:
 
 
 def test_operations_are_counted_and_described() -> None:
-    """A crash point has a number, and an error message can describe the operation."""
+    """Operations are counted, which numbers the crash points, and described for error messages."""
     disk = SimulatedDisk()
     disk.make_directory("x/y")
     file = disk.open("x/y/a", create=True)
@@ -373,7 +373,7 @@ def test_operations_are_counted_and_described() -> None:
 
 
 def test_power_is_lost_before_an_operation_and_stays_lost() -> None:
-    """The operation has no effect, and no later call reaches the disk, reads included."""
+    """If power is lost before an operation, neither it nor any later call, reads included, reaches the disk."""
     disk, file = disk_with(OLD)
     disk.cut_before = disk.operations + 1
 
@@ -387,7 +387,7 @@ def test_power_is_lost_before_an_operation_and_stays_lost() -> None:
 
 
 def test_power_lost_is_not_an_exception() -> None:
-    """`except Exception` in code under test must not keep a machine alive."""
+    """`PowerLost` is not an `Exception`, so that no `except Exception` in code under test keeps a machine alive."""
     assert not issubclass(PowerLost, Exception)
 
 
