@@ -16,7 +16,7 @@ SPLIT = r"""
 
 
 def test_escapes_become_bytes() -> None:
-    """Octal escapes, letters, quotes and backslashes are decoded."""
+    """Escapes become bytes: octal numbers, letters, quotes and backslashes."""
     assert unescape(r"a\0\1\377\n\t\v\f\r\"\\1") == b'a\0\x01\xff\n\t\v\f\r"\\1'
 
 

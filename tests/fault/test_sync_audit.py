@@ -43,7 +43,7 @@ def test_the_order_is_write_sync_response() -> None:
 
 
 def test_a_sync_by_another_thread_counts_too() -> None:
-    """A sync makes every earlier write of the file durable, whichever thread calls it."""
+    """A sync by another thread counts, too, because it makes every earlier write of the file durable."""
     other = SYNC.replace("11 ", "12 ")
 
     assert isinstance(verdict(WRITE, other, ANSWER), Proof)

@@ -95,7 +95,7 @@ def test_the_architecture_names_files_that_exist() -> None:
 
 def test_the_groups_page_names_tests_that_exist() -> None:
     """
-    Each rule on the page cites a test, so renaming a test requires an update of the page.
+    The tests that the page about groups cites exist, so renaming a test requires an update of the page.
     """
     table = GROUPS.read_text().partition("| rule |")[2].partition("\n## ")[0]
     named = re.findall(r"`(?:\w+\.)?(\w+)`", " ".join(row.rpartition(" | ")[2] for row in table.splitlines()[2:]))

@@ -25,7 +25,7 @@ def test_a_file_says_what_it_is(path: Path) -> None:
 @pytest.mark.parametrize("path", ALL, ids=named)
 def test_a_file_is_named_after_its_concept(path: Path) -> None:
     """
-    Generic names such as `utils` are not allowed.
+    A file is named after its concept; generic names such as `utils` are not allowed.
     """
     words = {path.stem, *path.stem.split("_"), *path.parent.parts}
 
@@ -47,7 +47,7 @@ def test_a_package_exports_nothing(path: Path) -> None:
 @pytest.mark.parametrize("path", ALL, ids=named)
 def test_no_comment_marks_unfinished_work(path: Path) -> None:
     """
-    Missing features are listed in the documentation, not in comments.
+    No comment marks unfinished work, because missing features are listed in the documentation.
     """
     text = path.read_text()
 

@@ -19,7 +19,8 @@ def _is_set(node: ast.expr) -> bool:
 @pytest.mark.parametrize("path", SIMULATED, ids=named)
 def test_nothing_waits_on_an_unordered_set(path: Path) -> None:
     """
-    `TaskGroup`, `asyncio.wait` and `as_completed` iterate over sets of tasks, whose order a seed does not determine.
+    No code uses `TaskGroup`, `asyncio.wait` or `as_completed`, which iterate over sets of tasks in an order that no
+    seed determines.
     """
     used = {name for _, name in attribute_names(path)}
     imported = {
@@ -35,7 +36,8 @@ def test_nothing_waits_on_an_unordered_set(path: Path) -> None:
 @pytest.mark.parametrize("path", SIMULATED, ids=named)
 def test_no_loop_iterates_over_a_set_expression(path: Path) -> None:
     """
-    The order of a set of bytes or strings differs from run to run; use `sorted` or `dict.fromkeys`.
+    No loop iterates over a set expression, since the order of bytes or strings in a set differs between runs; use
+    `sorted` or `dict.fromkeys`.
     """
     loops = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.For | ast.comprehension)]
     # A set comprehension may iterate over a set, because its result has no order either.

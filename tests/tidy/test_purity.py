@@ -33,7 +33,7 @@ def test_a_core_never_touches_the_machine(path: Path) -> None:
 )
 def test_only_the_runtime_accesses_the_machine(path: Path, forbidden: set[str]) -> None:
     """
-    The upper layers use files, sockets, threads and clocks through ports, which the simulation implements as well.
+    The upper layers use files, sockets, threads and clocks only through ports, which the simulation implements, too.
     """
     imported = imported_roots(path)
 

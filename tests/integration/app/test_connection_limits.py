@@ -64,7 +64,7 @@ def test_a_connection_beyond_the_limit_per_address_is_closed(tmp_path: Path) -> 
 
 
 def test_the_total_number_of_connections_is_limited(tmp_path: Path) -> None:
-    """max.connections counts the connections of all listeners."""
+    """max.connections limits the total number of connections of all listeners."""
     other = free_port()
     port = free_port()
     settings = {

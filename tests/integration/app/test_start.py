@@ -406,7 +406,9 @@ def test_a_failed_start_leaves_no_thread_running(tmp_path: Path) -> None:
 
 
 def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
-    """`tidemill broker --config FILE` starts two listeners, and clients of one get the address of that one."""
+    """With two listeners in a configuration file, each has its name and port, and a client gets the address of the
+    listener that it uses.
+    """
     config = tmp_path / "broker.yaml"
     config.write_text(
         f"log.dirs: {tmp_path / 'data'}\n"

@@ -89,7 +89,7 @@ class DiskContract:
         assert expected == disk.open("a").read(0, len(expected) + 1)
 
     def test_an_empty_write_changes_nothing(self, disk: Disk) -> None:
-        """A write without bytes does not extend a file."""
+        """An empty write changes nothing, not even the size of a file if it is beyond the end."""
         file = disk.open("a", create=True)
 
         file.write(100, [])
@@ -98,7 +98,7 @@ class DiskContract:
         assert file.size() == 0
 
     def test_reads_are_short_only_at_the_end_of_the_file(self, disk: Disk) -> None:
-        """A read returns up to `size` bytes, and none beyond the end."""
+        """A read returns `size` bytes, or fewer only at the end of the file."""
         file = disk.open("a", create=True)
         file.write(0, [b"abcdef"])
 
@@ -175,7 +175,9 @@ class DiskContract:
                 use()
 
     def test_open_creates_a_file_only_on_request(self, disk: Disk) -> None:
-        """An existing file is opened unchanged; a missing one raises FileNotFoundError or is created empty."""
+        """`open` creates a missing file only with `create`, and otherwise raises FileNotFoundError; an existing file is
+        unchanged.
+        """
         with pytest.raises(FileNotFoundError):
             disk.open("a")
 

@@ -42,7 +42,7 @@ class TestOsDisk(DiskContract):
 
 
 def test_files_and_directories_are_accessible_to_the_owner_only(disk: OsDisk, root: Path) -> None:
-    """Directories have mode 0700 and files 0600, whatever the umask allows."""
+    """Only the owner can access directories (mode 0700) and files (0600), whatever the umask allows."""
     disk.make_directory("d/e")
     disk.open("d/e/a", create=True)
     disk.lock()
@@ -199,7 +199,7 @@ def test_a_read_that_would_block_returns_none(
 
 
 def test_short_reads_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short read in the middle of a file is not the end of the file."""
+    """A short read in the middle of a file is continued, because it does not mean the end of the file."""
     file = disk.open("a", create=True)
     file.write(0, [bytes(range(250)) * 40])
     whole = os.pread

@@ -61,7 +61,9 @@ def test_a_malformed_request_closes_its_connection(broker: AttackedBroker, name:
 
 
 def test_api_versions_in_an_unsupported_version_is_answered(broker: AttackedBroker) -> None:
-    """The response has version 0 and the supported versions, so that a newer client can fall back (KIP-511)."""
+    """ApiVersions in an unsupported version gets a response of version 0 with the supported versions, so that a newer
+    client can fall back (KIP-511).
+    """
     with broker.connect() as client:
         client.socket.sendall(sized(header(API_VERSIONS, 99) + b"whatever"))
         frame = memoryview(client.frame())

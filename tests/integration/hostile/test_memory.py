@@ -29,8 +29,8 @@ SLOW_READERS = 50
 
 
 def test_a_frame_uses_memory_only_for_received_bytes(broker: AttackedBroker) -> None:
-    """200 clients announce 100 MiB each and send a byte per second: 20 GB are announced, and almost none is
-    allocated.
+    """A frame uses memory only for received bytes: 200 clients announce 100 MiB each and send a byte per second, and
+    almost nothing is allocated.
     """
     before = broker.resident_bytes()
     with broker.crowd(SLOW_WRITERS) as clients:
@@ -47,8 +47,8 @@ def test_a_frame_uses_memory_only_for_received_bytes(broker: AttackedBroker) -> 
 
 
 def test_incomplete_frames_are_bounded_in_total(broker: AttackedBroker) -> None:
-    """8 clients send 60 of 100 MiB each and stop.  The broker stops reading from the last of them, and still
-    serves small requests of other clients.
+    """Incomplete frames are bounded in total: when 8 clients have sent 60 of 100 MiB each, the broker has stopped
+    reading from the last of them, and still serves small requests of other clients.
     """
     part = bytes(MIB)
     with broker.crowd(8) as clients:
@@ -125,7 +125,8 @@ def test_a_decompression_bomb_is_refused(broker: AttackedBroker) -> None:
 
 def test_one_partition_is_looked_up_once_per_request(broker: AttackedBroker) -> None:
     """
-    A lookup may cost a decompression: a request that names a partition a thousand times is refused for all but one.
+    A request that names one partition a thousand times gets one lookup and errors for the rest, because a lookup may
+    cost a decompression.
     """
     topic = broker.topic()
     with broker.connect() as client:
@@ -151,7 +152,9 @@ def test_repeated_names_in_a_request_are_answered_once(broker: AttackedBroker) -
 
 
 def test_the_memory_of_fetch_sessions_is_bounded(broker: AttackedBroker) -> None:
-    """Sessions with 40,000 unknown partitions each evict the oldest ones."""
+    """
+    The memory of fetch sessions is bounded: sessions with 40,000 unknown partitions each evict the oldest sessions.
+    """
     asked = [
         fetch.Request.Topic.Partition(partition=number, fetch_offset=0, partition_max_bytes=1)
         for number in range(40_000)

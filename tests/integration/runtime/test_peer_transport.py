@@ -418,7 +418,9 @@ def test_a_restarted_broker_replaces_its_old_link() -> None:
 
 
 def test_the_dialled_addresses_can_change_at_any_time() -> None:
-    """Established links stay; removed addresses are not dialled again, and a dial in progress is cancelled."""
+    """The dialled addresses can change at any time: established links stay, but removed addresses are not dialled
+    again, and dials to them in progress are cancelled.
+    """
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()
@@ -472,7 +474,9 @@ def test_a_queue_is_bounded_when_the_other_end_is_slow() -> None:
 
 
 def test_closing_a_link_does_not_wait_for_a_peer_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sent frames are flushed for a moment, then dropped with the socket."""
+    """
+    Closing a link does not wait for a peer that does not read: frames are flushed for a short time and then dropped.
+    """
     monkeypatch.setattr(peer_socket, "FLUSH_SECONDS", 0.1)
 
     async def act(scene: Scene) -> None:

@@ -125,7 +125,7 @@ def test_bytes_are_sent_and_received() -> None:
 
 
 def test_small_responses_are_not_delayed() -> None:
-    """TCP_NODELAY is set on every accepted socket."""
+    """Small responses are not delayed, because TCP_NODELAY is set on every accepted socket."""
     options: list[int] = []
 
     async def act(scene: Scene) -> None:
@@ -156,7 +156,9 @@ def test_a_response_of_many_megabytes_arrives_complete() -> None:
 
 
 def test_a_slow_reader_pauses_and_resumes_the_connection() -> None:
-    """`pause_writing` is called once above the high-water mark, and `resume_writing` once below the low-water mark."""
+    """A slow reader causes one call of `pause_writing` above the high-water mark, and one of `resume_writing` below the
+    low-water mark.
+    """
 
     async def act(scene: Scene) -> None:
         raw = socket.create_connection(scene.server.addresses[0])

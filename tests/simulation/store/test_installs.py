@@ -106,7 +106,7 @@ def test_an_install_interrupted_anywhere_resumes(seed: int, explored: list[str])
 
 
 def test_an_install_does_not_copy_equal_data() -> None:
-    """A follower that lacks entries but no record catches up without a chunk."""
+    """An install does not copy equal data: a follower that lacks entries but no records catches up without a chunk."""
     pair = Pair(1)
     pair.exchange()
     leader, follower = pair.leader, pair.follower

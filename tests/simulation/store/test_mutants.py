@@ -8,7 +8,7 @@ from tests.simulation.store.mutants import MUTANTS, Mutant
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_broken_rule_is_found(mutant: Mutant, explored: list[str]) -> None:
-    """The bug is found within its budget of states, and by the right kind of violation."""
+    """Each broken rule is found within its budget of states, and by the right kind of violation."""
     explorer = Explorer(states_max=mutant.states_max)
 
     with mutant.planted(), pytest.raises(Violation) as found:

@@ -25,7 +25,9 @@ def stored(broker: DevBroker) -> Settings:
 
 
 def test_the_settings_of_each_broker_are_complete(tmp_path: Path) -> None:
-    """Broker 1 bootstraps the cluster and the others join it; ports are concrete, and all share one key."""
+    """The settings of each broker are complete: broker 1 bootstraps the cluster and the others join it, no port is 0,
+    and all have the same key.
+    """
     brokers = prepared(tmp_path, TIDEMILL_SET_NUM_PARTITIONS="3")
     settings = [stored(broker) for broker in brokers]
 

@@ -52,14 +52,14 @@ def test_values_in_the_file_stay_as_written(tmp_path: Path) -> None:
 
 
 def test_environment_variables_may_omit_the_tidemill_prefix() -> None:
-    """`TIDEMILL_SET_JOURNAL_BYTES_MAX` means `tidemill.journal.bytes.max`."""
+    """Environment variables may omit the prefix: `TIDEMILL_SET_JOURNAL_BYTES_MAX` sets `tidemill.journal.bytes.max`."""
     settings = settings_from(file=None, environment={"TIDEMILL_SET_JOURNAL_BYTES_MAX": "1073741824"}, sets=[])
 
     assert {"tidemill.journal.bytes.max": "1073741824"} == dict(settings.static)
 
 
 def test_the_options_of_dev_override_the_environment() -> None:
-    """All other settings come from the environment."""
+    """The options of `tidemill dev` override the environment, and all other settings come from the environment."""
     environment = {"TIDEMILL_SET_LOG_DIRS": "/elsewhere", "TIDEMILL_SET_NUM_PARTITIONS": "3"}
 
     settings = dev_settings(data="here", kafka="127.0.0.1:0", http="[::1]:0", environment=environment)

@@ -52,7 +52,7 @@ def run_of(*lists: list[Record], codec: int = Codec.NONE) -> tuple[bytes, list[R
 @given(lists=st.lists(record_lists, min_size=1, max_size=4), codec=st.sampled_from(list(Codec)))
 @settings(max_examples=50)
 def test_columns_contain_the_records_of_all_batches(scan, lists, codec):
-    """The columns have every field of every record, and Arrow's validation finds no error in the buffers."""
+    """The columns contain every field of every record, and Arrow's validation finds no error in the buffers."""
     run, records = run_of(*lists, codec=codec)
 
     rows = record_batch_from(run, "flights", 3, include_headers=True)
@@ -91,7 +91,7 @@ def test_only_the_requested_columns_are_returned(scan, records, names):
 
 
 def test_the_schema_is_that_of_sparks_kafka_source():
-    """Spark requires exactly these types: no large or view types, and microseconds in UTC."""
+    """The schema has exactly the types that Spark requires: no large or view types, and microseconds in UTC."""
     text = [f"{field.name}: {field.type}" for field in schema(include_headers=True)]
 
     assert text == [
@@ -110,7 +110,7 @@ def test_the_schema_is_that_of_sparks_kafka_source():
 
 
 def test_log_append_time_replaces_the_records_timestamps(scan):
-    """All rows of the batch have timestampType 1 and the same timestamp."""
+    """With LogAppendTime, all rows of a batch have timestampType 1 and the timestamp of the batch."""
     run = build_batch([Record(None, b"a", (), 5), Record(None, b"b", (), 6)], log_append_time=1_700_000_000_123)
 
     rows = record_batch_from(run, "t", 0, columns=["timestamp", "timestampType"])

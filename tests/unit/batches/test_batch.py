@@ -82,7 +82,7 @@ def test_log_append_time_is_the_timestamp_of_every_record():
 
 
 def test_spans_yield_complete_batches_only():
-    """A Fetch response may end in the middle of a batch; the rest starts where the last span ends."""
+    """`spans` yields only complete batches, because a Fetch response may end in the middle of one."""
     first, second = build_batch(RECORDS), build_batch(RECORDS[:1], base_offset=3)
     buffer = bytes(first + second)
 
@@ -116,7 +116,7 @@ def test_the_crc_of_an_incomplete_batch_is_refused(length):
 
 
 def test_sequence_numbers_wrap_to_zero():
-    """0 follows 2^31 - 1, as in Kafka's DefaultRecordBatch.incrementSequence."""
+    """The sequence number after 2^31 - 1 is 0, as in Kafka's DefaultRecordBatch.incrementSequence."""
     built = build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=batch.SEQUENCE_MAX - 1)
     without = build_batch(RECORDS)
 

@@ -102,7 +102,7 @@ def test_old_message_formats_are_refused_with_a_specific_error(magic, code):
     ],
 )
 def test_an_invalid_header_field_is_refused(scan, form, position, value, code):
-    """Each case changes one field that a client sets."""
+    """A batch is refused if any field of its header that a client sets is invalid."""
     assert code_of(altered(form, position, value)) == code
 
 

@@ -168,7 +168,7 @@ def test_an_unknown_codec_is_refused(codec):
 
 
 def test_lz4_frames_of_other_clients_are_read():
-    """librdkafka and Java use linked blocks and checksums and omit the content size."""
+    """LZ4 frames of librdkafka and Java are read, which use linked blocks and checksums and omit the content size."""
     folded = lz4.frame.compress(
         TEXT, block_linked=True, content_checksum=True, block_checksum=True, store_size=False, block_size=4
     )

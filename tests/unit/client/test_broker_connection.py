@@ -38,7 +38,7 @@ def tls_cluster(certificate):
 
 def test_a_broker_with_a_trusted_certificate_is_accepted(tls_cluster, certificate):
     """
-    The client connects with TLS and checks the host name.
+    The client connects with TLS to a broker with a trusted certificate for its host name.
     """
     settings = tls_cluster.settings(security_protocol="SSL", ssl_ca_location=str(certificate[0]))
     connection = BrokerConnection(settings.bootstrap[0], settings)

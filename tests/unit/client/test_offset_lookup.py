@@ -37,7 +37,7 @@ def test_offsets_of_both_ends_and_of_timestamps_are_found():
 
 def test_each_leader_is_asked_for_its_own_partitions():
     """
-    The client sends one request per broker and merges the responses.
+    The client asks each leader for its own partitions with one request, and merges the responses.
     """
     with FakeCluster(broker_count=2) as cluster:
         cluster.topics["t"] = Topic(partitions={0: Partition(leader=1), 1: Partition(leader=2)})
@@ -49,7 +49,7 @@ def test_each_leader_is_asked_for_its_own_partitions():
 
 def test_a_leader_that_moved_is_found():
     """
-    NOT_LEADER_OR_FOLLOWER makes the client refresh its metadata and ask the new leader.
+    After NOT_LEADER_OR_FOLLOWER, the client refreshes its metadata and asks the new leader.
     """
     with FakeCluster(broker_count=2) as cluster:
 

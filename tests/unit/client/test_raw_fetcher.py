@@ -250,7 +250,7 @@ def test_a_deleted_topic_is_unknown():
 
 def test_a_batch_damaged_in_transit_is_fetched_again():
     """
-    The client detects the damage by the CRC and retries.
+    The client detects a batch that was damaged in transit by its CRC, and fetches it again.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)

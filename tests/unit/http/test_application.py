@@ -84,7 +84,7 @@ def test_other_requests_get_the_status_that_http_prescribes(method: str, path: s
 
 def test_an_error_is_a_problem_document() -> None:
     """
-    The response has the fields of RFC 9457, and its detail names the fix.
+    An error is a problem document with the fields of RFC 9457, and its detail names the fix.
     """
     status, body = answer(Broker(), "/nowhere")
 

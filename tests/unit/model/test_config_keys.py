@@ -42,7 +42,9 @@ def test_a_key_is_documented_in_a_sentence(key: ConfigKey) -> None:
 
 
 def test_every_key_of_kafka_is_known() -> None:
-    """Kafka 4.3 has 360 static and three dynamic broker keys, 34 topic keys and 17 group keys; KIP-1191 adds one."""
+    """The tables have every key of Kafka 4.3: 360 static and three dynamic broker keys, 34 topic keys and 17 group
+    keys, and one key of KIP-1191.
+    """
     theirs = [
         [name for name in keys if not name.startswith("tidemill.")] for keys in (BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS)
     ]
@@ -84,7 +86,7 @@ def test_a_key_that_needs_a_restart_is_not_dynamic() -> None:
     ],
 )
 def test_text_is_parsed_to_a_value(name: str, text: str, value: ConfigValue) -> None:
-    """Whitespace around a value is ignored, as in Kafka."""
+    """The text of a setting is parsed to a value, without the whitespace around it, as in Kafka."""
     parsed = parse_named(TOPIC_KEYS, name, text)
 
     assert value == parsed
@@ -164,7 +166,7 @@ def test_every_long_is_a_value(number: int) -> None:
 
 
 def test_a_topic_key_and_a_broker_key_may_share_a_name() -> None:
-    """They are two different keys, and the topic key is always dynamic."""
+    """A topic key and a broker key of the same name are different keys, and the topic key is always dynamic."""
     keys = (known_key(TOPIC_KEYS, SHARED), known_key(BROKER_KEYS, SHARED))
 
     assert [key.name for key in keys] == [SHARED, SHARED]

@@ -102,7 +102,7 @@ def test_a_group_falls_back_to_its_broker() -> None:
 
 
 def test_a_setting_can_be_given_under_any_of_its_names() -> None:
-    """`node.id` sets `broker.id`, `log.dir` sets `log.dirs`, and hours are converted to milliseconds."""
+    """A synonym sets its key: `node.id` sets `broker.id`, `log.dir` sets `log.dirs`, and hours set milliseconds."""
     layers = BrokerLayers(static={"node.id": "3", "log.dir": "here", "log.roll.hours": "2"})
 
     values = [broker_value(layers, name) for name in ("broker.id", "node.id", "log.dirs", "log.roll.ms")]

@@ -140,7 +140,7 @@ def test_available_now_ends_at_the_offsets_of_its_start(cluster):
 
 def test_a_new_partition_is_read_from_its_start(cluster):
     """
-    Records written before the reader noticed the partition are not skipped.
+    A new partition is read from its start, so that records written before the reader noticed it are not skipped.
     """
     stream = reader(cluster)
     start = stream.initialOffset()
@@ -229,7 +229,7 @@ def test_a_topic_recreated_while_the_query_runs_is_detected(cluster):
 
 def test_an_end_offset_that_decreased_is_requested_again(cluster):
     """
-    A new leader may not know the committed offsets yet; this must not be reported as data loss.
+    An end offset that decreased is requested again: a new leader may not know it yet, which is no data loss.
     """
     partition = cluster.topics["t"].partitions[0]
     late = partition.batches.pop()

@@ -82,7 +82,8 @@ def test_skips_are_read_from_the_summary_by_reason_and_file() -> None:
 
 def test_the_report_lists_what_was_skipped_and_why() -> None:
     """
-    Reasons of all stages are grouped, the most frequent first, with the number of tests and their files.
+    The report lists the reasons for skips in all stages, the most frequent first, with the number of tests and their
+    files.
     """
     skips = [{NO_FUSE: {"tests/fault/a.py": 1}, NO_STRACE: {"tests/fault/a.py": 2}}, {NO_STRACE: {"tests/b.py": 1}}]
     outcomes = [

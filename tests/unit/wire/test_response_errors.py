@@ -12,7 +12,7 @@ def partition(error_code: int) -> produce.Response.Topic.Partition:
 
 def test_error_codes_of_nested_structs_are_found_in_order() -> None:
     """
-    Code 0 is no error and is left out.
+    The error codes of nested structs are found in order, without code 0, which is no error.
     """
     codes = [[errors.NONE, errors.INVALID_RECORD], [errors.REQUEST_TIMED_OUT, errors.REQUEST_TIMED_OUT]]
     topics = [

@@ -14,7 +14,7 @@ class Example(Message):
 
 def test_a_message_is_constructed_by_keyword_with_defaults() -> None:
     """
-    Required fields must be given; the others have the protocol's default.
+    A message is constructed by keyword: required fields must be given, and the others have the protocol's default.
     """
     example = Example(name="a")
 
@@ -73,7 +73,7 @@ def test_a_varint_is_read_as_it_was_written(value: int) -> None:
 
 def test_produce_before_version_3_can_be_read_and_refused() -> None:
     """
-    librdkafka requires that these versions are advertised; a client that uses them gets a response it can read.
+    Produce before version 3, which librdkafka needs advertised, can be read and is refused with a readable response.
     """
     response = produce.Response(
         responses=[

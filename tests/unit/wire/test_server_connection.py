@@ -24,7 +24,7 @@ def frame(
 @pytest.mark.parametrize("client_id", ["me", "", None, "größe" * 20])
 def test_a_request_is_read_with_its_header(version: int, client_id: str | None) -> None:
     """
-    The envelope contains the fields of the header; the client id is a non-compact string in every version.
+    A request is read with the fields of its header, in which the client id is a non-compact string in every version.
     """
     connection = ServerConnection(apis.ALL)
     data = frame(heartbeat.API, version, ALIVE, 11, client_id)
@@ -102,7 +102,8 @@ def test_a_request_without_response_delays_later_responses() -> None:
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     """
-    The response has UNSUPPORTED_VERSION, all keys, and a header that any client can read (KIP-511).
+    ApiVersions in an unknown version gets UNSUPPORTED_VERSION and all keys in version 0, which any client can read
+    (KIP-511).
     """
     connection = ServerConnection({18: api_versions.API, 3: metadata.API})
     data = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (5).to_bytes(4, "big") + b"\xff\xff\0whatever"
@@ -119,7 +120,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
 @pytest.mark.parametrize("version", api_versions.API.versions)
 def test_the_header_of_api_versions_never_changes(version: int) -> None:
     """
-    The body may be flexible, but the header has no tagged fields, so that every client can read it.
+    The response header of ApiVersions never has tagged fields, even if the body is flexible, so that every client can
+    read it.
     """
     response = api_versions.Response(error_code=0, api_keys=())
 

@@ -38,7 +38,7 @@ def content(disk: SimulatedDisk, path: str = "a") -> bytes:
 
 @pytest.mark.parametrize("fate", [ALL_KEPT, ALL_LOST, Mix(1), Mix(2)], ids=str)
 def test_what_was_synced_survives_every_fate(fate: Fate) -> None:
-    """A write and a name are durable once their syncs have returned."""
+    """A write and a name survive every fate once their syncs have returned."""
     disk, _ = disk_with(OLD + NEW)
 
     after = disk.after_power_loss(fate)
@@ -48,7 +48,7 @@ def test_what_was_synced_survives_every_fate(fate: Fate) -> None:
 
 
 def test_all_unsynced_pages_may_be_kept_or_lost() -> None:
-    """When a write returns, its data is in the cache.  Until a sync, a power loss may undo it."""
+    """A power loss may keep or lose all unsynced pages, because a write that has returned is only in the cache."""
     disk, file = disk_with(OLD * 2)
 
     file.write(100, [b"x" * PAGE])
@@ -253,7 +253,7 @@ def test_a_removal_may_be_undone() -> None:
 
 
 def test_a_later_name_may_outlive_an_earlier_one() -> None:
-    """Changes to the names of different files become durable in any order."""
+    """A later name may outlive an earlier one, because changes to different names become durable in any order."""
     disk = SimulatedDisk()
     disk.open("first", create=True)
     disk.open("second", create=True)
@@ -303,7 +303,9 @@ def test_a_disk_and_its_successors_do_not_share_what_they_write() -> None:
 
 
 def test_a_failed_sync_leaves_pages_clean_and_not_durable() -> None:
-    """The cache shows the pages, a later sync "succeeds" without writing them, and a power loss loses them."""
+    """After a failed sync the cache still shows the pages, a later sync "succeeds" without writing them, and a power
+    loss loses them.
+    """
     disk, file = disk_with(OLD * 2)
     file.write(0, [NEW * 2])
     disk.fail_sync_at = disk.operations + 1
@@ -336,7 +338,9 @@ def test_a_page_whose_sync_failed_becomes_durable_when_written_again() -> None:
 
 
 def test_an_evicted_page_shows_what_the_disk_has() -> None:
-    """The kernel may drop clean pages at any time, including those that it failed to write."""
+    """A page that was evicted shows the bytes on the disk: the kernel may drop clean pages, even those that it failed
+    to write.
+    """
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.fail_sync_at = disk.operations + 1
@@ -425,7 +429,7 @@ def test_every_crash_point_of_a_run_can_be_seen_in_one_run() -> None:
 @pytest.mark.parametrize(("part", "left"), [(True, 2 * PAGE), (False, PAGE)])
 def test_a_full_disk_writes_a_part_or_nothing(part: bool, left: int) -> None:
     """
-    A caller cannot know how much of a refused write is on the disk.  Once there is room again, the write succeeds.
+    A write to a full disk fails and writes a part or nothing.  Once there is space again, the write succeeds.
     """
     disk, file = disk_with(OLD)
     disk.free_bytes, disk.full_writes_part = PAGE + 100, part
