@@ -30,7 +30,7 @@ class Call:
     target: str  # a path, or "TCP:[here->there]"
     data: bytes
     result: int
-    began: int  # line numbers of the transcript
+    began: int  # line number in the transcript
     ended: int
     is_durable: bool = False  # the write also syncs its bytes
 

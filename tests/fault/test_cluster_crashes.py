@@ -18,7 +18,7 @@ SILENCE_SECONDS = times(0, 5)  # the shortest silence; a test waits longer if th
 # The test would measure this wait instead of the cluster.
 KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
 STALLED_SECONDS = times(3, 6)  # longer than the 2 s for which a live broker may be silent
-LIFE_SECONDS = (0.1, 0.8)  # from the restart of a broker to the next fault
+LIFE_SECONDS = (0.1, 0.8)  # seconds from the restart of a broker to the next fault
 
 
 @pytest.mark.timeout(times(240, 3_600))

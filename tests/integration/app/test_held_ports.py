@@ -1,4 +1,4 @@
-"""A reserved port is available only to the listener it is reserved for."""
+"""A reserved port is available only to the listener for which it is reserved."""
 
 import socket
 

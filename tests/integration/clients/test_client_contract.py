@@ -24,7 +24,7 @@ def client(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[Cl
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_client_contract(client: Client, case: Case, broker: RunningBroker) -> None:
     """
-    Every case holds with every client, as it does with Apache Kafka.
+    Every case of the contract holds with every client, as it does with Apache Kafka.
     """
     name = f"contract-{os.getpid()}-{next(NUMBERS)}"
     with Stage(client, name=name, broker_pid=broker.pid) as stage:

@@ -267,8 +267,8 @@ def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_the_link_dialled_by_the_higher_broker_id_is_kept(first: int) -> None:
-    """Of two links, the one dialled by the higher broker id is kept.  If it is the first, the second is refused; if it
-    is the second, it replaces the first.
+    """Two brokers with two links keep the one dialled by the higher broker id.  If it is the first, the second is
+    refused; if it is the second, it replaces the first.
     """
 
     async def act(scene: Scene) -> None:

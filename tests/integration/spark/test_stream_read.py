@@ -98,8 +98,8 @@ def test_a_checkpoint_of_sparks_kafka_source_can_be_used(spark, bootstrap, numbe
 
 def test_a_query_that_is_killed_delivers_every_offset_exactly_once(spark, bootstrap, numbered, tmp_path):
     """
-    The query is killed five times with SIGKILL: at least once between writing the offsets of a batch and its commit,
-    and at other times right after a commit or while files are being written.
+    A query that is killed five times delivers every offset exactly once.  It is killed at least once between writing
+    the offsets of a batch and its commit, and otherwise right after a commit or while files are written.
     """
     count = 750
     topic = numbered(count)

@@ -71,7 +71,7 @@ def test_brokers_find_each_other_without_the_broker_they_joined() -> None:
 
 def test_brokers_without_a_majority_wait_and_log_the_reason() -> None:
     """
-    Of five brokers, three start, with only one of the three metadata voters.  They cannot learn whether their broker
+    Three of five brokers start, with only one of the three metadata voters.  They cannot learn whether their broker
     ids are still theirs, and must wait instead of exiting.
     """
     run = ClusterRun(1, knobs(5).without_faults())
@@ -183,7 +183,9 @@ def leads(machine: BrokerMachine) -> bool:
 
 
 def test_the_checks_find_records_lost_with_their_leader() -> None:
-    """As a control, the checks must report that records sent with acks=1 are lost with their leader."""
+    """The checks must report that records sent with acks=1 are lost with their leader, which shows that they detect
+    losses.
+    """
     for seed in range(SEEDS_OF_CONTROL):
         drawn = replace(knobs(3).without_faults(), acks=1, partitions=1, duration_s=12, partition=0.5, kill=0.2)
         try:

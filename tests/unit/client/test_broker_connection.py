@@ -1,4 +1,4 @@
-"""Connections: TLS, and servers that are not Kafka brokers."""
+"""Connections use TLS, and refuse servers that are not Kafka brokers."""
 
 import shutil
 import socket

@@ -87,7 +87,7 @@ def test_dividing_neither_loses_nor_repeats_offsets(sizes, partitions_min, recor
 @given(SIZES, st.integers(1, 20_000))
 def test_a_limited_trigger_makes_progress_within_its_limit(sizes, offsets_max):
     """
-    Every trigger makes progress, and exceeds the limit by at most one offset per partition.
+    Every limited trigger makes progress, and exceeds its limit by at most one offset per partition.
     """
     start = {TopicPartition("t", n): 7 for n in range(len(sizes))}
     end = {TopicPartition("t", n): 7 + size for n, size in enumerate(sizes)}
