@@ -177,7 +177,7 @@ def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> i
 
 
 def write_much(cluster: ClusterProcesses, topic: str) -> None:
-    """Write so many entries that a replica that was away must get them from the leader's disk."""
+    """Write so many entries that the other brokers do not keep all of them in memory for a replica that is away."""
     producer = Producer({
         "bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "batch.num.messages": 1,
     })  # fmt: skip

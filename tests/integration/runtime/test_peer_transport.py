@@ -224,8 +224,8 @@ def test_frames_travel_in_both_directions() -> None:
 
 
 def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
-    """During two hundred mutual dials over randomly delayed connections, an end that has a link never has none
-    afterwards.  Finally both ends have the same link and no other.
+    """In each of two hundred mutual dials over randomly delayed connections, a broker that has a link is never without
+    one afterwards.  Finally both ends have the same link and no other.
     """
 
     async def act(scene: Scene) -> None:
@@ -291,8 +291,8 @@ def test_the_link_dialled_by_the_higher_broker_id_is_kept(first: int) -> None:
 
 
 def test_a_parked_link_ends_with_the_link_that_replaced_it() -> None:
-    """A link that waits for the decision between two dials ends when the link that replaced it ends.  Otherwise the two
-    brokers would wait for each other after a crash of the higher broker id.
+    """A parked link, which waits for the other end to close it, also ends when the link that replaced it ends.  The
+    higher broker id may have crashed before it knew that its dial was accepted, and both brokers would wait forever.
     """
 
     async def act(scene: Scene) -> None:

@@ -406,7 +406,8 @@ def test_a_coordinator_is_isolated_when_the_controller_moves_out_of_reach() -> N
 def test_a_batch_is_not_accepted_before_an_earlier_one_of_unknown_outcome() -> None:
     """
     A new producer sends two batches.  A leader appends the first, loses leadership, and truncates it.  The second,
-    still in flight, arrives when that broker leads again and no longer knows the producer; it must be rejected.
+    still in flight, arrives when that broker leads again and no longer knows the producer.  It must not be accepted
+    before the first.
     """
     run = three_brokers_with_a_topic()
     scene = Scene(run)

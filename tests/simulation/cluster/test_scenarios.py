@@ -346,8 +346,8 @@ def test_a_damaged_segment_is_repaired_from_other_replicas(number: int) -> None:
 def test_a_wiped_broker_catches_up_from_a_damaged_leader(byte: int, records: int) -> None:
     """
     Damage outside a batch's CRC is also found; otherwise the wiped follower would refuse the copy forever.  A wiped
-    broker that lacks many records does not vote before it has them.  The undamaged of the other two replicas must then
-    lead and repair both.
+    broker that lacks many records does not vote before it has them, so that the third, undamaged replica leads and
+    repairs the other two.
     """
     run = three_brokers_with_a_topic(records, tail_entries=2)
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)

@@ -22,8 +22,8 @@ def step_down_unheard(world: World, *, is_full: bool) -> None:
 def test_another_replica_leads_after_a_leader_with_a_full_journal_has_stepped_down() -> None:
     """
     After a leader with a full journal has stepped down, it keeps asking the followers to campaign until another replica
-    leads.  It does not campaign itself, and followers that consider it the live leader neither campaign nor vote
-    without being asked.
+    leads.  It does not campaign itself, and followers that still consider it the live leader neither vote nor campaign
+    without a TimeoutNow.
     """
     world = World()
     step_down_unheard(world, is_full=True)
