@@ -1,4 +1,5 @@
-"""HandOver: the controller asks a leader to transfer the leadership of shards.  The leader answers immediately.
+"""TransferLeadership: the controller asks a leader to transfer the leadership of shards.  The leader answers
+immediately.
 
 `refused` holds the shards that cannot be transferred, because the receiver does not lead them, or the target is not
 alive or lags too far.  The leader tables show when the other transfers are complete.

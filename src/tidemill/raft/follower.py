@@ -109,7 +109,7 @@ class Follower:
         self.follow(sender)
         repair, log = self._repair, self._log
         has_it = offer.index <= log.commit_index or log.holds(offer.index, offer.index_term)
-        if repair.is_damaged and (offer.index_term, offer.index) < self._promised():
+        if repair.is_damaged and (offer.index_term, offer.index) < self._repair_floor():
             # The snapshot lacks entries that this replica may have acknowledged.
             self._outbox.append((sender, self._damage_report()))
         elif repair.snapshot is None and has_it and not repair.is_damaged:
@@ -158,10 +158,10 @@ class Follower:
             self._outbox += [(member, report) for member in self._log.memberships.current.members if member != self._me]
 
     def _damage_report(self) -> Damaged:
-        last_term, last_index = self._promised()
+        last_term, last_index = self._repair_floor()
         return Damaged(term=self._elections.term, last_index=last_index, last_term=last_term)
 
-    def _promised(self) -> tuple[int, int]:
+    def _repair_floor(self) -> tuple[int, int]:
         """
         Return the term and index that a snapshot must reach to repair this replica: those of the last entry it may have
         acknowledged.  The index is at least 1, because no snapshot is empty.

@@ -146,7 +146,7 @@ class Replica(ReplicaView):
         assert tracker is not None, "a leader replicates"
         counted = [voter for voter in self.voters if is_alive(voter) and tracker.repair_floor(voter) is None]
         if not quorum.has_majority(self.voters, [self.me, *counted]):
-            # Without contact to a majority, this leader would not hear that the others have elected another one.
+            # Without contact with a majority, this leader would not hear that the others have elected another one.
             self._elections.follow(self.term, None)
             return
         self._leadership_transfer.tick(self._now_ms)

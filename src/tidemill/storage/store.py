@@ -255,7 +255,7 @@ class Store:
 
     def removal_steps(self) -> list[Step]:
         """Return the removals that may be executed now; none while a write-back could create the files again."""
-        return [] if self.is_writing_back else self.removals.steps(self.blocks.facts_synced)
+        return [] if self.is_writing_back else self.removals.steps(self.blocks.synced_control_rows)
 
     @property
     def wants_checkpoint(self) -> bool:

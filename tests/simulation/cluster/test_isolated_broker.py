@@ -170,7 +170,7 @@ def with_a_commit() -> tuple[Scene, BrokerMachine, BrokerMachine]:
 
 def test_a_leader_isolated_from_the_controller_deletes_nothing() -> None:
     """A leader isolated from the controller deletes nothing, since its topic configuration may be outdated.  It
-    transfers leadership to a replica with contact to the controller.
+    transfers leadership to a replica with contact with the controller.
     """
     run = three_brokers_with_a_topic()
     scene = Scene(run)

@@ -42,4 +42,4 @@ class LeaderBalancer:
         moves = imbalance(image, led, self._cluster.eligible_leaders())
         refused = self._leadership_transfers.here(moves)
         if len(moves) > len(refused):
-            self._machine.events.event("leaders handed over", shards=len(moves) - len(refused))
+            self._machine.events.event("leadership transferred", shards=len(moves) - len(refused))

@@ -25,7 +25,7 @@ class BlockQueue:
         self.rows = RowQueue()
         self.in_flight: deque[Block] = deque()  # oldest first
         self.is_journal_full = False  # the last call of `gather` found no room for waiting entries
-        self.facts_synced = 0  # the number of the newest control row that is durable
+        self.synced_control_rows = 0  # the number of the newest control row that is durable
         self._last_was_empty = False
         self._votes_before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # (number of the vote's row, shard, vote)
         self._stale_files: deque[tuple[int, str]] = deque()  # (number of the row after which to remove it, path)
@@ -87,7 +87,7 @@ class BlockQueue:
     def written(self, block: Block) -> None:
         """Note that `block`, the oldest in flight, is durable."""
         self._journal.synced = block.sequence
-        self.facts_synced = block.control_rows_gathered
+        self.synced_control_rows = block.control_rows_gathered
         self.in_flight.popleft()
         block.parts = []
 

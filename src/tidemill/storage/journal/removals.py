@@ -33,16 +33,16 @@ class Removals:
         """Return the shards whose CLOSED row is queued, but in no block yet."""
         return [log for number, log in self._shards if number > control_rows_gathered]
 
-    def steps(self, facts_synced: int) -> list[Step]:
+    def steps(self, synced_control_rows: int) -> list[Step]:
         """Return steps, for another thread, that remove the files whose control row is durable."""
         disk, dirty = self._disk, self._dirty
         steps: list[Step] = []
-        while self._segments and self._segments[0][0] <= facts_synced:
+        while self._segments and self._segments[0][0] <= synced_control_rows:
             segment = self._segments.pop(0)[1]
             dirty.forget(segment)
             dirty.add((), [segment.path.rpartition("/")[0]])
             steps.append(lambda segment=segment: remove_segment(disk, segment))  # type: ignore[misc]
-        while self._shards and self._shards[0][0] <= facts_synced:
+        while self._shards and self._shards[0][0] <= synced_control_rows:
             log = self._shards.pop(0)[1]
             for partition in log.partitions.values():
                 for segment in partition.segments:

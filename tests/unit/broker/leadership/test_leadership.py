@@ -216,7 +216,7 @@ def test_a_leader_with_an_unconfirmed_term_refuses_clients(
 def test_requests_that_wait_when_a_leader_steps_down_have_an_unknown_outcome(
     deposed: dict[str, int], api: str, code: str
 ) -> None:
-    """A leader without contact to a majority for two seconds steps down, so no request waits forever."""
+    """A leader without contact with a majority for two seconds steps down, so no request waits forever."""
     assert code == errors.name(deposed[api])
 
 
