@@ -33,7 +33,10 @@ class ObservableBroker(Protocol):
 
 class Application:
     def __init__(self, broker: ObservableBroker, state: Callable[[], ClusterState | None]) -> None:
-        """Serve the health and metrics of `broker`, and the `state` of its cluster: None until the broker knows it."""
+        """
+        Serve the health and metrics of `broker`.  `state` returns the state of its cluster, or None while the broker
+        does not know it yet.
+        """
         self._broker = broker
         self._cluster = ClusterApi(state)
         self._routes: dict[str, Callable[[], Answer]] = {

@@ -221,9 +221,9 @@ class Elections:
 
     def _question_leader(self) -> None:
         """
-        Ask the leader whether it still leads: its broker is alive, but the leader may have stepped down without this
-        replica's knowledge.  Its VoteResponse makes this replica forget it; if it still leads, an AppendEntries follows
-        that makes this replica follow it again.
+        Ask the leader, with a pre-vote request, whether it still leads: its broker is alive, but it may have stepped
+        down without this replica's knowledge.  Any VoteResponse from it makes this replica stop following it; if it
+        still leads, its next AppendEntries makes this replica follow it again.
         """
         assert self.leader is not None, "there is no leader to ask"
         self._outbox.append((self.leader, self._vote_request(self.term + 1, is_pre=True, is_transfer=False)))

@@ -111,8 +111,8 @@ class ProgressTracker:
 
     def damaged(self, member: ReplicaKey, repair_floor: tuple[int, int], now_ms: int) -> None:
         """
-        Take a damage report of `member`.  If the member still repeats it RETRY_MS after an offer, the offer may have
-        been lost: offer again.
+        Note that `member` has reported damage: it needs a snapshot.  If it still reports damage RETRY_MS after it was
+        offered one, offer again, because the offer may have been lost.
         """
         progress = self.members.get(member)
         if progress is not None:

@@ -22,6 +22,6 @@ def cannot_win(voters: Collection[ReplicaKey], refusing: Iterable[ReplicaKey]) -
 
 
 def reached_by_majority(voters: Collection[ReplicaKey], reached: Mapping[ReplicaKey, int]) -> int:
-    """Return the greatest index that a majority of `voters` has reached; a voter that `reached` lacks is at 0."""
+    """Return the greatest index that a majority of `voters` has reached; a voter missing from `reached` counts as 0."""
     ranked = sorted((reached.get(voter, 0) for voter in voters), reverse=True)
     return ranked[majority(voters) - 1]

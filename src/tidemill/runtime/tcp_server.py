@@ -68,7 +68,7 @@ class TcpWriter:
 
     @property
     def is_open(self) -> bool:
-        """False after `close` or after the end of the socket."""
+        """False after `close`, `abort`, the client's end of stream, or the loss or failure of the connection."""
         return self._open
 
     @property

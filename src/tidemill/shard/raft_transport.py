@@ -15,7 +15,7 @@ class RaftTransport(Protocol):
         ...
 
     def may_lead(self, voter: ReplicaKey) -> bool:
-        """Return whether the broker of `voter` is alive and does not drain its leadership."""
+        """Return whether the broker of `voter` is alive and is not draining its leadership."""
         ...
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:

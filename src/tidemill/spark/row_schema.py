@@ -34,7 +34,11 @@ def full(*, has_headers: bool) -> StructType:
 
 
 def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
-    """Return the columns of `schema` under the source's names, in order.  Raise ValueError for a wrong name or type."""
+    """
+    Return the columns of `schema`, spelled as the source spells them, in the order of `schema`; case is ignored.
+
+    Raise ValueError for a column that is unknown, repeated or of another type, or for headers without `has_headers`.
+    """
     columns = []
     for field in schema.fields:
         column = _BY_LOWER_NAME.get(field.name.lower())

@@ -1,4 +1,7 @@
-"""How quickly a dead or stalled broker loses liveness and leadership: three brokers on simulated time."""
+"""How a broker whose journal stalls is found dead and replaced as leader, and how quickly leadership moves.
+
+Three brokers run on simulated time.
+"""
 
 import pytest
 

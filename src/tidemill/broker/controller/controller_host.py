@@ -199,7 +199,7 @@ class ControllerHost:
         self._follower.catch_up()
 
     def loaded(self, hosted: HostedPartition[Any, Any]) -> None:
-        """Do nothing: the image was complete before the partition began."""
+        """Do nothing: the image was complete before the partition began to accept requests."""
 
 
 def _nothing() -> None:

@@ -334,7 +334,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
 
 
 def _ignore(_: object) -> None:
-    """Take the reply to a request whose caller needs none."""
+    """Ignore the reply to a request whose caller does not need it."""
 
 
 def _records_from(start: int, buffers: Sequence[Buffer]) -> tuple[list[Record], int]:

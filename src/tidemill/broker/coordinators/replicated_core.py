@@ -80,7 +80,7 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
 
         The host appends one chunk per turn of the event loop.  Other requests are decided before and between the
         chunks, so each chunk must be computed when the host takes it.  All records that are appended after this call
-        have `first_offset` or higher offsets; all records below `first_offset` are deleted when the snapshot has
+        have offsets of at least `first_offset`; all records below `first_offset` are deleted when the snapshot has
         committed.
         """
         ...

@@ -83,7 +83,7 @@ class PeersOwner(Protocol):
         ...
 
     def leaders_changed(self) -> None:
-        """Called when a peer has reported changes of the shards that it leads."""
+        """Called after a peer has sent its leader table, or changes to it."""
         ...
 
 
@@ -129,7 +129,7 @@ class Peers:
         return peer.heartbeat_at is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
 
     def may_lead(self, voter: ReplicaKey) -> bool:
-        """Return whether the peer is alive and does not drain its leadership."""
+        """Return whether the peer is alive and is not draining its leadership."""
         return self.is_alive(voter) and not self._by_key[voter].flags & frames.DRAINING
 
     def has_two_way_contact(self, voter: ReplicaKey) -> bool:
