@@ -228,7 +228,7 @@ class Broker:
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
         """Log a defect of the broker with its traceback, and count it."""
-        self.metrics.api(api.key).refused(errors.UNKNOWN_SERVER_ERROR)
+        self.metrics.api(api.key).count_error(errors.UNKNOWN_SERVER_ERROR)
         self.metrics.request_failures += 1
         self.events.failure("request failed", error, api=api.name, version=version, peer=f"{peer[0]}:{peer[1]}")
 

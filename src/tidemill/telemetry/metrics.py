@@ -23,12 +23,12 @@ class ApiCounters:
         self.latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)  # answered requests in each bucket
         self.latency_ms_sum = 0
 
-    def answered(self, latency_ms: int) -> None:
+    def count_latency(self, latency_ms: int) -> None:
         """Count an answered request; its latency is the time from its beginning until its response is ready."""
         self.latency_counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
         self.latency_ms_sum += latency_ms
 
-    def refused(self, error_code: int) -> None:
+    def count_error(self, error_code: int) -> None:
         """Count an occurrence of an error code in a response."""
         self.errors[error_code] = self.errors.get(error_code, 0) + 1
 

@@ -155,7 +155,7 @@ class KafkaConnection:
         counters = metrics.apis[key]
         counters.requests += 1
         if envelope.answer is not None:
-            counters.refused(errors.UNSUPPORTED_VERSION)
+            counters.count_error(errors.UNSUPPORTED_VERSION)
             self._respond(envelope, envelope.answer)
             return
         context = RequestContext(broker, self, envelope.version, envelope.client_id, now_ms)
@@ -209,7 +209,7 @@ class KafkaConnection:
         if response is not None and (error_codes := envelope.api.errors_in(response)):
             counters = self.broker.metrics.apis[envelope.api.key]
             for error_code in error_codes:
-                counters.refused(error_code)
+                counters.count_error(error_code)
         self._respond(envelope, parts)
 
     def _failed(self, envelope: RequestEnvelope, error: BaseException) -> None:
@@ -226,7 +226,7 @@ class KafkaConnection:
 
     def _respond(self, envelope: RequestEnvelope, parts: list[Buffer] | None) -> None:
         broker = self.broker
-        broker.metrics.apis[envelope.api.key].answered(broker.clock.monotonic_ms() - envelope.begun_ms)
+        broker.metrics.apis[envelope.api.key].count_latency(broker.clock.monotonic_ms() - envelope.begun_ms)
         size = sum(map(len, parts)) if parts else 0
         sendable = self._wire.respond(envelope, parts)
         if envelope.held is not None:
