@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.run_tests import Outcome, counts_of, report, skips_of, stages
+from tools.run_tests import Outcome, Stage, counts_of, report, run, skips_of, stages
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,16 @@ def test_a_report_without_skips_has_no_list_of_them() -> None:
     fine = Outcome(stage="unit", share_s=60, seconds=1.0, counts={"passed": 3}, is_broken=False)
 
     assert "skipped:" not in report([fine], 0.0).splitlines()
+
+
+def test_a_run_reports_the_skips_of_real_tests(tmp_path: Path) -> None:
+    """
+    The runner must ask pytest for the reasons: without them the report has nothing to list.
+    """
+    path = tmp_path / "test_without_its_tool.py"
+    path.write_text("import pytest\n\ndef test_nothing():\n    pytest.skip('the tool is not installed')\n")
+
+    outcome = run(Stage(name="one", share_s=60, paths=(str(path),)), [])
+
+    assert ["the tool is not installed"] == [*outcome.skips]
+    assert "the tool is not installed" in report([outcome], 0.0)
