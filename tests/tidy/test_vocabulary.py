@@ -19,12 +19,13 @@ _leave_office LEAVES_OFFICE able_to_lead Road at_controller ControllerLink Curre
 hear_controller Seldom AwakeClock LeaderBalance MembershipHost NewLeaders LedTopics AwaitedLeaders Quorum
 when_held accepts takes_more lacks_room go_on carry_out look Grounds Moment Turn MOVES
 GroupRun Kept KeptInstall KeptCatchUp Broken
+_found _transfer
 """
 RETIRED_IDENTIFIERS = frozenset(_RETIRED.split())
 RETIRED_WORDS = (
     "airborne", "depose", "deposes", "deposed", "folded", "folds", "hand-over", "hand-overs", "hands over",
-    "handed over", "settled", "in the air", "office", "who leads", "whoever", "nobody", "somebody", "restless",
-    "twin", "twins", "entrance",
+    "handed over", "hand over", "settled", "in the air", "office", "who leads", "whoever", "nobody", "somebody",
+    "restless", "twin", "twins", "entrance",
 )  # fmt: skip
 A_RETIRED_WORD = re.compile(rf"\b(?:{'|'.join(RETIRED_WORDS)})\b", re.IGNORECASE)
 A_BAD_START = re.compile(r"(?:Of|As|Who)\b")
@@ -40,13 +41,15 @@ PAGES = [path for path in PAGES if path.is_file()]
 
 def _identifiers(path: Path) -> set[str]:
     """Return every name that the file defines, reads, imports, passes by keyword or lists in `__slots__`."""
-    names: set[str] = set()
+    names = {path.stem}
     for node in ast.walk(parsed(path)):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
                 names.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
+            case ast.ImportFrom(module=str(module)):
+                names |= {*module.split(".")}
             case ast.alias(name=name, asname=alias):
                 names |= {*name.split("."), *([alias] if alias else [])}
             case ast.Constant(value=str(text)) if text.isidentifier():
