@@ -130,7 +130,7 @@ class MemberSets:
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
         return tuple((waiter, Rejected(error_code)) for _, waiter in self._waiting)
 
-    def appends(self, request: Request) -> bool:
+    def is_refused_when_full(self, request: Request) -> bool:
         return isinstance(request, Add)
 
     def needs_current_metadata(self, request: Request) -> bool:

@@ -69,7 +69,7 @@ def run(
 ) -> None:
     """Run a broker until SIGINT or SIGTERM.
 
-    `ready` is called once the broker serves.  `more_coordinators` are hosted in addition to those of every broker.
+    `ready` is called once the broker serves.  `extra_coordinators` are hosted in addition to those of every broker.
     Raises StartProblem if the broker cannot start.
     """
     raise_open_files_limit()

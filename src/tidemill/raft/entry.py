@@ -35,7 +35,7 @@ _NAMES: Final = {int(kind): kind.name for kind in Kind}
 
 class Entry:
     """
-    An entry, or a control row.  A leader creates an entry, and `propose` sets its index and term.  From then on it is
+    One entry of a shard's log.  A leader creates an entry, and `propose` sets its index and term.  From then on it is
     read-only, except for its position on this replica.
     """
 

@@ -45,7 +45,7 @@ class ControllerCore:
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
         return ()  # no waiter is left, because each command is answered by its own decision
 
-    def appends(self, request: Command) -> bool:
+    def is_refused_when_full(self, request: Command) -> bool:
         return True
 
     def needs_current_metadata(self, request: Command) -> bool:

@@ -29,7 +29,7 @@ from tidemill.model.topic import TopicId
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
 GROUP_KEY_TYPE: Final = 0  # of FindCoordinator
-SNAPSHOT_CHUNK_RECORDS: Final = 200  # computed and appended in one turn of the event loop, in 2 to 3 ms
+SNAPSHOT_CHUNK_RECORDS: Final = 200  # appended in one turn, so that other requests wait for milliseconds only
 
 # Requests that are served while the disk is full, because they append nothing, or (ForgetTopics) free space.
 _SERVED_WHEN_FULL: Final = (Heartbeat, FetchOffsets, DescribeGroups, ListGroups, ForgetTopics)
@@ -69,7 +69,7 @@ class GroupCore:
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
         return self.groups.drain(error_code)
 
-    def appends(self, request: GroupRequest) -> bool:
+    def is_refused_when_full(self, request: GroupRequest) -> bool:
         return not isinstance(request, _SERVED_WHEN_FULL)
 
     def needs_current_metadata(self, request: GroupRequest) -> bool:

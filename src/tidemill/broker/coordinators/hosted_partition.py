@@ -27,7 +27,7 @@ from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
 
 LOAD_BYTES: Final = 64 << 10  # read by one job while loading: about a thousand records
-TURN_RECORDS_MAX: Final = 200  # replayed in one turn of the event loop while loading, in 2 to 3 ms
+TURN_RECORDS_MAX: Final = 200  # replayed in one turn while loading, so that other requests wait for milliseconds only
 BATCH_RECORDS_MAX: Final = 1_000  # in one batch; further records of a Result are appended as further batches
 BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, unless a single record is larger
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # no snapshot is taken while the log has fewer records
@@ -192,7 +192,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             return errors.COORDINATOR_NOT_AVAILABLE
         if not self.is_loaded:
             return errors.COORDINATOR_LOAD_IN_PROGRESS
-        if self.core.appends(request) and self._may_not_append():
+        if self.core.is_refused_when_full(request) and self._may_not_append():
             return errors.COORDINATOR_NOT_AVAILABLE  # refuse before the core decides anything; clients ask again
         return errors.NONE
 

@@ -64,8 +64,8 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         """Return a reply with `error_code` for every waiter without a reply.  The host then drops the core."""
         ...
 
-    def appends(self, request: RequestT_contra) -> bool:
-        """Return whether `request` may append.  If so, the host refuses it while the disk is full."""
+    def is_refused_when_full(self, request: RequestT_contra) -> bool:
+        """Return whether the host must refuse `request` while the disk is full: it may append, and frees no space."""
         ...
 
     def needs_current_metadata(self, request: RequestT_contra) -> bool:

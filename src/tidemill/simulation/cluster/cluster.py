@@ -47,7 +47,7 @@ class ClusterRun:
         *,
         extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
-        """Every broker hosts `machine_types` and `more_coordinators` in addition to those that ship."""
+        """Every broker hosts `machine_types` and `extra_coordinators` in addition to those that ship."""
         self.seed = seed
         self._extra_coordinators = extra_coordinators
         self.random = Random(seed)

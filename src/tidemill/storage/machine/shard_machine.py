@@ -179,8 +179,8 @@ class ShardMachines:
 
     def entry_committed(self, entry: Entry) -> None:
         """
-        Report a committed entry to the machines that want it.  Called in log order, and only if `hears_commits`; for
-        batches only if `hears_committed_batches`.
+        Report a committed entry to the machines that want it.  Called in log order, and only if `has_commit_listeners`;
+        for batches only if `has_batch_commit_listeners`.
         """
         if entry.kind == BATCH:
             for listener in self._batch_committed:
