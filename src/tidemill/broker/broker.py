@@ -38,7 +38,7 @@ from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.internal_topics import all_internal_topics
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
-from tidemill.peer.frame import DRAINING, HEARS_CONTROLLER
+from tidemill.peer.frame import DRAINING, HAS_CONTROLLER_CONTACT
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
@@ -290,7 +290,7 @@ class Broker:
     def flags(self) -> int:
         """The flags in this broker's heartbeats (see `peer.frame`)."""
         drains = DRAINING if self.drain_leadership.is_draining or not self.is_ready else 0
-        return drains | (HEARS_CONTROLLER if self.controller.is_current else 0)
+        return drains | (HAS_CONTROLLER_CONTACT if self.controller.is_current else 0)
 
     def serving_changed(self, shard: Shard) -> None:
         """Notify the parts that depend on leadership: this broker has started or stopped serving `shard` as leader."""

@@ -19,15 +19,15 @@ class StallTolerantClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ticked_at = clock.monotonic_ms()
-        self._awake_ms = 0  # this clock's time at the last tick
+        self._running_ms = 0  # this clock's time at the last tick
 
     def tick(self) -> None:
         """Count the time since the last tick.  Called every 250 ms."""
-        self._awake_ms = self.monotonic_ms()
+        self._running_ms = self.monotonic_ms()
         self._ticked_at = self._clock.monotonic_ms()
 
     def wall_ms(self) -> int:
         return self._clock.wall_ms()
 
     def monotonic_ms(self) -> int:
-        return self._awake_ms + min(self._clock.monotonic_ms() - self._ticked_at, STEP_MS_MAX)
+        return self._running_ms + min(self._clock.monotonic_ms() - self._ticked_at, STEP_MS_MAX)

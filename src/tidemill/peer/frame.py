@@ -23,9 +23,9 @@ RESPONSE: Final = 5
 
 DRAINING: Final = 1
 """The sender is draining its leadership: do not transfer leadership to it."""
-HEARS_CONTROLLER: Final = 2
+HAS_CONTROLLER_CONTACT: Final = 2
 """The sender is the controller, or has contact with it."""
-HEARS_YOU: Final = 4
+HEARS_RECEIVER: Final = 4
 """The sender receives heartbeats of the receiver; a network partition may cut only one direction."""
 
 FRAME_BYTES_MAX: Final = 64 << 20

@@ -136,7 +136,7 @@ def open_ring(disk: Disk) -> list[RingFile]:
 class Walked(NamedTuple):
     """A complete block that was replayed.  Its bytes are read again when they are needed, to bound memory."""
 
-    place: JournalPosition
+    journal_position: JournalPosition
     header: BlockHeader
 
 
@@ -163,14 +163,14 @@ def replay(
     store = Store(disk, key, options, cache, journal, machines, checkpoint.shards, checkpoint.closed)
     store.checkpoints.number, store.checkpoints.sequence = checkpoint.number, checkpoint.sequence
     capacity = journal.capacity
-    place = checkpoint.head
+    journal_position = checkpoint.head
     walked: list[Walked] = []
     replayed = Replayed(store, walked, [])
     while True:
-        header = decode_header(key, read_extents(ring, place, BLOCK_HEADER_BYTES))
+        header = decode_header(key, read_extents(ring, journal_position, BLOCK_HEADER_BYTES))
         if header is None or header.sequence != journal.sequence + 1 or header.size_bytes > capacity:
             break
-        data = read_extents(ring, place, header.size_bytes)
+        data = read_extents(ring, journal_position, header.size_bytes)
         rows = decode_rows(header, memoryview(data)) if len(data) == header.size_bytes else None
         if rows is None:
             break
@@ -180,9 +180,9 @@ def replay(
             _replay_row(replayed, shard_id, row)
         found.blocks += 1
         found.rows += len(rows)
-        walked.append(Walked(place, header))
-        place = position_after(ring, place, header.size_bytes)
-    journal.resume(place)
+        walked.append(Walked(journal_position, header))
+        journal_position = position_after(ring, journal_position, header.size_bytes)
+    journal.resume(journal_position)
     for log in store.shards.values():
         log.note_trimmed()
     return replayed
@@ -192,8 +192,8 @@ def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
     store, kind = replayed.store, row.kind
     if kind == RowKind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
-        opening = ShardDescriptor.decode(row.payload)
-        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, opening, store.machines)
+        descriptor = ShardDescriptor.decode(row.payload)
+        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, descriptor, store.machines)
         return
     log = store.shards.get(shard_id)
     if log is None:
@@ -240,9 +240,9 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
     disk.sync_directory(paths.JOURNAL)
     if newest is None:
         return
-    data = read_extents(ring, newest.place, newest.header.size_bytes)
-    position, at = newest.place.position, 0
-    slot = next(i for i, file in enumerate(ring) if file.number == newest.place.number)
+    data = read_extents(ring, newest.journal_position, newest.header.size_bytes)
+    position, at = newest.journal_position.position, 0
+    slot = next(i for i, file in enumerate(ring) if file.number == newest.journal_position.number)
     while at < len(data):
         here = ring[slot]
         run = min(len(data) - at, here.size - position)
@@ -261,7 +261,7 @@ def _act(replayed: Replayed, found: RecoveryReport) -> None:
         log.install_parts.clear()  # parts of a row that was not written completely
     for log in closings:
         remove_shard(disk, log)
-        store.dirty.add([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
+        store.dirty.add([], [paths.topic_directory(log.descriptor.topic_id), paths.TOPICS])
     damaged: set[Segment] = set()
     for log in store.shards.values():
         damaged |= _check_files(disk, log)
@@ -321,8 +321,8 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
     made: dict[str, None] = {}
     segments: dict[Segment, None] = {}
     opened: dict[Segment, None] = {}
-    for place, header in walked:
-        rows = decode_rows(header, memoryview(read_extents(ring, place, header.size_bytes)))
+    for journal_position, header in walked:
+        rows = decode_rows(header, memoryview(read_extents(ring, journal_position, header.size_bytes)))
         if rows is None:
             raise JournalDamaged(f"block {header.sequence} of the journal was whole, and is not any more")
         for shard_id, row in rows:

@@ -90,12 +90,12 @@ class Store:
 
     # ── rows that shards queue ─────────────────────────────────────────────────────────────────────────────────
 
-    def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
+    def open_shard(self, shard_id: ShardId, descriptor: ShardDescriptor) -> ShardLog:
         """Open a shard on this broker.  Its OPENED row is queued before the replica's first vote."""
         assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
-        log = ShardLog(self.disk, self.cache, shard_id, opening, self.machines)
+        log = ShardLog(self.disk, self.cache, shard_id, descriptor, self.machines)
         self.shards[shard_id] = log
-        self.blocks.rows.put_control_row(shard_id, Entry(RowKind.OPENED, opening.encode()))
+        self.blocks.rows.put_control_row(shard_id, Entry(RowKind.OPENED, descriptor.encode()))
         return log
 
     def close_shard(self, shard_id: ShardId) -> None:

@@ -67,7 +67,7 @@ class SummingRun(ClusterRun):
             assert machine.broker is not None, f"{machine.name} is ready"
             for shard in machine.broker.shard_table.shards.values():
                 for number in shard.partitions:
-                    place = shard.log.opening.topic_id, number
+                    place = shard.log.descriptor.topic_id, number
                     here = summed_of(shard.log, number).with_pending
                     first = found.setdefault(place, here)
                     self.compared += shard.topic == TOPIC

@@ -37,7 +37,7 @@ CONFIG = LogConfig(segment_bytes=8 << 10, index_interval_bytes=1024)
 LED, MADE, FOLLOWED, NEIGHBOUR, LATE, SECOND = (ShardId(number) for number in (0, 1, 2, 3, 4, 5))
 
 
-def opening(topic: int, first_partition: int, partition_count: int, *voters: ReplicaKey) -> ShardDescriptor:
+def descriptor(topic: int, first_partition: int, partition_count: int, *voters: ReplicaKey) -> ShardDescriptor:
     return ShardDescriptor(
         topic_id=TopicId(bytes([topic]) * 16),
         first_partition=first_partition,
@@ -64,9 +64,9 @@ class StoreScript:
         self.truncations = 0
 
     def run(self, rounds: int = 25) -> None:
-        self._open(LED, opening(1, 0, 1))
-        self._open(MADE, opening(2, 0, 2))
-        self.driver.open_shard(FOLLOWED, opening(3, 0, 2, ME, PEER))
+        self._open(LED, descriptor(1, 0, 1))
+        self._open(MADE, descriptor(2, 0, 2))
+        self.driver.open_shard(FOLLOWED, descriptor(3, 0, 2, ME, PEER))
         self.driver.drain()
         for number in range(rounds):
             self.now_ms += 10
@@ -90,19 +90,19 @@ class StoreScript:
             if shard_id in shards:
                 self._follow(shard_id)
         if number == 4:
-            driver.open_shard(NEIGHBOUR, opening(3, 2, 2, ME, PEER))
+            driver.open_shard(NEIGHBOUR, descriptor(3, 2, 2, ME, PEER))
         if number in (6, 13, 22, 28):
             self._move_log_start(MADE, random.choice((0, 1)))
         if number in (8, 18, 29):
             self._trim_committed(FOLLOWED)
         if number == 9:
-            self._open(LATE, opening(4, 0, 1))
+            self._open(LATE, descriptor(4, 0, 1))
         if number == 15:
             driver.before_write_back, driver.after_write_back = self._fill, self._make_room
         if number == 16:
             driver.before_write_back = driver.after_write_back = _nothing
         if number == 19:
-            driver.open_shard(SECOND, opening(3, 4, 1, ME, PEER))
+            driver.open_shard(SECOND, descriptor(3, 4, 1, ME, PEER))
             driver.vote(SECOND, 1, ME)
             self._append_followed(SECOND, 1, 2)
             driver.block()

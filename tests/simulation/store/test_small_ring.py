@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.store.crash_exploration import model_of
-from tests.simulation.store.store_script import KEY, ME, PEER, agreed_index, opening
+from tests.simulation.store.store_script import KEY, ME, PEER, agreed_index, descriptor
 from tidemill.batches.builder import build_batch
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
@@ -64,7 +64,7 @@ class Run:
     def run(self) -> None:
         random, driver = self.random, self.driver
         for number, shard_id in enumerate(SHARDS):
-            driver.open_shard(shard_id, opening(3, 2 * number, 2, ME, PEER))
+            driver.open_shard(shard_id, descriptor(3, 2 * number, 2, ME, PEER))
             driver.vote(shard_id, 1, PEER)
         actions = [self._append] * 5 + [self._truncate] * 2 + [self._block] * 4
         actions += [

@@ -20,9 +20,9 @@ def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tic
 
     world.replicas[A].transfer_leadership(B)
     world.execute(A)
-    depose = next(it for it in world.mail if isinstance(it[2], TimeoutNow))
-    world.mail.remove(depose)
-    world.replicas[B].receive(A, depose[2])
+    timeout_now = next(it for it in world.mail if isinstance(it[2], TimeoutNow))
+    world.mail.remove(timeout_now)
+    world.replicas[B].receive(A, timeout_now[2])
     world.execute(B)
     term = world.replicas[B].term
     world.pass_ms(B, 10)

@@ -77,14 +77,14 @@ class Led:
         disk = SimulatedDisk()
         initialize_directory(disk, KEY, OPTIONS)
         self.store: Store = open_store(disk, KEY, OPTIONS)[0]
-        opening = ShardDescriptor(
+        descriptor = ShardDescriptor(
             topic_id=TopicId(b"t" * 16),
             first_partition=0,
             partition_count=1,
             feature_level=1,
             membership=Membership((ME,)),
         )
-        log = self.store.open_shard(ShardId(1), opening)
+        log = self.store.open_shard(ShardId(1), descriptor)
         config = compile_topic_config({key.replace("_", "."): value for key, value in configs.items()})
         self.shard = open_shard(self.store, log, config)
         self.shard.tick(NOW, NOW)

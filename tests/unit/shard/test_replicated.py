@@ -65,14 +65,14 @@ class Replicated:
         initialize_directory(disk, KEY, OPTIONS)
         self.store, _ = open_store(disk, KEY, OPTIONS)
         self.transport = RecordingPeers()
-        opening = ShardDescriptor(
+        descriptor = ShardDescriptor(
             topic_id=TopicId(b"t" * 16),
             first_partition=0,
             partition_count=1,
             feature_level=1,
             membership=Membership((ME, SECOND, THIRD)),
         )
-        log = self.store.open_shard(ShardId(1), opening)
+        log = self.store.open_shard(ShardId(1), descriptor)
         self.shard = Shard(
             self.store,
             log,

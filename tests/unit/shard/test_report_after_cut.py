@@ -63,7 +63,7 @@ def test_a_follower_acknowledges_only_what_survives_a_power_loss() -> None:
     store, _ = open_store(disk, KEY, OPTIONS)
     transport = RaftTransport()
 
-    def opening(topic: bytes) -> ShardDescriptor:
+    def descriptor(topic: bytes) -> ShardDescriptor:
         return ShardDescriptor(
             topic_id=TopicId(topic * 16),
             first_partition=0,
@@ -72,8 +72,8 @@ def test_a_follower_acknowledges_only_what_survives_a_power_loss() -> None:
             membership=Membership(VOTERS),
         )
 
-    log = store.open_shard(ShardId(1), opening(b"t"))
-    busy = store.open_shard(ShardId(2), opening(b"u"))
+    log = store.open_shard(ShardId(1), descriptor(b"t"))
+    busy = store.open_shard(ShardId(2), descriptor(b"u"))
     workers = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
     shard = Shard(
         store,

@@ -50,10 +50,10 @@ class Hand:
         return self.shard.partitions[0]
 
     def open_shard(self, shard_id: ShardId = SHARD, *, first: int = 0, count: int = 2) -> ShardLog:
-        opening = ShardDescriptor(
+        descriptor = ShardDescriptor(
             topic_id=TOPIC, first_partition=first, partition_count=count, feature_level=1, membership=Membership((ME,))
         )
-        log = self.store.open_shard(shard_id, opening)
+        log = self.store.open_shard(shard_id, descriptor)
         self.store.vote(shard_id, log, 1, ME)
         return log
 

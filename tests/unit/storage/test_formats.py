@@ -69,7 +69,7 @@ def block() -> bytes:
 
 def other_rows() -> bytes:
     """Return a block with the other kinds of rows and the other commands."""
-    opening = ShardDescriptor(
+    descriptor = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=4,
         partition_count=2,
@@ -81,7 +81,7 @@ def other_rows() -> bytes:
     moved = log_start(5, 77, 9)
     moved.index, moved.term = 4, 2
     rows = [
-        Entry(RowKind.OPENED, opening.encode()),
+        Entry(RowKind.OPENED, descriptor.encode()),
         voters,
         moved,
         Entry(RowKind.TRIMMED, b"", partition=5, base_offset=77),
@@ -148,14 +148,14 @@ def test_a_journal_block_of_control_rows_and_commands() -> None:
     assert [18, 3, 3, 20, 17, 19, 24] == [number(row, 24, 1) for row in table]
     assert [50, 45, 13, 0, 0, 0, 3] == lengths
     at = 64 + 7 * 80
-    opening, voters, moved = (data[at : at + 50], data[at + 50 : at + 95], data[at + 95 : at + 108])
+    descriptor, voters, moved = (data[at : at + 50], data[at + 50 : at + 95], data[at + 95 : at + 108])
     voter = VOTER.broker_id.to_bytes(4) + VOTER.directory_id
     assert (b"t" * 16, 4, 2, 1, 1, voter) == (
-        opening[:16],
-        *(number(opening, *field) for field in ((16, 4), (20, 4), (24, 2), (26, 2))),
-        opening[28:48],
+        descriptor[:16],
+        *(number(descriptor, *field) for field in ((16, 4), (20, 4), (24, 2), (26, 2))),
+        descriptor[28:48],
     )
-    assert bytes(2) == opening[48:]  # no learners
+    assert bytes(2) == descriptor[48:]  # no learners
     found = (voters[0], number(voters, 1, 2), voters[3:23], number(voters, 23, 2), voters[25:])
     assert (2, 1, voter, 1, voter) == found
     assert (1, 5, 77) == (moved[0], number(moved, 1, 4), number(moved, 5, 8))
@@ -255,12 +255,12 @@ def test_a_checkpoint(hand: Any) -> None:
     assert len(data) - at - 4 == take(4)
     assert [1, 1, 1] == [take(size) for size in (8, 1, 8)]  # shard, open, term
     assert [1, 1, int.from_bytes(b"d" * 16)] == [take(size) for size in (1, 4, 16)]  # vote
-    opening = take(4)
+    descriptor = take(4)
     assert [int.from_bytes(b"t" * 16), 0, 2, 1] == [take(size) for size in (16, 4, 4, 2)]
     assert [1, 1] == [take(2), take(4)]
     at += 16
     at += 2
-    assert 50 == opening
+    assert 50 == descriptor
     assert 0 == take(4)  # no damage
     assert [2, 1, hand.shard.committed_append_time, 1, 1] == [
         take(size) for size in (8, 8, 8, 2, 4)

@@ -73,7 +73,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
 _BY_NAME: Final = {api.name: api for api in ALL.values()}
 
 # Only the controller handles these APIs; other brokers forward their requests to it.
-_AT_CONTROLLER: Final = (
+_CONTROLLER_APIS: Final = (
     alter_configs,
     create_partitions,
     create_topics,
@@ -89,13 +89,13 @@ def _api_of(module: ModuleType) -> Api:
 
 
 def _handler_of(module: ModuleType) -> Handler:
-    return forwarded(_api_of(module), module) if module in _AT_CONTROLLER else module.handle
+    return forwarded(_api_of(module), module) if module in _CONTROLLER_APIS else module.handle
 
 
 HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: _handler_of(module) for module in _MODULES}
 """The handler of each API key.  A handler returns a response, or a `Pending` that completes with one."""
 
-CONTROLLER_HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: module.handle for module in _AT_CONTROLLER}
+CONTROLLER_HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: module.handle for module in _CONTROLLER_APIS}
 """The handlers of requests that other brokers forward while this broker is the controller."""
 
 OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS}

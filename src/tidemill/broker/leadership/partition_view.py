@@ -13,7 +13,7 @@ from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, broker_ids
 
-NOBODY = -1
+NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ def partition_view(
     replicas = broker_ids(planned.replicas)
     return PartitionView(
         error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
-        leader_id=leader.broker_id if leader else NOBODY,
-        leader_epoch=leader.term if leader else NOBODY,
+        leader_id=leader.broker_id if leader else NO_LEADER,
+        leader_epoch=leader.term if leader else NO_LEADER,
         replicas=replicas,
         in_sync=cluster.in_sync(planned),
         offline=[voter.broker_id for voter in planned.replicas if not cluster.has(voter)],

@@ -34,7 +34,7 @@ class RetentionHost:
         metrics: Metrics,
     ) -> None:
         self._metrics = metrics
-        self._current_image = metadata_freshness
+        self._metadata_freshness = metadata_freshness
         self._machine = machine
         self._shard_table = shard_table
         self._layers = layers
@@ -73,7 +73,7 @@ class RetentionHost:
             elif self._unchecked:
                 self._machine.call_later(AGAIN_S, self._resume)
 
-        self._current_image.ask(checked)
+        self._metadata_freshness.ask(checked)
 
     def _resume(self) -> None:
         if self._unchecked and self._machine.clock.monotonic_ms() > self._current_until_ms:

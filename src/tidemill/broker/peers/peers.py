@@ -102,8 +102,8 @@ class Peers:
         self.hello = owner.hello
         self.links: Links | None = None
         self.receive: Callable[[ReplicaKey, ShardId, Message], None] = _nowhere
-        self.peer_reconnected: Callable[[ReplicaKey], None] = _nobody
-        self.peer_restarted: Callable[[ReplicaKey], None] = _nobody  # a peer has connected with a new process
+        self.peer_reconnected: Callable[[ReplicaKey], None] = _ignore_peer
+        self.peer_restarted: Callable[[ReplicaKey], None] = _ignore_peer  # a peer has connected with a new process
         self.peer_lost: Callable[[], None] = _nothing  # the connection to a peer, possibly a leader, is lost
         self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
         self._leaders = leaders
@@ -134,11 +134,11 @@ class Peers:
 
     def has_two_way_contact(self, voter: ReplicaKey) -> bool:
         """Return whether the peer is alive and counts this broker as alive: messages arrive in both directions."""
-        return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
+        return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_RECEIVER)
 
     def has_controller_contact(self) -> bool:
         """Return whether a live peer reports contact with the controller."""
-        return any(self._by_key[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
+        return any(self._by_key[voter].flags & frames.HAS_CONTROLLER_CONTACT for voter in self.alive())
 
     def was_alive(self, voter: ReplicaKey, within_ms: int) -> bool:
         """Return whether the peer's last heartbeat is at most `within_ms` old, even if its connection is lost."""
@@ -193,7 +193,7 @@ class Peers:
             self._heartbeat = heartbeat
             version, flags, lagging = heartbeat
             self._to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, lagging))
-            self._to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_YOU, lagging))
+            self._to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_RECEIVER, lagging))
         is_syncing = self._owner.is_syncing
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -336,7 +336,7 @@ def _nowhere(_sender: ReplicaKey, _shard_id: ShardId, _message: Message) -> None
     """Drop a message that arrives before any shard is open; the sender repeats it."""
 
 
-def _nobody(_: ReplicaKey) -> None:
+def _ignore_peer(_: ReplicaKey) -> None:
     """Do nothing: no shard is open yet."""
 
 

@@ -67,14 +67,14 @@ class ShardTable:
         as its only voter, or on a joining broker without voters, which the broker then learns from the log.
         """
         if METADATA_SHARD not in self._store.shards:
-            opening = ShardDescriptor(
+            descriptor = ShardDescriptor(
                 topic_id=METADATA_TOPIC_ID,
                 first_partition=0,
                 partition_count=1,
                 feature_level=FEATURE_LEVEL,
                 membership=Membership((self._me,)) if is_initial_voter else Membership((), (self._me,)),
             )
-            self._store.open_shard(METADATA_SHARD, opening)
+            self._store.open_shard(METADATA_SHARD, descriptor)
         return self._open(self._store.shards[METADATA_SHARD], METADATA_TOPIC, image)
 
     def partition(self, topic: str, number: int) -> Partition | None:
@@ -135,7 +135,7 @@ class ShardTable:
             shard.peer_reconnected(voter)
 
     def _jitter_ms(self, log: ShardLog) -> int:
-        if not log.term and log.opening.membership.voters[:1] == (self._me,):
+        if not log.term and log.descriptor.membership.voters[:1] == (self._me,):
             return 0
         drawn = int.from_bytes(self._entropy.random_bytes(2)) % JITTER_MS_MAX
         return drawn if log.term else FIRST_JITTER_MS + drawn
@@ -155,14 +155,14 @@ class ShardTable:
                 is_initial_voter = self._me in planned.initial_voters
                 if shard_id in self._store.closed or not (is_initial_voter or self._me in planned.replicas):
                     continue
-                opening = ShardDescriptor(
+                descriptor = ShardDescriptor(
                     topic_id=topic.topic_id,
                     first_partition=planned.first_partition,
                     partition_count=planned.partition_count,
                     feature_level=FEATURE_LEVEL,
                     membership=Membership(planned.initial_voters, () if is_initial_voter else (self._me,)),
                 )
-                log = self._store.open_shard(shard_id, opening)
+                log = self._store.open_shard(shard_id, descriptor)
             self._open(log, topic.name, image)
 
     def _open(self, log: ShardLog, name: str, image: ClusterImage) -> Shard:

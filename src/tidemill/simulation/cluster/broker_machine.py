@@ -262,14 +262,16 @@ class BrokerMachine:
         if self.voter is None:
             return None
         view = view_directory(self.disk, self._machines)
-        found = [(place, header) for place, header in view.walked if header.sequence <= view.synced]
+        found = [
+            (journal_position, header) for journal_position, header in view.walked if header.sequence <= view.synced
+        ]
         size = sum(file.size for file in view.ring)
         view.close()
         if not found:
             return None
-        place, header = random.choice(found)
-        at = place.position + random.randrange(HEADER_BYTES + header.table_bytes + header.payload_bytes)
-        path = paths.journal_file(place.number)
+        journal_position, header = random.choice(found)
+        at = journal_position.position + random.randrange(HEADER_BYTES + header.table_bytes + header.payload_bytes)
+        path = paths.journal_file(journal_position.number)
         if at >= size // len(view.ring):
             return None  # this part of the block is in the next file
         self.disk.flip(path, at, 1 << random.randrange(8))

@@ -48,7 +48,7 @@ class ClusterCheck:
             replica = shard.replica
             # No replica has led the shard yet, but a majority of its first voters must survive, too.
             if shard_id not in self._memberships:
-                self._memberships[shard_id] = {0: shard.log.opening.membership}
+                self._memberships[shard_id] = {0: shard.log.descriptor.membership}
             if replica.leads:
                 self._check_leader(shard)
                 if shard.is_serving and (shard_id, replica.term) not in self._served:

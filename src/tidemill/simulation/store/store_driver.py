@@ -49,10 +49,10 @@ class StoreDriver:
 
     # Called for shards.
 
-    def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
-        log = self.store.open_shard(shard_id, opening)
+    def open_shard(self, shard_id: ShardId, descriptor: ShardDescriptor) -> ShardLog:
+        log = self.store.open_shard(shard_id, descriptor)
         self._configure(log)
-        self.history.submit(Row(shard_id, opening=opening))
+        self.history.submit(Row(shard_id, descriptor=descriptor))
         return log
 
     def close_shard(self, shard_id: ShardId) -> None:

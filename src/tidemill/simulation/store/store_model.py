@@ -46,7 +46,7 @@ class Row(NamedTuple):
     """A row of the journal.  At most one field besides the shard id is set; a row with none closes the shard."""
 
     shard_id: ShardId
-    opening: ShardDescriptor | None = None
+    descriptor: ShardDescriptor | None = None
     vote: tuple[int, ReplicaKey | None] | None = None
     entry: ModelEntry | None = None
     truncated_from: int | None = None
@@ -66,7 +66,7 @@ class PartitionModel:
 
 @dataclass(slots=True)
 class ShardModel:
-    opening: ShardDescriptor
+    descriptor: ShardDescriptor
     term: int = 0
     voted_for: ReplicaKey | None = None
     entries: list[ModelEntry] = field(default_factory=list)  # entry i has index i + 1
@@ -74,7 +74,7 @@ class ShardModel:
     _partitions: dict[int, PartitionModel] = field(default_factory=dict)
 
     def copy(self) -> "ShardModel":
-        return ShardModel(self.opening, self.term, self.voted_for, list(self.entries), dict(self.trimmed))
+        return ShardModel(self.descriptor, self.term, self.voted_for, list(self.entries), dict(self.trimmed))
 
     def term_at(self, index: int) -> int:
         return self.entries[index - 1].term if index else 0
@@ -136,8 +136,8 @@ class StoreModel:
         copied: set[ShardId] = set()
         for row in rows:
             shard_id = row.shard_id
-            if row.opening is not None:
-                shards[shard_id] = ShardModel(row.opening)
+            if row.descriptor is not None:
+                shards[shard_id] = ShardModel(row.descriptor)
                 copied.add(shard_id)
                 continue
             if shard_id not in shards:

@@ -92,14 +92,14 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
 
 def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
     """Return the section of an open shard, without the changes of rows that are only queued."""
-    opening = log.opening.encode()
+    descriptor = log.descriptor.encode()
     vote = queued.vote or VoteBefore(log.term, log.voted_for)
     state = OPEN if log.installing is None else INSTALLING
     parts = [
         _SHARD.pack(log.shard_id, state, vote.term),
         _encode_vote(vote.voted_for),
-        COUNT.pack(len(opening)),
-        opening,
+        COUNT.pack(len(descriptor)),
+        descriptor,
         _encode_damage(log),
     ]
     if log.installing is not None:

@@ -37,9 +37,13 @@ def dump(disk: Disk) -> Iterator[Row]:
 
 
 def _journal_rows(view: DirectoryView) -> Iterator[Row]:
-    for place, header in view.walked:
-        rows = decode_rows(header, memoryview(read_extents(view.ring, place, header.size_bytes)))
-        where = {"file": paths.journal_file(place.number), "position": place.position, "sequence": header.sequence}
+    for journal_position, header in view.walked:
+        rows = decode_rows(header, memoryview(read_extents(view.ring, journal_position, header.size_bytes)))
+        where = {
+            "file": paths.journal_file(journal_position.number),
+            "position": journal_position.position,
+            "sequence": header.sequence,
+        }
         if rows is None:
             yield {"type": "block", **where, "problem": "the block was overwritten while it was read"}
             return

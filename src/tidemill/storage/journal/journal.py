@@ -75,10 +75,10 @@ class Journal:
         """The position at which the next block is reserved; at the end of a file, the block begins in the next file."""
         return JournalPosition(self.ring[self._slot].number, self._position)
 
-    def resume(self, place: JournalPosition) -> None:
-        """Continue at `place`, after the last complete block that recovery found."""
-        self._slot = next(i for i, file in enumerate(self.ring) if file.number == place.number)
-        self._position = place.position
+    def resume(self, journal_position: JournalPosition) -> None:
+        """Continue at `journal_position`, after the last complete block that recovery found."""
+        self._slot = next(i for i, file in enumerate(self.ring) if file.number == journal_position.number)
+        self._position = journal_position.position
         self.synced = self.written = self.sequence
 
     def account(self, sequence: int, size: int) -> None:

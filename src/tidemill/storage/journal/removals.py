@@ -49,7 +49,7 @@ class Removals:
                     dirty.forget(segment)
                 dirty.directories.pop(partition.directory, None)
             # The topic's directory may hold partitions of other shards.
-            dirty.add((), [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
+            dirty.add((), [paths.topic_directory(log.descriptor.topic_id), paths.TOPICS])
             steps.append(lambda log=log: remove_shard(disk, log))  # type: ignore[misc]
         return steps
 
@@ -68,4 +68,4 @@ def remove_shard(disk: Disk, log: ShardLog) -> None:
         for name in disk.list(directory):
             remove_if_there(disk, f"{directory}/{name}")
         remove_if_empty(disk, directory)
-    remove_if_empty(disk, paths.topic_directory(log.opening.topic_id))
+    remove_if_empty(disk, paths.topic_directory(log.descriptor.topic_id))

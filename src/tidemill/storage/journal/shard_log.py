@@ -69,6 +69,7 @@ class ShardLog:
         "commit_index",
         "damage",
         "damaged_unmarked",
+        "descriptor",
         "entries",
         "first_index",
         "install_parts",
@@ -80,7 +81,6 @@ class ShardLog:
         "machines",
         "marked",
         "memberships",
-        "opening",
         "partitions",
         "section",
         "shard_id",
@@ -89,13 +89,13 @@ class ShardLog:
     )
 
     def __init__(
-        self, disk: Disk, cache: TailCache, shard_id: ShardId, opening: ShardDescriptor, machines: MachineRegistry
+        self, disk: Disk, cache: TailCache, shard_id: ShardId, descriptor: ShardDescriptor, machines: MachineRegistry
     ) -> None:
         self.shard_id = shard_id
-        self.opening = opening
+        self.descriptor = descriptor
         self.term = 0
         self.voted_for: ReplicaKey | None = None
-        self.memberships = [(0, opening.membership)]  # (log index, membership in force from this index on)
+        self.memberships = [(0, descriptor.membership)]  # (log index, membership in force from this index on)
         self.commit_index = 0
         self.first_index = 1
         self.last_index = 0
@@ -112,8 +112,8 @@ class ShardLog:
         self.damaged_unmarked: dict[int, int] = {}  # the same for damage that recovery found and no row marks yet
         self.changed = True  # since `section` was encoded
         self.section = b""  # the shard's section of a checkpoint
-        numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
-        self.partitions = {number: PartitionLog(disk, cache, opening.topic_id, number) for number in numbers}
+        numbers = range(descriptor.first_partition, descriptor.first_partition + descriptor.partition_count)
+        self.partitions = {number: PartitionLog(disk, cache, descriptor.topic_id, number) for number in numbers}
         self.machines = machines.make(self.partitions)
 
     def restore_boundary(self, index: int, term: int, append_time: int) -> None:
@@ -205,7 +205,7 @@ class ShardLog:
             self._begin_epochs(entry)
         self._note(entry)
         if header is not None:
-            self._place_again(self.partitions[entry.partition], entry, header.max_timestamp)
+            self._restore_position(self.partitions[entry.partition], entry, header.max_timestamp)
             machines = self.machines
             for listener in machines.batch_appended if header.producer_id < 0 else machines.producer_batch_appended:
                 listener(entry, header, self.commit_index)
@@ -241,7 +241,7 @@ class ShardLog:
         if entry.kind == COMMAND and entry.payload and entry.payload[0] == Command.VOTERS:
             self.memberships.append((entry.index, Membership.decode(entry.payload, 1)))
 
-    def _place_again(self, log: PartitionLog, entry: Entry, max_timestamp: int) -> None:
+    def _restore_position(self, log: PartitionLog, entry: Entry, max_timestamp: int) -> None:
         assert entry.payload is not None, f"{entry} has no bytes"
         assert entry.base_offset == log.end_offset, f"{entry} does not continue {log.end_offset} in {log.directory}"
         if not log.segments or log.segments[-1].base_offset != entry.segment_base:

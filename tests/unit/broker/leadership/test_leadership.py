@@ -172,7 +172,7 @@ def on_unconfirmed() -> dict[str, ClusterWorld]:
 
 
 @pytest.fixture(scope="module")
-def deposed() -> dict[str, int]:
+def former_leader() -> dict[str, int]:
     """Return the errors of the requests that waited at broker 1 when it stepped down; 0 for those that did not wait."""
     world = world_with_group()
     world.network.held = lambda _source, _destination: True
@@ -214,10 +214,10 @@ def test_a_leader_with_an_unconfirmed_term_refuses_clients(
 
 @pytest.mark.parametrize(("api", "code"), [(row[0], row[3] or "NONE") for row in ROWS])
 def test_requests_that_wait_when_a_leader_steps_down_have_an_unknown_outcome(
-    deposed: dict[str, int], api: str, code: str
+    former_leader: dict[str, int], api: str, code: str
 ) -> None:
     """A leader without contact with a majority for two seconds steps down, so no request waits forever."""
-    assert code == errors.name(deposed[api])
+    assert code == errors.name(former_leader[api])
 
 
 def test_every_api_of_partitions_and_groups_is_in_the_table() -> None:

@@ -302,10 +302,10 @@ def test_a_heartbeat_tells_whether_its_receiver_is_alive(linked: Linked) -> None
     for _ in range(SILENT_MS // 250 + 1):
         linked.tick(250)
         linked.turn()
-    told = [it.flags & frames.HEARS_YOU for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
+    told = [it.flags & frames.HEARS_RECEIVER for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
     linked.hear()
     before = linked.peers.has_two_way_contact(OTHER)
-    linked.hear(flags=frames.HEARS_YOU)
+    linked.hear(flags=frames.HEARS_RECEIVER)
 
-    assert [frames.HEARS_YOU] * (SILENT_MS // 250) + [0] == told
+    assert [frames.HEARS_RECEIVER] * (SILENT_MS // 250) + [0] == told
     assert (False, True) == (before, linked.peers.has_two_way_contact(OTHER))

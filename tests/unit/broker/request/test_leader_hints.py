@@ -6,7 +6,7 @@ from tidemill.model import errors
 from tidemill.wire.messages import fetch
 
 
-def handed_over() -> ClusterWorld:
+def transferred() -> ClusterWorld:
     world = ClusterWorld()
     world.create("flights")
     world[1].produce("flights", b"a")
@@ -31,7 +31,7 @@ def test_a_producer_learns_the_new_leader_with_epoch_and_endpoint() -> None:
     """
     The hint has the leader and the epoch that this leader confirmed; the client need not ask for metadata.
     """
-    world = handed_over()
+    world = transferred()
 
     answered = world[1].client.ask(producing(0), 12)
 
@@ -48,7 +48,7 @@ def test_a_consumer_learns_the_new_leader() -> None:
     """
     Fetch responses have the hint from version 16 on, the first in which clients use the field.
     """
-    world = handed_over()
+    world = transferred()
 
     new, old = (fetched_by_id(world, 1, version) for version in (16, 15))
 
@@ -63,7 +63,7 @@ def test_a_consumer_with_a_stale_epoch_learns_the_current_one() -> None:
     """
     The leader answers FENCED_LEADER_EPOCH and names itself.
     """
-    world = handed_over()
+    world = transferred()
 
     answered = fetched_by_id(world, 3, 16, epoch=1)
 
@@ -76,7 +76,7 @@ def test_no_leader_is_named_while_none_is_known() -> None:
     """
     A hint never combines a leader with the epoch of another, and never names an unreachable leader.
     """
-    world = handed_over()
+    world = transferred()
     world.network.held = lambda _source, _destination: True
     world.cut_off(3)
 

@@ -43,14 +43,14 @@ PARTITIONS = st.fixed_dictionaries(
 
 
 def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: ReplicaKey | None) -> ShardLog:
-    opening = ShardDescriptor(
+    descriptor = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=2,
         partition_count=len(partitions),
         feature_level=1,
         membership=Membership((VOTER,)),
     )
-    log = ShardLog(SimulatedDisk(), TailCache(0), ShardId(8), opening, default_machines())
+    log = ShardLog(SimulatedDisk(), TailCache(0), ShardId(8), descriptor, default_machines())
     log.term, log.voted_for = term, voted_for
     for partition, it in zip(log.partitions.values(), partitions, strict=True):
         partition.log_start, partition.trimmed, partition.end_offset = it["numbers"]

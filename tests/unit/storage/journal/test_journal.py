@@ -38,7 +38,7 @@ def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[
     """The walk crosses file boundaries, laps and growth."""
     disk, journal = ring_of(*files)
     live: list[tuple[JournalPosition, bytes]] = []
-    place = journal.head
+    journal_position = journal.head
     for number, count in enumerate(sizes, 1):
         size = count * PAGE_BYTES
         if size > journal.capacity:
@@ -54,13 +54,13 @@ def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[
         if joined is not None:
             journal.join(joined)
         write_block(extents, [data[: size // 3], data[size // 3 :]])
-        live.append((place, data))
+        live.append((journal_position, data))
 
         for at, (start, expected) in enumerate(live):
             assert expected == read_extents(journal.ring, start, len(expected))
             following = live[at + 1][0] if at + 1 < len(live) else journal.head
             assert following == position_after(journal.ring, start, len(expected))
-        place = journal.head
+        journal_position = journal.head
 
     assert sum(len(data) for _, data in live) == journal.used
 

@@ -85,8 +85,8 @@ def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
 
 def test_openings_and_votes_are_read_as_they_were_written(hand: Any) -> None:
     """Both are stored in rows and in checkpoints."""
-    opening = hand.shard.opening
-    voter = opening.membership.voters[0]
+    descriptor = hand.shard.descriptor
+    voter = descriptor.membership.voters[0]
 
-    assert opening == ShardDescriptor.decode(opening.encode())
+    assert descriptor == ShardDescriptor.decode(descriptor.encode())
     assert (voter, None) == (read_vote(vote_row(3, voter)), read_vote(vote_row(3, None)))

@@ -122,7 +122,7 @@ def test_a_start_refuses_an_unknown_command(make_hand: Callable[..., Any], *, is
     hand.store.machines = default_machines(1_000, recorded()[1])
     hand.store.shards.clear()
     log = hand.store.shards.setdefault(SHARD, _shard(hand))
-    hand.store.blocks.rows.put_control_row(SHARD, Entry(RowKind.OPENED, log.opening.encode()))
+    hand.store.blocks.rows.put_control_row(SHARD, Entry(RowKind.OPENED, log.descriptor.encode()))
     hand.store.vote(SHARD, log, 1, ME)
     command(hand, 8)
     hand.write()
@@ -144,10 +144,10 @@ def _shard(hand: Any) -> Any:
     from tidemill.raft.voters import Membership
     from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 
-    opening = ShardDescriptor(
+    descriptor = ShardDescriptor(
         topic_id=TOPIC, first_partition=0, partition_count=2, feature_level=1, membership=Membership((ME,))
     )
-    return ShardLog(hand.disk, hand.store.cache, SHARD, opening, hand.store.machines)
+    return ShardLog(hand.disk, hand.store.cache, SHARD, descriptor, hand.store.machines)
 
 
 def machines(*types: MachineType) -> ShardMachines:
