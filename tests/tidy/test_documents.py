@@ -114,3 +114,13 @@ def test_the_recipes_name_files_that_exist() -> None:
 
     assert paths
     assert [] == [path for path in paths if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("record", sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")), ids=lambda path: path.stem)
+def test_a_decision_record_has_all_its_sections(record: Path) -> None:
+    """
+    A record without its cost, its alternatives or its figures does not let a reader judge the decision again.
+    """
+    sections = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
+
+    assert set() == {"Context", "Decision", "Cost", "Turned down", "Figures"} - {*sections}

@@ -94,7 +94,7 @@ def test_no_code_span_names_a_retired_identifier(page: Path) -> None:
     assert [] == sorted(spans & RETIRED_IDENTIFIERS)
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=named)
+@pytest.mark.parametrize("path", CODE, ids=named)
 def test_no_docstring_or_comment_uses_a_retired_word(path: Path) -> None:
     """
     Docstrings and comments use no retired words, but name the subject and use the usual terms.
