@@ -94,7 +94,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     member = group.members[current]
     old_leader = group.leader or ""
     fenced = Joined(error_code=errors.FENCED_INSTANCE_ID, member_id=current)
-    # Of two processes with the same instance id, the one that joins later wins, and the other one is fenced.
+    # The process that joins later under an instance id wins, and the earlier one is fenced.
     rebalance.answer_join(group, member, decision, fenced)
     rebalance.answer_sync(member, decision, Synced(error_code=errors.FENCED_INSTANCE_ID))
     decision.deadlines.cancel(group.session_key(current))
