@@ -9,6 +9,9 @@ import tempfile
 
 import pytest
 
+# Failed assertions show their values in modules that are not named test_*, too.
+pytest.register_assert_rewrite("tests.integration", "tests.simulation", "tests.unit")
+
 BYTECODE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
