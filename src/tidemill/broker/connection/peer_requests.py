@@ -4,7 +4,7 @@ If a request for the controller arrives at a broker that is not the controller, 
 sender that the request was not handled, so the sender looks for the controller again.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from tidemill.broker.broker import Broker
@@ -12,6 +12,7 @@ from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS
 from tidemill.broker.connection.forwarding import Handler
 from tidemill.broker.controller.controller_client import Unanswered, error_code_of
+from tidemill.broker.peers.peers import Respond
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.admission import AdmitBroker, Admitted
 from tidemill.metadata.brokers import RegisterBroker, Registered
@@ -30,14 +31,12 @@ from tidemill.peer import (
     register,
     transfer_leadership,
 )
-from tidemill.peer.link import Buffer, Link
+from tidemill.peer.link import Link
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.api import ALL
 from tidemill.wire.failure import failure_response
 from tidemill.wire.schema import Api, Message
 from tidemill.wire.server_connection import ServerConnection
-
-Respond = Callable[[Sequence[Buffer]], None]
 
 FRAME_SIZE_BYTES: Final = 4  # size field of a Kafka frame; requests between brokers include it
 

@@ -1,8 +1,8 @@
 """Peers: the connections to other brokers.  All messages of one turn of the loop to one peer are sent in one frame.
 
-    shards ─▶ send ─┐                                         ┌─▶ shards.receive
+    shards ─▶ send ─┐                                         ┌─▶ handler.receive
     leader table ───┼─▶    end of the turn  ─▶ link ═══▶ link ┼─▶ leader table
-    requests ───────┘                                         └─▶ answer
+    requests ───────┘                                         └─▶ handler.answer
 
 A peer is alive while its heartbeats arrive: they show that its event loop runs and its journal makes rows durable.  As
 soon as its connection is lost, a peer is no longer alive.  All times are those of `broker.stall_tolerant_clock`.
@@ -87,6 +87,31 @@ class PeersOwner(Protocol):
         ...
 
 
+class PeerHandler(Protocol):
+    """Handles what peers send, and changes of their connections."""
+
+    def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:
+        """Deliver a message to this broker's replica of a shard."""
+        ...
+
+    def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
+        """
+        Handle a request, and pass the response to `respond`, now or later.  Raises ProtocolError, which closes the
+        link, if the request cannot be decoded.
+        """
+        ...
+
+    def peer_reconnected(self, voter: ReplicaKey) -> None: ...
+
+    def peer_restarted(self, voter: ReplicaKey) -> None:
+        """Called before `peer_reconnected` if the peer runs as a new process."""
+        ...
+
+    def peer_lost(self) -> None:
+        """Called when the connection to a peer, possibly a leader, is lost."""
+        ...
+
+
 class Peers:
     """Implements `peer.link.LinkOwner`."""
 
@@ -101,11 +126,7 @@ class Peers:
         self._owner = owner
         self.hello = owner.hello
         self.links: Links | None = None
-        self.receive: Callable[[ReplicaKey, ShardId, Message], None] = _nowhere
-        self.peer_reconnected: Callable[[ReplicaKey], None] = _ignore_peer
-        self.peer_restarted: Callable[[ReplicaKey], None] = _ignore_peer  # a peer has connected with a new process
-        self.peer_lost: Callable[[], None] = _nothing  # the connection to a peer, possibly a leader, is lost
-        self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
+        self._handler: PeerHandler  # set by `attach`
         self._leaders = leaders
         self._clock = clock
         self._call_soon = call_soon
@@ -118,6 +139,10 @@ class Peers:
         self._lives: dict[ReplicaKey, int] = {}  # the last known incarnation of each peer
         self._lost: dict[ReplicaKey, int] = {}  # time of the last heartbeat of each peer whose connection is lost
         self._is_scheduled = False
+
+    def attach(self, handler: PeerHandler) -> None:
+        """Set the handler; called once, before there are links.  It needs the complete broker, so it is made later."""
+        self._handler = handler
 
     # State of the peers.
 
@@ -279,9 +304,9 @@ class Peers:
             self._by_key[voter] = peer
             self._tell_leaders(peer)
             if self._lives.get(voter, incarnation) != incarnation:
-                self.peer_restarted(voter)
+                self._handler.peer_restarted(voter)
             self._lives[voter] = incarnation
-            self.peer_reconnected(voter)
+            self._handler.peer_reconnected(voter)
         return None
 
     def received(self, link: Link, frame: memoryview) -> None:
@@ -294,7 +319,7 @@ class Peers:
             match section:
                 case frames.Message(shard_id, data):
                     if voter is not None:
-                        self.receive(voter, shard_id, message_codec.decode(data))
+                        self._handler.receive(voter, shard_id, message_codec.decode(data))
                 case frames.Leaders(from_version, _, terms):
                     if voter is not None:
                         self._leaders.apply_report(voter, terms, is_whole=not from_version)
@@ -315,8 +340,7 @@ class Peers:
             if peer.link in self._peers:
                 self._put(peer, frames.encode_response(correlation, parts))
 
-        assert self.on_request is not None, "links are made before requests can be answered"
-        self.on_request(peer.link, data, respond)
+        self._handler.answer(peer.link, data, respond)
 
     def lost(self, link: Link, why: str) -> None:
         peer = self._peers.pop(link, None)
@@ -328,17 +352,5 @@ class Peers:
             if peer.heartbeat_at is not None:
                 self._lost[voter] = peer.heartbeat_at
             self._leaders.forget(voter)
-            self.peer_lost()
+            self._handler.peer_lost()
         self._forget_asked(peer)
-
-
-def _nowhere(_sender: ReplicaKey, _shard_id: ShardId, _message: Message) -> None:
-    """Drop a message that arrives before any shard is open; the sender repeats it."""
-
-
-def _ignore_peer(_: ReplicaKey) -> None:
-    """Do nothing: no shard is open yet."""
-
-
-def _nothing() -> None:
-    """Do nothing: no shard is open yet."""

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.connection.peer_dispatcher import PeerDispatcher
 from tidemill.broker.connection.peer_requests import PeerRequests
 from tidemill.broker.controller.controller_client import Unanswered, error_code_of
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
@@ -168,12 +169,8 @@ def make(
         raise DirectoryProblem(f"{shard.log.damage}; it holds the cluster's metadata: restore it from a copy")
     broker.image_follower.on_image = broker.follow
     controller.on_lead = lambda: _bootstrap(broker)
-    broker.cluster.peers.receive = broker.shard_table.receive
-    broker.cluster.peers.peer_reconnected = broker.shard_table.peer_reconnected
-    broker.cluster.peers.peer_restarted = broker.shard_table.peer_restarted
-    broker.cluster.peers.peer_lost = broker.tick_shards
     requests = PeerRequests(broker)
-    broker.cluster.peers.on_request = requests.answer
+    broker.cluster.peers.attach(PeerDispatcher(broker, requests))
     broker.controller_client.handle = requests.handle
     controller.attach(shard)
     return broker

@@ -7,14 +7,15 @@ import pytest
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.peers.leader_table import LeaderTable
-from tidemill.broker.peers.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers
+from tidemill.broker.peers.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers, Respond
 from tidemill.broker.peers.replica_lag import Lagging
 from tidemill.broker.stall_tolerant_clock import STEP_MS_MAX, StallTolerantClock
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
 from tidemill.peer.hello import Hello
-from tidemill.peer.link import Buffer
+from tidemill.peer.link import Buffer, Link
+from tidemill.raft.messages import Message
 
 ME, OTHER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
 
@@ -48,6 +49,24 @@ class HandLink:
         return [section for frame in self.frames for section in frames.sections(memoryview(frame))]
 
 
+class RecordingHandler:
+    """A `PeerHandler` that records the peers that were reported as restarted."""
+
+    def __init__(self) -> None:
+        self.restarted: list[ReplicaKey] = []
+
+    def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None: ...
+
+    def answer(self, link: Link, data: memoryview, respond: Respond) -> None: ...
+
+    def peer_reconnected(self, voter: ReplicaKey) -> None: ...
+
+    def peer_restarted(self, voter: ReplicaKey) -> None:
+        self.restarted.append(voter)
+
+    def peer_lost(self) -> None: ...
+
+
 class Linked:
     """The peers of broker 1, which has a connection to broker 2."""
 
@@ -60,6 +79,8 @@ class Linked:
         self.flags = 0
         self.table = LeaderTable(ME)
         self.peers = Peers(self, self.table, clock=self.stall_tolerant_clock, call_soon=self.turns.append)
+        self.handler = RecordingHandler()
+        self.peers.attach(self.handler)
         self.link = HandLink()
         self.peers.linked(self.link)
 
@@ -176,15 +197,12 @@ def test_a_restarted_peer_is_detected(linked: Linked) -> None:
     """
     A restart ends the peer's leaderships.  A lost connection alone does not.
     """
-    began: list[ReplicaKey] = []
-    linked.peers.peer_restarted = began.append
-
     for incarnation in (2, 2, 3):
         linked.peers.lost(linked.link, "gone")
         linked.link.hello = replace(linked.link.hello, incarnation=incarnation)
         linked.peers.linked(linked.link)
 
-    assert [OTHER] == began
+    assert [OTHER] == linked.handler.restarted
 
 
 def test_a_silent_peer_is_not_alive(linked: Linked) -> None:
