@@ -9,7 +9,7 @@ controller is lost before it has answered, which means that the outcome is unkno
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from tidemill.broker.controller.controller_client import Unanswered, error_code_of
+from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message

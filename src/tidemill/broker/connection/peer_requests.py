@@ -11,8 +11,8 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS
 from tidemill.broker.connection.forwarding import Handler
-from tidemill.broker.controller.controller_client import Unanswered, error_code_of
 from tidemill.broker.peers.peers import Respond
+from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.admission import AdmitBroker, Admitted
 from tidemill.metadata.brokers import RegisterBroker, Registered

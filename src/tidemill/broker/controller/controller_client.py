@@ -6,32 +6,16 @@ ask ─┬─▶ on this broker: its handler ─▶ response
 """
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Final
 
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
-from tidemill.model import errors
-from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
+from tidemill.broker.peers.unanswered import NO_CONTROLLER
+from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 
 RETRY_S: Final = 0.2  # between two attempts, unless a leader or the image changes sooner
-
-
-class NoController(Enum):
-    """The type of NO_CONTROLLER: no controller has handled the request, so it has had no effect."""
-
-    NO_CONTROLLER = "no controller"
-
-
-NO_CONTROLLER: Final = NoController.NO_CONTROLLER
-Unanswered = NoController | OutcomeUnknown
-
-
-def error_code_of(outcome: Unanswered) -> int:
-    """Return NOT_CONTROLLER, or REQUEST_TIMED_OUT if the request may have taken effect."""
-    return errors.NOT_CONTROLLER if outcome is NO_CONTROLLER else errors.REQUEST_TIMED_OUT
 
 
 class ControllerClient:
@@ -101,20 +85,17 @@ class _Attempts(Pending[Any]):
             self.complete(outcome)
 
     def _ask_other(self) -> None:
-        api, version = self._api, self._version
-
-        def received(frame: memoryview | None) -> None:
-            if frame is None:
-                self.complete(OUTCOME_UNKNOWN)
-            elif not frame:
+        def answered(outcome: Any) -> None:
+            if outcome is NO_CONTROLLER:
                 self._retry()
             else:
-                self.complete(api.decode_response(version, frame, api.response_body_at(version, frame)))
+                self.complete(outcome)
 
         cluster = self._client.cluster
         controller = cluster.controller()
-        parts = api.encode_request(version, self._request, 0)
-        if controller is None or not cluster.peers.ask(controller, parts, received):
+        if controller is None or not cluster.peers.ask(
+            controller, self._api, self._request, answered, version=self._version
+        ):
             self._retry()
 
     def _retry(self) -> None:

@@ -9,8 +9,9 @@ stop or a network partition, this broker's log lags for a while.
 from collections.abc import Callable
 from typing import Final
 
-from tidemill.broker.controller.controller_client import ControllerClient, Unanswered
+from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers.unanswered import Unanswered
 from tidemill.metadata.image import ClusterImage
 from tidemill.peer.image_offset import API, Request, Response
 

@@ -3,7 +3,8 @@
 from collections import deque
 from collections.abc import Callable
 
-from tidemill.broker.controller.controller_client import NO_CONTROLLER, ControllerClient, Unanswered
+from tidemill.broker.controller.controller_client import ControllerClient
+from tidemill.broker.peers.unanswered import NO_CONTROLLER, Unanswered
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.peer.allocate_producer_ids import API, Request, Response

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tidemill.broker.controller.controller_client import ControllerClient, Unanswered, error_code_of
+from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.peers.cluster import Cluster
+from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.model import errors
 from tidemill.peer import create_internal_topic
 from tidemill.wire.messages import create_topics

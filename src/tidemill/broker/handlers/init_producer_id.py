@@ -10,7 +10,7 @@ v3  producer_id and producer_epoch in the request
 
 from typing import Final
 
-from tidemill.broker.controller.controller_client import Unanswered
+from tidemill.broker.peers.unanswered import Unanswered
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending

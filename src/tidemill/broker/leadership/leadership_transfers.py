@@ -10,11 +10,12 @@ target campaign.
 from collections.abc import Callable, Iterable, Sequence
 
 from tidemill.broker.peers.cluster import Cluster
+from tidemill.broker.peers.unanswered import Unanswered
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
-from tidemill.peer.transfer_leadership import API, Request
+from tidemill.peer.transfer_leadership import API, Request, Response
 
 Move = tuple[ShardId, BrokerId]
 
@@ -64,14 +65,11 @@ class LeadershipTransfers:
         """Send a broker a request for transfers.  Return the shards of `moves` if the request cannot be sent."""
         request = Request(moves=[Request.Move(shard_id=shard_id, to=to) for shard_id, to in moves])
 
-        def answered(frame: memoryview | None) -> None:
-            if frame is not None:
-                response = API.decode_response(0, frame, API.response_body_at(0, frame))
-                if response.refused:
-                    refused([ShardId(shard_id) for shard_id in response.refused])
+        def answered(outcome: Response | Unanswered) -> None:
+            if not isinstance(outcome, Unanswered) and outcome.refused:
+                refused([ShardId(shard_id) for shard_id in outcome.refused])
 
         broker = self._image().brokers.get(broker_id)
-        parts = API.encode_request(0, request, 0)
-        if broker is not None and self._cluster.peers.ask(broker.voter, parts, answered):
+        if broker is not None and self._cluster.peers.ask(broker.voter, API, request, answered):
             return []
         return [shard_id for shard_id, _ in moves]

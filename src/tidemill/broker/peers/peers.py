@@ -10,10 +10,11 @@ soon as its connection is lost, a peer is no longer alive.  All times are those 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidemill.broker.peers.leader_table import LeaderTable
 from tidemill.broker.peers.replica_lag import Lagging
+from tidemill.broker.peers.unanswered import NO_CONTROLLER, Unanswered
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
@@ -22,6 +23,8 @@ from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, Link, Links
 from tidemill.raft import message_codec
 from tidemill.raft.messages import Message
+from tidemill.shard.pending import OUTCOME_UNKNOWN
+from tidemill.wire import schema
 
 SILENT_MS: Final = 2_000  # a peer without a heartbeat for this time is not alive
 GIVEN_UP_MS: Final = 10_000  # a connection on which nothing arrives for this time is closed, and opened again
@@ -29,8 +32,17 @@ ASKED_MS: Final = 30_000  # an unanswered request fails after this time: its res
 LEADERS_MAX: Final = 4_000  # entries of the leader table in one section: 64 KiB
 FRAME_BYTES: Final = 4 << 20  # a frame of this size is sent before the end of the turn
 
-Answered = Callable[[memoryview | None], None]
+Answered = Callable[[Any | Unanswered], None]
 Respond = Callable[[Sequence[Buffer]], None]
+
+
+class _Asked(NamedTuple):
+    """A request that the peer has not answered yet."""
+
+    api: schema.Api
+    version: int
+    answered: Answered
+    until_ms: int
 
 
 class _Peer:
@@ -60,7 +72,7 @@ class _Peer:
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
-        self.asked: dict[int, tuple[Answered, int]] = {}  # callback and deadline, by correlation id; oldest first
+        self.asked: dict[int, _Asked] = {}  # by correlation id; oldest first
 
 
 class PeersOwner(Protocol):
@@ -197,16 +209,20 @@ class Peers:
         if peer is not None:
             self._put(peer, frames.encode_message(shard_id, message_codec.encode(message)))
 
-    def ask(self, voter: ReplicaKey, parts: Sequence[Buffer], answered: Answered) -> bool:
+    def ask(
+        self, voter: ReplicaKey, api: schema.Api, request: schema.Message, answered: Answered, *, version: int = 0
+    ) -> bool:
         """
-        Send a request.  `answered` is called once, with the response, or with None if none arrives.  Return False,
+        Send a request.  `answered` is called once: with the response, with NO_CONTROLLER if the request is for the
+        controller and the peer is not the controller, or with OUTCOME_UNKNOWN if no response arrives.  Return False,
         without calling `answered`, if there is no connection.
         """
         peer = self._by_key.get(voter)
         if peer is None:
             return False
+        parts = api.encode_request(version, request, 0)
         peer.correlation += 1
-        peer.asked[peer.correlation] = answered, self._clock.monotonic_ms() + ASKED_MS
+        peer.asked[peer.correlation] = _Asked(api, version, answered, self._clock.monotonic_ms() + ASKED_MS)
         self._put(peer, frames.encode_request(peer.correlation, parts))
         return True
 
@@ -275,17 +291,17 @@ class Peers:
             self._forget_asked(peer)
 
     def _give_up(self, peer: _Peer, now_ms: int) -> None:
-        for correlation, (answered, until_ms) in [*peer.asked.items()]:
-            if now_ms < until_ms:
+        for correlation, asked in [*peer.asked.items()]:
+            if now_ms < asked.until_ms:
                 return
             del peer.asked[correlation]
-            self._call_soon(partial(answered, None))
+            self._call_soon(partial(asked.answered, OUTCOME_UNKNOWN))
 
     def _forget_asked(self, peer: _Peer) -> None:
         """Fail all requests to `peer`, each in a separate turn: one that raises must not stop the others."""
-        asked, peer.asked = peer.asked, {}
-        for answered, _ in asked.values():
-            self._call_soon(partial(answered, None))
+        forgotten, peer.asked = peer.asked, {}
+        for asked in forgotten.values():
+            self._call_soon(partial(asked.answered, OUTCOME_UNKNOWN))
 
     # LinkOwner.
 
@@ -329,7 +345,7 @@ class Peers:
                 case frames.Response(correlation, data):
                     asked = peer.asked.pop(correlation, None)
                     if asked is not None:
-                        asked[0](data)
+                        asked.answered(_outcome(asked, data))
                 case frames.Heartbeat(_, flags, lagging):
                     peer.heartbeat_at = peer.heard_at
                     peer.flags = flags
@@ -354,3 +370,10 @@ class Peers:
             self._leaders.forget(voter)
             self._handler.peer_lost()
         self._forget_asked(peer)
+
+
+def _outcome(asked: _Asked, data: memoryview) -> Any | Unanswered:
+    """Decode a response.  An empty one means that the peer is not the controller and did not handle the request."""
+    if not data:
+        return NO_CONTROLLER
+    return asked.api.decode_response(asked.version, data, asked.api.response_body_at(asked.version, data))

@@ -12,6 +12,7 @@ any other broker the request changes nothing.
 from typing import Final
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.peers.unanswered import Unanswered
 from tidemill.broker.startup.joining import NOT_NOW, TELL_MS, refusal
 from tidemill.model.broker_id import ReplicaKey, broker_list
 from tidemill.model.shard import METADATA_SHARD
@@ -48,19 +49,18 @@ class ClusterSearch:
             broker.events.warning("waiting for the cluster", problem=self._problem(replica.leader, replica.voters))
 
     def _ask(self, voter: ReplicaKey) -> None:
-        def answered(frame: memoryview | None) -> None:
+        def answered(outcome: join.Response | Unanswered) -> None:
             self._asked.discard(voter)
-            if frame is None:
+            if isinstance(outcome, Unanswered):
                 return
-            answer = join.API.decode_response(0, frame, join.API.response_body_at(0, frame))
-            if answer.error_code and answer.error_code not in NOT_NOW:
-                self._refusal = refusal(answer, self._broker.identity.broker_id)
+            if outcome.error_code and outcome.error_code not in NOT_NOW:
+                self._refusal = refusal(outcome, self._broker.identity.broker_id)
             cluster = self._broker.cluster
-            cluster.join = [*dict.fromkeys((*cluster.join, *answer.peers))]
+            cluster.join = [*dict.fromkeys((*cluster.join, *outcome.peers))]
             cluster.reach()
 
         self._asked.add(voter)
-        self._broker.cluster.peers.ask(voter, join.API.encode_request(0, self._request, 0), answered)
+        self._broker.cluster.peers.ask(voter, join.API, self._request, answered)
 
     def _problem(self, leader: ReplicaKey | None, voters: tuple[ReplicaKey, ...]) -> str:
         if leader is not None:

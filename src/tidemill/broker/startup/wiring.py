@@ -14,11 +14,11 @@ from typing import Final
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.peer_dispatcher import PeerDispatcher
 from tidemill.broker.connection.peer_requests import PeerRequests
-from tidemill.broker.controller.controller_client import Unanswered, error_code_of
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.coordinators.registrations import COORDINATORS
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import peer_addresses
+from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.broker.startup.cluster_search import ClusterSearch
 from tidemill.broker.startup.joining import NOT_NOW, Joining, refusal
 from tidemill.metadata.brokers import BootstrapCluster

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
-from tidemill.broker.controller.controller_client import NO_CONTROLLER, error_code_of
+from tidemill.broker.peers.unanswered import NO_CONTROLLER, error_code_of
 from tidemill.model import errors
 from tidemill.model.topic import METADATA_TOPIC
 from tidemill.peer import allocate_producer_ids

@@ -6,18 +6,29 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.broker.broker_world import HandClock
+from tidemill.broker.connection.peer_requests import FRAME_SIZE_BYTES
 from tidemill.broker.peers.leader_table import LeaderTable
 from tidemill.broker.peers.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers, Respond
 from tidemill.broker.peers.replica_lag import Lagging
+from tidemill.broker.peers.unanswered import NO_CONTROLLER
 from tidemill.broker.stall_tolerant_clock import STEP_MS_MAX, StallTolerantClock
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
+from tidemill.peer import create_internal_topic, join
 from tidemill.peer import frame as frames
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, Link
 from tidemill.raft.messages import Message
+from tidemill.shard.pending import OUTCOME_UNKNOWN
 
 ME, OTHER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
+
+
+JOIN = join.Request(directory_id=bytes(16))
+
+
+def encoded(response: join.Response) -> bytes:
+    return b"".join(join.API.encode_response(0, response, 0))[FRAME_SIZE_BYTES:]
 
 
 class HandLink:
@@ -120,10 +131,10 @@ def linked() -> Linked:
 
 def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
     """
-    The peer dropped the response while the connection stayed open: the callback is called once, with None.
+    The peer dropped the response while the connection stayed open: the callback is called once.
     """
     answers: list[object] = []
-    linked.peers.ask(OTHER, [b"request"], answers.append)
+    linked.peers.ask(OTHER, join.API, JOIN, answers.append)
 
     for _ in range(ASKED_MS // STEP_MS_MAX - 1):
         linked.hear()
@@ -131,9 +142,21 @@ def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
         assert not answers
     linked.tick(STEP_MS_MAX)
     linked.turn()
-    linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(1, [b"late"]))))
+    linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(1, [encoded(join.Response())]))))
 
-    assert [None] == answers
+    assert [OUTCOME_UNKNOWN] == answers
+
+
+def test_a_response_is_decoded(linked: Linked) -> None:
+    """
+    An empty response means that the peer is not the controller, and did not handle the request.
+    """
+    answers: list[object] = []
+    for correlation, data in enumerate([encoded(join.Response(broker_id=4)), b""], 1):
+        linked.peers.ask(OTHER, join.API, JOIN, answers.append)
+        linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(correlation, [data]))))
+
+    assert [join.Response(broker_id=4), NO_CONTROLLER] == answers
 
 
 def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(linked: Linked) -> None:
@@ -146,13 +169,13 @@ def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(link
         raise ZeroDivisionError
 
     linked.turn()
-    linked.peers.ask(OTHER, [b"first"], failing)
-    linked.peers.ask(OTHER, [b"second"], answers.append)
+    linked.peers.ask(OTHER, join.API, JOIN, failing)
+    linked.peers.ask(OTHER, join.API, JOIN, answers.append)
 
     linked.peers.lost(linked.link, "reset")
     failed = linked.turn()
 
-    assert (1, [None]) == (failed, answers)
+    assert (1, [OUTCOME_UNKNOWN]) == (failed, answers)
 
 
 def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
@@ -161,7 +184,8 @@ def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
     linked.turn()
     linked.link.is_full = True
-    linked.peers.ask(OTHER, [bytes(FRAME_BYTES - 20)], lambda _: None)
+    long = create_internal_topic.Request(name="x" * (FRAME_BYTES - 50))
+    linked.peers.ask(OTHER, create_internal_topic.API, long, lambda _: None)
     linked.table.leads(ShardId(7), 3)
     linked.peers.tell_leaders()
     linked.link.is_full = False

@@ -1,0 +1,22 @@
+"""Unanswered: why a request to another broker has no response, and the error code that tells a client so."""
+
+from enum import Enum
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.shard.pending import OutcomeUnknown
+
+
+class NoController(Enum):
+    """The type of NO_CONTROLLER: no controller has handled the request, so it has had no effect."""
+
+    NO_CONTROLLER = "no controller"
+
+
+NO_CONTROLLER: Final = NoController.NO_CONTROLLER
+Unanswered = NoController | OutcomeUnknown
+
+
+def error_code_of(outcome: Unanswered) -> int:
+    """Return NOT_CONTROLLER, or REQUEST_TIMED_OUT if the request may have taken effect."""
+    return errors.NOT_CONTROLLER if outcome is NO_CONTROLLER else errors.REQUEST_TIMED_OUT
