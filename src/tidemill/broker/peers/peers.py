@@ -343,9 +343,11 @@ class Peers:
                 case frames.Request(correlation, data):
                     self._answer(peer, correlation, data)
                 case frames.Response(correlation, data):
-                    asked = peer.asked.pop(correlation, None)
+                    asked = peer.asked.get(correlation)
                     if asked is not None:
-                        asked.answered(_outcome(asked, data))
+                        outcome = _outcome(asked, data)
+                        del peer.asked[correlation]  # only now: `lost` fails the request if decoding raises
+                        asked.answered(outcome)
                 case frames.Heartbeat(_, flags, lagging):
                     peer.heartbeat_at = peer.heard_at
                     peer.flags = flags

@@ -20,6 +20,7 @@ from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, Link
 from tidemill.raft.messages import Message
 from tidemill.shard.pending import OUTCOME_UNKNOWN
+from tidemill.wire.primitives import ProtocolError
 
 ME, OTHER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
 
@@ -157,6 +158,21 @@ def test_a_response_is_decoded(linked: Linked) -> None:
         linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(correlation, [data]))))
 
     assert [join.Response(broker_id=4), NO_CONTROLLER] == answers
+
+
+def test_a_request_with_an_undecodable_response_has_an_unknown_outcome(linked: Linked) -> None:
+    """
+    The response may come from an unknown version.  The links then close the connection.
+    """
+    answers: list[object] = []
+    linked.peers.ask(OTHER, join.API, JOIN, answers.append)
+
+    with pytest.raises(ProtocolError):
+        linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(1, [b"unknown"]))))
+    linked.peers.lost(linked.link, "malformed")
+    linked.turn()
+
+    assert [OUTCOME_UNKNOWN] == answers
 
 
 def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(linked: Linked) -> None:
