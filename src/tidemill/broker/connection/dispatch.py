@@ -89,7 +89,8 @@ def _api_of(module: ModuleType) -> Api:
 
 
 def _handler_of(module: ModuleType) -> Handler:
-    return forwarded(_api_of(module), module) if module in _CONTROLLER_APIS else module.handle
+    is_forwarded = module in _CONTROLLER_APIS
+    return forwarded(_api_of(module), module.handle, module.refused) if is_forwarded else module.handle
 
 
 HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: _handler_of(module) for module in _MODULES}

@@ -7,7 +7,7 @@ controller is lost before it has answered, which means that the outcome is unkno
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.broker.request.request_context import RequestContext
@@ -19,28 +19,18 @@ WAIT_MS: Final = 5_000  # how long a request waits for a controller; an election
 Handler = Callable[[Any, RequestContext], object]
 
 
-class ControllerModule(Protocol):
-    """The module of an API that the controller answers."""
+def forwarded(api: Api, handle: Handler, refused: Callable[[Any, int], Message], *, wait_ms: int = WAIT_MS) -> Handler:
+    """
+    Return a handler that runs `handle` on the controller, which may be this broker or another one.  `refused` returns
+    the response that refuses a whole request with an error code.
+    """
 
-    @property
-    def handle(self) -> Handler: ...
-
-    def refused(self, request: Any, error_code: int) -> Message:
-        """Return the response that refuses the whole request."""
-        ...
-
-
-def forwarded(api: Api, module: ControllerModule) -> Handler:
-    """Return a handler that runs `module.handle` on the controller, which may be this broker or another one."""
-
-    def handle(request: Any, context: RequestContext) -> object:
-        if context.broker.controller.accepts_writes:
-            return module.handle(request, context)
+    def forward(request: Any, context: RequestContext) -> Pending[Message]:
         pending: Pending[Message] = Pending()
 
         def answered(outcome: Any) -> None:
             if isinstance(outcome, Unanswered):
-                pending.complete(module.refused(request, error_code_of(outcome)))
+                pending.complete(refused(request, error_code_of(outcome)))
             else:
                 pending.complete(outcome)
 
@@ -49,10 +39,10 @@ def forwarded(api: Api, module: ControllerModule) -> Handler:
             api,
             request,
             version=context.version,
-            here=lambda: module.handle(request, context),
-            wait_ms=WAIT_MS,
+            here=lambda: handle(request, context),
+            wait_ms=wait_ms,
         )
         asked.then(answered, pending.fail)
         return pending
 
-    return handle
+    return forward

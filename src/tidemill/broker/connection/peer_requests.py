@@ -1,7 +1,7 @@
 """PeerRequests: handles the requests of other brokers to the controller, and their requests for leadership transfers.
 
 If a request for the controller arrives at a broker that is not the controller, the response is empty.  It tells the
-sender that the request was not handled, so the sender looks for the controller again.
+sender that the request was not handled, so the sender looks for the controller again.  Only a Join is forwarded.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -10,9 +10,8 @@ from typing import Any, Final
 from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS
-from tidemill.broker.connection.forwarding import Handler
+from tidemill.broker.connection.forwarding import Handler, forwarded
 from tidemill.broker.peers.peers import Respond
-from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.admission import AdmitBroker, Admitted
 from tidemill.metadata.brokers import RegisterBroker, Registered
@@ -69,7 +68,11 @@ class PeerRequests:
             create_internal_topic.API: self._create_internal_topic,
             image_offset.API: self._image_offset,
         }
-        anywhere: dict[Api, Handler] = {join.API: self._join, transfer_leadership.API: self._transfer_leadership}
+        anywhere: dict[Api, Handler] = {
+            # Forwarded, because a joining broker may know only one address.  It retries a refused Join itself.
+            join.API: forwarded(join.API, self._join, _refused_join, wait_ms=0),
+            transfer_leadership.API: self._transfer_leadership,
+        }
         own = controller | anywhere
         self._for_controller = CONTROLLER_HANDLERS.keys() | {api.key for api in controller}
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
@@ -107,21 +110,10 @@ class PeerRequests:
         else:
             answered(outcome)
 
-    # A joining broker may know the address of only one broker.  That broker forwards its Join to the controller.
+    # Requests that only the controller answers.
 
     def _join(self, request: join.Request, context: RequestContext) -> object:
         broker = context.broker
-        if not broker.controller.accepts_writes:
-            pending: Pending[join.Response] = Pending()
-
-            def answered(outcome: join.Response | Unanswered) -> None:
-                if isinstance(outcome, Unanswered):
-                    pending.complete(join.Response(error_code=error_code_of(outcome)))
-                else:
-                    pending.complete(outcome)
-
-            broker.controller_client.ask(join.API, request).then(answered, pending.fail)
-            return pending
 
         def answer(admitted: Admitted) -> join.Response:
             peers = broker.cluster.addresses()
@@ -134,8 +126,6 @@ class PeerRequests:
             was_admitted=request.was_admitted,
         )
         return self._submit(command, answer, join.Response)
-
-    # Requests that only the controller answers.
 
     def _register(self, request: register.Request, context: RequestContext) -> object:
         command = RegisterBroker(
@@ -197,3 +187,7 @@ class PeerRequests:
     def _transfer_leadership(self, request: transfer_leadership.Request, context: RequestContext) -> object:
         moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]
         return transfer_leadership.Response(refused=context.broker.leadership_transfers.here(moves))
+
+
+def _refused_join(_: join.Request, error_code: int) -> join.Response:
+    return join.Response(error_code=error_code)

@@ -5,6 +5,7 @@ from typing import Any
 from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tidemill.model import errors
 from tidemill.model.topic import METADATA_TOPIC
+from tidemill.peer import join
 from tidemill.wire.messages import create_topics, init_producer_id
 
 
@@ -67,6 +68,22 @@ def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
     world.stabilize()
 
     assert (None, errors.REQUEST_TIMED_OUT) == (early, code_of(client.answer(*sent)))
+
+
+def test_a_join_does_not_wait_for_a_controller() -> None:
+    """
+    The joining broker retries the request itself, possibly on another broker.
+    """
+    world = ClusterWorld()
+    world.hold(to=[2])
+    world.begin_to_lead(METADATA_TOPIC, by=2)
+    outcomes: list[Any] = []
+    request = join.Request(directory_id=bytes(16))
+    world[3].broker.cluster.peers.ask(world[1].broker.identity.voter, join.API, request, outcomes.append)
+
+    world.stabilize()
+
+    assert [errors.NOT_CONTROLLER] == [outcome.error_code for outcome in outcomes]
 
 
 def test_a_producer_waits_for_its_id_while_there_is_no_controller() -> None:
