@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tidy.tree import files
-from tidemill.model.config_key import Standing
+from tidemill.model.config_key import KeySupport
 from tidemill.model.config_keys import BROKER_KEYS, BROKER_SYNONYMS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
 
 READERS = "".join(path.read_text() for path in files() if not path.name.endswith(("config_keys.py", "config_key.py")))
@@ -12,7 +12,7 @@ OBEYED = sorted(
         key.name
         for keys in (BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS)
         for key in keys.values()
-        if key.standing is Standing.OBEYED
+        if key.support is KeySupport.OBEYED
     }
 )
 

@@ -29,7 +29,7 @@ from tidemill.app.listeners import (
     peer_of,
 )
 from tidemill.model.broker_id import BrokerId
-from tidemill.model.config_key import Standing
+from tidemill.model.config_key import KeySupport
 from tidemill.model.config_keys import BROKER_KEYS, BROKER_SYNONYMS
 from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_value, check_static
 from tidemill.model.errors import KafkaError
@@ -112,7 +112,7 @@ def settings_of(static: Mapping[str, str]) -> Settings:
         cluster_key=LOOPBACK_KEY if key is None else key.encode(),
         http=http,
         ineffective_keys=tuple(
-            sorted(name for name in static if BROKER_KEYS[name].standing is Standing.WITHOUT_EFFECT)
+            sorted(name for name in static if BROKER_KEYS[name].support is KeySupport.WITHOUT_EFFECT)
         ),
     )
 

@@ -1,9 +1,9 @@
 """A configuration key: its meaning, its legal values, and whether Tidemill obeys it.
 
-Users have configuration files and scripts that were written for Kafka.  Each of Kafka's keys has one of three
-standings.  A key is *obeyed*; or *accepted without effect*, if ignoring it does no harm; or *refused*, if ignoring it
-would break a promise that the user relies on.  Keys of the last two standings have a reason.  A refused key may still
-be set to its default, because that requests no change.
+Users have configuration files and scripts that were written for Kafka.  Tidemill supports each of Kafka's keys in one
+of three ways.  A key is *obeyed*; or *accepted without effect*, if ignoring it does no harm; or *refused*, if ignoring
+it would break a promise that the user relies on.  Keys that are not obeyed have a reason.  A refused key may still be
+set to its default, because that requests no change.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ JAVA: Final = "a Java class cannot run here"
 OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
 
 
-class Standing(StrEnum):
+class KeySupport(StrEnum):
     OBEYED = "obeyed"
     WITHOUT_EFFECT = "accepted without effect"
     REFUSED = "refused"
@@ -41,7 +41,7 @@ class ConfigKey:
     name: str
     type: ConfigType
     default: ConfigValue
-    standing: Standing
+    support: KeySupport
     text: str  # obeyed keys: a sentence that says what the key does; others: the reason, without a full stop
     at_least: float | None = None
     at_most: float | None = None
@@ -52,12 +52,12 @@ class ConfigKey:
 
     @property
     def documentation(self) -> str:
-        match self.standing:
-            case Standing.OBEYED:
+        match self.support:
+            case KeySupport.OBEYED:
                 return self.text
-            case Standing.WITHOUT_EFFECT:
+            case KeySupport.WITHOUT_EFFECT:
                 return f"Accepted without effect: {self.text}."
-            case Standing.REFUSED:
+            case KeySupport.REFUSED:
                 return f"Only the default is accepted: {self.text}."
 
     @property
@@ -89,7 +89,7 @@ def parse(key: ConfigKey, text: str) -> ConfigValue:
     problem = _problem(key, value)
     if problem:
         raise refusal(key, text, problem)
-    if key.standing is Standing.REFUSED and value != key.default:
+    if key.support is KeySupport.REFUSED and value != key.default:
         accepted = "leave it out" if key.default is None else f"leave it out, or use {key.default_text!r}"
         raise refusal(key, text, f"{key.text}; {accepted}")
     return value
@@ -133,7 +133,7 @@ def obeyed(
         name=name,
         type=config_type,
         default=default,
-        standing=Standing.OBEYED,
+        support=KeySupport.OBEYED,
         text=text,
         at_least=at_least,
         at_most=at_most,
@@ -161,7 +161,7 @@ def without_effect(
         name=name,
         type=config_type,
         default=default,
-        standing=Standing.WITHOUT_EFFECT,
+        support=KeySupport.WITHOUT_EFFECT,
         text=reason,
         at_least=at_least,
         at_most=at_most,
@@ -187,7 +187,7 @@ def refused(
         name=name,
         type=config_type,
         default=default,
-        standing=Standing.REFUSED,
+        support=KeySupport.REFUSED,
         text=reason,
         choices=choices,
         check=check,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from tidemill.model import errors
-from tidemill.model.config_key import ConfigKey, Standing, Update, parse
+from tidemill.model.config_key import ConfigKey, KeySupport, Update, parse
 from tidemill.model.config_keys import (
     BROKER_KEYS,
     BROKER_SYNONYMS,
@@ -38,7 +38,7 @@ def test_a_key_is_documented_in_a_sentence(key: ConfigKey) -> None:
     sentence = key.documentation
 
     assert sentence.endswith(".")
-    assert (key.standing is Standing.OBEYED) == (not sentence.startswith(("Accepted", "Only the default")))
+    assert (key.support is KeySupport.OBEYED) == (not sentence.startswith(("Accepted", "Only the default")))
 
 
 def test_every_key_of_kafka_is_known() -> None:

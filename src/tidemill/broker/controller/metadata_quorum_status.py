@@ -16,10 +16,10 @@ NEVER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The progress of one replica.  Times are wall-clock times in ms, or NEVER."""
+class QuorumMember:
+    """The progress of one voter or learner of the metadata shard.  Times are wall-clock times in ms, or NEVER."""
 
-    voter: ReplicaKey
+    key: ReplicaKey
     end_index: int  # the first log index that the replica does not have on disk
     heard_at: int
     caught_up_at: int
@@ -45,17 +45,17 @@ class MetadataQuorumStatus:
                 if match_index >= replica.commit_index:
                     self._caught_up_at[voter] = now_ms
 
-    def standings(self, replica: Replica, voters: tuple[ReplicaKey, ...]) -> list[Standing]:
-        """Return the progress of `voters`, which may be learners.  Call it only while `replica` is the leader."""
+    def members(self, replica: Replica, keys: tuple[ReplicaKey, ...]) -> list[QuorumMember]:
+        """Return the progress of these voters or learners.  Call it only while `replica` is the leader."""
         matches, now_ms = replica.status().matches, self._clock.wall_ms()
         return [
-            Standing(voter, replica.last_index + 1, now_ms, now_ms)
-            if voter == replica.me
-            else Standing(
-                voter,
-                matches.get(voter, 0) + 1,
-                self._heard_at.get(voter, NEVER),
-                self._caught_up_at.get(voter, NEVER),
+            QuorumMember(key, replica.last_index + 1, now_ms, now_ms)
+            if key == replica.me
+            else QuorumMember(
+                key,
+                matches.get(key, 0) + 1,
+                self._heard_at.get(key, NEVER),
+                self._caught_up_at.get(key, NEVER),
             )
-            for voter in voters
+            for key in keys
         ]

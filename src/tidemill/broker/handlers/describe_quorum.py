@@ -13,7 +13,7 @@ v2  nodes with their peer endpoints, directory ids, error_message (KIP-853)
 
 from typing import Final
 
-from tidemill.broker.controller.metadata_quorum_status import Standing
+from tidemill.broker.controller.metadata_quorum_status import QuorumMember
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD
@@ -66,18 +66,18 @@ def _partition(context: RequestContext, topic: str, number: int) -> PartitionRes
         leader_id=broker.broker_id,
         leader_epoch=replica.term,
         high_watermark=replica.commit_index + 1,
-        current_voters=[_replica(it) for it in broker.quorum.standings(replica, membership.voters)],
-        observers=[_replica(it) for it in broker.quorum.standings(replica, membership.learners)],
+        current_voters=[_replica(it) for it in broker.quorum.members(replica, membership.voters)],
+        observers=[_replica(it) for it in broker.quorum.members(replica, membership.learners)],
     )
 
 
-def _replica(standing: Standing) -> Replica:
+def _replica(member: QuorumMember) -> Replica:
     return Replica(
-        replica_id=standing.voter.broker_id,
-        replica_directory_id=standing.voter.directory_id,
-        log_end_offset=standing.end_index,
-        last_fetch_timestamp=standing.heard_at,
-        last_caught_up_timestamp=standing.caught_up_at,
+        replica_id=member.key.broker_id,
+        replica_directory_id=member.key.directory_id,
+        log_end_offset=member.end_index,
+        last_fetch_timestamp=member.heard_at,
+        last_caught_up_timestamp=member.caught_up_at,
     )
 
 
