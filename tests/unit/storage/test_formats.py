@@ -141,7 +141,7 @@ def test_a_golden_block_is_read() -> None:
 
 def test_a_journal_block_of_control_rows_and_commands() -> None:
     """These rows open, trim, truncate and close a shard, change its voters, move a log start, and mark damage."""
-    data = golden("block-of-facts", other_rows())
+    data = golden("block-of-control-rows", other_rows())
 
     table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(7)]
     lengths = [number(row, 44, 4) for row in table]
