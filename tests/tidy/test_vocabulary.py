@@ -19,6 +19,7 @@ _leave_office LEAVES_OFFICE able_to_lead Road at_controller ControllerLink Curre
 hear_controller Seldom AwakeClock LeaderBalance MembershipHost NewLeaders LedTopics AwaitedLeaders Quorum
 when_held accepts takes_more lacks_room go_on carry_out look Grounds Moment Turn MOVES
 GroupRun Kept KeptInstall KeptCatchUp Broken
+is_isolated Standing
 _found _transfer
 """
 RETIRED_IDENTIFIERS = frozenset(_RETIRED.split())

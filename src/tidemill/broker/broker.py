@@ -171,14 +171,14 @@ class Broker:
         Return the brokers that clients of `listener` should know, each with its endpoint of the same listener name:
         the brokers that are up or were up recently.  With `listed` False, return all other brokers instead.
 
-        A broker without contact with a majority of the metadata's voters lists every broker: otherwise its clients
-        would forget the other brokers and could not switch to them.
+        An isolated broker (without quorum contact) lists every broker: otherwise its clients would forget the other
+        brokers and could not switch to them.
         """
-        is_isolated = not self.cluster.has_quorum_contact
+        lists_all = not self.cluster.has_quorum_contact
         found = []
         for broker in self.image.brokers.values():
             endpoint = next((e for e in broker.endpoints if e.name == listener), None)
-            if endpoint is not None and (is_isolated or self.cluster.is_listed(broker.broker_id)) == listed:
+            if endpoint is not None and (lists_all or self.cluster.is_listed(broker.broker_id)) == listed:
                 found.append(
                     metadata.Response.Broker(
                         node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -268,13 +268,14 @@ class Broker:
         self.tick_shards()
 
     @property
-    def is_isolated(self) -> bool:
+    def has_stale_metadata(self) -> bool:
         """
-        Whether the image is stale and a newer one may exist: a peer has contact with the controller, or the brokers
-        that this one does not hear may have elected a controller.
+        Whether other brokers may have a newer image: this broker has lost contact with the controller, and a peer has
+        contact, or this broker is isolated and those that it does not hear may have elected a controller.
         """
-        cluster = self.cluster
-        return self.controller.is_stale and (cluster.peers.has_controller_contact() or not cluster.has_quorum_contact)
+        if not self.controller.has_lost_contact:
+            return False
+        return self.cluster.peers.has_controller_contact() or not self.cluster.has_quorum_contact
 
     # ClusterOwner.
 
@@ -290,7 +291,7 @@ class Broker:
     def flags(self) -> int:
         """The flags in this broker's heartbeats (see `peer.frame`)."""
         drains = DRAINING if self.drain_leadership.is_draining or not self.is_ready else 0
-        return drains | (HAS_CONTROLLER_CONTACT if self.controller.is_current else 0)
+        return drains | (HAS_CONTROLLER_CONTACT if self.controller.has_contact else 0)
 
     def serving_changed(self, shard: Shard) -> None:
         """Notify the parts that depend on leadership: this broker has started or stopped serving `shard` as leader."""

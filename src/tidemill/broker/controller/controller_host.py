@@ -25,7 +25,7 @@ from tidemill.model.shard import METADATA_SHARD
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.shard.shard import Shard
 
-STALE_MS: Final = 3_000  # without contact with a controller for this time, the image is stale; elections take less
+CONTACT_LOST_MS: Final = 3_000  # without contact with the controller for this time, it is lost; elections take less
 
 
 class ControllerHost:
@@ -91,7 +91,7 @@ class ControllerHost:
         Note whether there is contact with the controller.  On the controller, also plan replicas of internal topics on
         brokers that have become available.  Called a few times a second.
         """
-        if self.is_current or self._contact_at is None:
+        if self.has_contact or self._contact_at is None:
             self._contact_at = self._stall_tolerant_clock.monotonic_ms()
         shard, image = self._follower.shard, self._follower.image
         if self._hosted is None and shard is not None and shard.is_serving:
@@ -155,8 +155,11 @@ class ControllerHost:
     # Contact with the controller.
 
     @property
-    def is_current(self) -> bool:
-        """Whether this broker's image matches the controller's, except for changes that have not arrived yet."""
+    def has_contact(self) -> bool:
+        """
+        Whether this broker is the controller, or follows it with messages arriving in both directions.  Its image is
+        then the controller's, except for changes that are on their way.
+        """
         shard = self._follower.shard
         if shard is None or shard.replica.installing is not None or shard.replica.is_damaged:
             return False
@@ -169,12 +172,10 @@ class ControllerHost:
         return self._cluster.peers.has_two_way_contact(leader)
 
     @property
-    def is_stale(self) -> bool:
-        """
-        Whether the image has not been current for longer than an election takes, so that other brokers may have a newer
-        one.
-        """
-        return self._contact_at is not None and self._stall_tolerant_clock.monotonic_ms() - self._contact_at > STALE_MS
+    def has_lost_contact(self) -> bool:
+        """Whether there has been no contact with the controller for longer than an election takes."""
+        now_ms = self._stall_tolerant_clock.monotonic_ms()
+        return self._contact_at is not None and now_ms - self._contact_at > CONTACT_LOST_MS
 
     # `PartitionOwner`.
 

@@ -39,8 +39,8 @@ class HostingBroker(Protocol):
     def layers(self) -> BrokerLayers: ...
 
     @property
-    def is_isolated(self) -> bool:
-        """Whether this broker's cluster image may be stale."""
+    def has_stale_metadata(self) -> bool:
+        """Whether other brokers may have a newer image than this one."""
         ...
 
     def storage_problem(self) -> str | None:
@@ -189,7 +189,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
         return self._broker.storage_problem()
 
     def has_stale_metadata(self) -> bool:
-        return self._broker.is_isolated
+        return self._broker.has_stale_metadata
 
     def committed(self) -> None:
         """Do nothing: replies depend only on the partition's own log."""

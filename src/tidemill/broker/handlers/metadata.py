@@ -40,7 +40,7 @@ PartitionResponse = Response.Topic.Partition
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response] | None:
-    if _is_isolated_from(request, context):
+    if _should_close_connection(request, context):
         context.connection.close()
         return None
     broker = context.broker
@@ -76,7 +76,7 @@ def _find(image: ClusterImage, asked: Request.Topic) -> Topic | None:
     return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
 
 
-def _is_isolated_from(request: Request, context: RequestContext) -> bool:
+def _should_close_connection(request: Request, context: RequestContext) -> bool:
     """
     Return whether this broker is isolated and knows a leader of none of the requested shards, or of no shard at all if
     the request names none.

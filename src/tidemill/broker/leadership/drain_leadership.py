@@ -1,7 +1,7 @@
 """DrainLeadership: a broker that should not lead transfers its shards to other brokers.
 
 A broker drains its leadership while one of these conditions holds:
-  - its metadata is stale, and a peer has contact with the controller;
+  - it has lost contact with the controller, and a peer has contact;
   - it has not become ready in time after its start, so clients cannot reach it;
   - its disk is full, so it refuses every write.
 
@@ -46,10 +46,10 @@ class DrainLeadership:
 
     @property
     def is_draining(self) -> bool:
-        """Whether this broker should not lead: its metadata is stale, it is not ready in time, or its disk is full."""
-        is_isolated = self._controller.is_stale and self._cluster.peers.has_controller_contact()
+        """Whether one of the conditions in the module docstring holds, so that this broker should not lead."""
+        only_peers_have_contact = self._controller.has_lost_contact and self._cluster.peers.has_controller_contact()
         is_late = not self._is_ready() and self._stall_tolerant_clock.monotonic_ms() > READY_MS
-        return is_isolated or is_late or self._free_space.problem is not None
+        return only_peers_have_contact or is_late or self._free_space.problem is not None
 
     def became_leader(self) -> None:
         """Try to transfer leadership at the next tick if this broker drains, because it has been elected leader."""

@@ -227,7 +227,7 @@ class Cluster:
         """
         Whether this broker hears a majority of the voters of the metadata shard.
 
-        If not, this broker itself is isolated, and cannot know which other brokers are down.
+        A broker that does not is isolated, and cannot know which other brokers are down.
         """
         shard = self.shards.get(METADATA_SHARD)
         if shard is None:

@@ -1,4 +1,4 @@
-"""A broker that is isolated from the controller has stale metadata and must not act on it."""
+"""A broker that has lost contact with the controller may have stale metadata, and must not act on it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -168,8 +168,8 @@ def with_a_commit() -> tuple[Scene, BrokerMachine, BrokerMachine]:
     return scene, controller, coordinator
 
 
-def test_a_leader_isolated_from_the_controller_deletes_nothing() -> None:
-    """A leader isolated from the controller deletes nothing, since its topic configuration may be outdated.  It
+def test_a_leader_without_contact_with_the_controller_deletes_nothing() -> None:
+    """A leader without contact with the controller deletes nothing, since its topic configuration may be outdated.  It
     transfers leadership to a replica with contact with the controller.
     """
     run = three_brokers_with_a_topic()
@@ -189,9 +189,9 @@ def test_a_leader_isolated_from_the_controller_deletes_nothing() -> None:
     assert {0} == {replica_of(machine).log.partitions[0].log_start for machine in run.machines}
 
 
-def test_a_coordinator_isolated_from_the_controller_rejects_commits() -> None:
+def test_a_coordinator_with_stale_metadata_rejects_commits() -> None:
     """
-    A coordinator isolated from the controller rejects commits: the topic may have been deleted and created again, and
+    A coordinator with stale metadata rejects commits: the topic may have been deleted and created again, and
     the commit would belong to the deleted one.
     """
 
@@ -351,8 +351,8 @@ def test_other_shards_keep_working_without_a_metadata_leader() -> None:
 
 
 def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> None:
-    """A leader isolated from the controller drains leadership to the only replica with contact to it, although another
-    isolated replica has the same log.
+    """A leader that has lost contact with the controller drains leadership to the only replica with contact, although
+    another replica without contact has the same log.
     """
     run = ready_brokers(5)
     scene = Scene(run)
@@ -376,9 +376,9 @@ def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> 
     assert term == replica_of(third).replica.term
 
 
-def test_a_coordinator_is_isolated_when_the_controller_moves_out_of_reach() -> None:
-    """A coordinator counts as isolated when another broker becomes controller that it cannot reach, although it has
-    contact to the former one.
+def test_metadata_is_stale_when_the_controller_moves_out_of_reach() -> None:
+    """Metadata is stale when a broker becomes controller that the coordinator cannot reach, although it hears the
+    former one.
     """
     run = ready_brokers(3)
     scene = Scene(run)
