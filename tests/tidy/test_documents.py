@@ -105,6 +105,18 @@ def test_the_groups_page_names_tests_that_exist() -> None:
     assert [] == [name for name in named if not {name, f"test_{name}"} & existing]
 
 
+def test_a_reference_to_a_decision_has_a_record() -> None:
+    """
+    A comment "(decision N)" refers to a record, which has the reasons and figures that the comment leaves out.
+    """
+    text = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    numbers = {int(number) for number in re.findall(r"\(decision\s+(\d+)\)", text)}
+    records = {int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+
+    assert numbers
+    assert set() == numbers - records
+
+
 def test_the_recipes_name_files_that_exist() -> None:
     """
     Each step of a recipe in CONTRIBUTING.md names files that a newcomer can open.

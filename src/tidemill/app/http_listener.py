@@ -19,8 +19,7 @@ CONNECTIONS_MAX: Final = 1_024  # connections of scrapers and health checks; fur
 BACKLOG: Final = 128
 DRAIN_S: Final = 1  # for open requests at a stop; the whole stop must take less than two seconds
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
-"""uvicorn's imports, divided into parts of 10 to 20 ms each, so that the loop serves Kafka clients between them.  While
-the loop is busy, importing in a thread would take seconds, because every file read releases the GIL."""
+"""uvicorn's imports, divided into short parts, so that the loop serves Kafka clients between them (decision 12)."""
 
 
 class HttpListener:
@@ -45,8 +44,8 @@ class HttpListener:
     def serve(self, application: "Callable[[], Application]") -> None:
         """Serve `application`.
 
-        Importing the server takes 0.1 s and 1.5 MB.  It is deferred to the first connection so that it does not delay
-        the start of the broker, and because a broker without HTTP clients does not need the server.
+        The server is imported at the first connection, so that importing it does not delay the start of the broker,
+        and because a broker without HTTP clients does not need it (decision 12).
         """
         assert self._socket is not None
         self._loop.add_reader(self._socket, self._on_first_connection, self._socket, application)

@@ -167,7 +167,7 @@ def _from_sets(sets: Sequence[str]) -> dict[str, str]:
 
 
 def _from_file(path: str) -> dict[str, str]:
-    import yaml  # imported late: it takes 1 MB, and `tidemill dev` does not need it
+    import yaml  # imported late (decision 12): `tidemill dev` does not need it
 
     try:
         with Path(path).open("rb") as file:

@@ -34,7 +34,7 @@ def compiled_scan() -> "ModuleType | None":
 
 
 def is_compiled() -> bool:
-    """Return whether `scan` is compiled.  If not, it is about a hundred times slower, and `app` logs a warning."""
+    """Return whether `scan` is compiled.  If not, it is much slower (decision 15), and `app` logs a warning."""
     return _compiled is not None
 
 

@@ -54,7 +54,7 @@ def produce(
         raise usage("--key-separator '' is empty; write for example --key-separator :")
     address = resolve(bootstrap)
 
-    from tidemill.cli.line_producer import LineProducer  # imported late: confluent-kafka takes 0.1 s
+    from tidemill.cli.line_producer import LineProducer  # imported late (decision 12)
     from tidemill.cli.record_line import record_of_line
 
     separator = key_separator.encode() if key_separator is not None else None

@@ -35,7 +35,7 @@ def register(application: typer.Typer) -> None:
 def _admin(bootstrap: str | None) -> "TopicAdmin":
     address = resolve(bootstrap)  # Report usage errors before importing the library and connecting.
 
-    from tidemill.cli.topic_admin import TopicAdmin  # imported late: confluent-kafka takes 0.1 s
+    from tidemill.cli.topic_admin import TopicAdmin  # imported late (decision 12)
 
     return TopicAdmin(address)
 

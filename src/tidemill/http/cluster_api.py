@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from tidemill.http.answer import Answer, json_answer, problem
 
 LIMIT_DEFAULT: Final = 100
-LIMIT_MAX: Final = 1_000  # shards in one response, which has 0.5 MB and blocks the event loop for 10 ms
+LIMIT_MAX: Final = 1_000  # shards in one response: building it blocks the event loop (decision 15)
 QUERY_BYTES_MAX: Final = 2_000
 NUMBER_MAX: Final = (1 << 63) - 1
 

@@ -86,7 +86,7 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
 
 
 NEAREST_LENGTH_MAX: Final = 100  # characters of a name that are compared, since longer names take more time
-NEAREST_LIKENESS_MIN: Final = 0.85  # about one typing error; with a lower ratio, the search takes many milliseconds
+NEAREST_LIKENESS_MIN: Final = 0.85  # about one typing error; a lower ratio makes the search slow
 
 
 def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True) -> ConfigKey:
@@ -94,7 +94,7 @@ def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True)
     Return the key called `name`.
 
     Raise KafkaError (INVALID_CONFIG) if `keys` has no such key.  With `suggest`, the message names the most similar
-    known key.  The search takes up to a millisecond, so callers turn it off to look up many names from a client.
+    known key.  The search takes long enough that callers turn it off to look up many names from a client.
     """
     key = keys.get(name)
     if key is not None:

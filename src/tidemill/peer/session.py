@@ -234,7 +234,7 @@ class Session:
         return kind, data
 
     def _start_mac(self, direction: int, kind: int, count: int) -> blake3:
-        """Return a keyed BLAKE3 hash, which is faster than HMAC-SHA256 at every size."""
+        """Return a keyed BLAKE3 hash (decision 16)."""
         assert self._session_key is not None
         return blake3(_SEALED.pack(direction, kind, count), key=self._session_key)
 

@@ -18,7 +18,7 @@ from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
 PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # the limit of one pwritev; 1024 on Linux
-AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # for smaller writes, copying into the page cache is faster
+AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # smaller writes are faster through the page cache (decision 3)
 READ_AHEAD_SIZE_MIN: Final = 512 << 10  # a read of at least this size is taken for a sequential read
 READ_AHEAD_BYTES: Final = 8 << 20  # bytes after a sequential read that the kernel reads in advance
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

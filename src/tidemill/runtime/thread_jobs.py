@@ -1,6 +1,6 @@
 """Worker threads that take jobs from their own queue and report results to the event loop.
 
-A `SimpleQueue` is faster than the loop's executor: it creates no Future and wakes only one thread.
+The loop's executor is not used: it creates a Future and wakes more than one thread for every job (decision 15).
 """
 
 import asyncio

@@ -30,7 +30,7 @@ from tidemill.wire.source import Source
 
 Decoder = Callable[[Buffer, int], Any]
 
-ELEMENTS_MAX: Final = 1 << 16  # array elements in one message; decoding this many blocks the event loop for 0.4 s
+ELEMENTS_MAX: Final = 1 << 16  # array elements in one message: decoding them blocks the event loop (decision 15)
 ELEMENTS_FREE: Final = 1024  # above this number, a message must have 4 bytes per element, as each becomes an object
 
 _UNPACKERS: Final = 32  # precompiled structs read arrays with fewer numbers than this

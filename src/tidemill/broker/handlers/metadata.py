@@ -5,9 +5,7 @@ are one pair: a leader counts only with its confirmed epoch, and the response wa
 (`broker/peers/leader_waiters`).
 
 A broker that is isolated, and therefore knows no leader, closes the client's connection: the client then immediately
-asks another broker.  The error REBOOTSTRAP_REQUIRED (KIP-1102) would make the client drop all its connections, also
-those to healthy leaders.  The client might even ask the same broker again, which takes librdkafka two seconds each
-time.
+asks another broker (decision 13).
 
 v4   allow_auto_topic_creation
 v5   offline_replicas: replicas that are not up

@@ -5,9 +5,9 @@
     Metadata                          all shards of the requested topics have leaders              0.5 s
 
 A client requests metadata as soon as its connection to a leader has ended.  If the response has no leader, the client
-asks again after a pause (up to a second with librdkafka), but an election takes only a tenth of that.  So Metadata
-waits, but at most until half a second after a request first found the shard without a leader: requests of one
-connection are handled in order, and a shard that stays without a leader must not delay other requests repeatedly.
+asks again only after a pause, which is longer than most elections.  So Metadata waits, but at most until half a second
+after a request first found the shard without a leader: requests of one connection are handled in order, and a shard
+that stays without a leader must not delay other requests repeatedly.
 """
 
 from collections.abc import Callable, Iterable, Sequence
