@@ -284,7 +284,7 @@ class SimulatedNode:
     # Installs.
 
     def _snapshot_messages(self, ready: Ready) -> list[tuple[ReplicaKey, Message]]:
-        assert self._catch_up is not None, "a node that is down leads nobody"
+        assert self._catch_up is not None, "a node that is down leads no replica"
         offers = [self._catch_up.offer(member) for member in ready.installs]
         return offers + [self._catch_up.answer(member, pull) for member, pull in ready.pulls]
 
