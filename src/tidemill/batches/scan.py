@@ -33,14 +33,14 @@ SIZE_PROBLEM = cython.declare(cython.int, 7)
 REST_PROBLEM = cython.declare(cython.int, 8)
 
 PROBLEMS = (
-    "nothing is wrong",
-    "its length does not fit into the batch",
-    "its timestamp delta is cut short or out of range",
-    "its offset delta is not its place in the batch",
-    "its key does not fit into it",
-    "its value does not fit into it",
-    "its headers do not fit into it",
-    "its fields do not fill the length that it claims",
+    "it is valid",
+    "its length is malformed, or exceeds the rest of the batch",
+    "its timestamp delta is malformed, or its timestamp exceeds 64 bits",
+    "its offset delta is malformed, or is not its index in the batch",
+    "the length of its key is malformed, or exceeds the rest of the record",
+    "the length of its value is malformed, or exceeds the rest of the record",
+    "its headers are malformed, or exceed the rest of the record",
+    "bytes follow its last field, within the length that it declares",
     "bytes follow the last record",
 )
 
@@ -212,7 +212,9 @@ class Walk:
     ) -> None:
         self.view = block
         if position < 0 or position > end or end > len(self.view):
-            raise MalformedRecords(f"a block from {position} to {end} does not lie in {len(self.view)} bytes")
+            raise MalformedRecords(
+                f"a block from {position} to {end} does not lie in a buffer of {len(self.view)} bytes"
+            )
         if cython.compiled:
             self.data = cython.address(self.view[0])
         else:
@@ -429,7 +431,9 @@ class ColumnFill:
         large for 32-bit offsets.
         """
         if bytes_max > 0x7FFFFFFF:
-            raise ValueError(f"{bytes_max} bytes of records do not fit columns of 32-bit offsets; decode them in parts")
+            raise ValueError(
+                f"{bytes_max} bytes of records are too many for columns with 32-bit offsets; decode them in parts"
+            )
         self.rows_max = rows_max
         self.bytes_max = bytes_max
         self.start_offset = start_offset
@@ -514,11 +518,17 @@ class ColumnFill:
         """
         walk: Walk = Walk(block, position, end, base_timestamp)
         if record_count < 0 or self.rows + record_count > self.rows_max:
-            raise MalformedRecords(f"{record_count} records are announced; there is room for {self.rows_max}")
+            raise MalformedRecords(
+                f"record count {record_count} is negative or too large: {self.rows} of {self.rows_max} rows are in use"
+            )
         if self.bytes_seen + (end - position) > self.bytes_max:
-            raise MalformedRecords(f"a block of {end - position} bytes is larger than the room left for it")
+            raise MalformedRecords(
+                f"{end - position} bytes do not fit: {self.bytes_seen} of {self.bytes_max} bytes are in use"
+            )
         if base_offset < 0 or base_offset > INT64_MAX - 0x80000000:
-            raise MalformedRecords(f"base offset {base_offset} is out of range")
+            raise MalformedRecords(
+                f"base offset {base_offset} is negative, or so large that record offsets may exceed 64 bits"
+            )
         self.bytes_seen += end - position
         self.has_append_time = append_time is not None
         self.append_time = 0 if append_time is None else append_time
@@ -637,7 +647,7 @@ class ColumnFill:
 @cython.cfunc
 def _has_room(slots: cython.Py_ssize_t, wanted: cython.Py_ssize_t) -> cython.bint:
     if slots < wanted:
-        raise ValueError(f"a column buffer has {slots} slots; {wanted} are wanted")
+        raise ValueError(f"a column buffer has {slots} slots, but {wanted} are needed")
     return True
 
 
@@ -765,7 +775,9 @@ class ColumnRecords:
         """
         self.out = out
         if row < 0 or row >= self.rows or position < 0 or position > len(self.out):
-            raise ValueError(f"there is no row {row} of {self.rows}, or no place {position} in {len(self.out)} bytes")
+            raise ValueError(
+                f"row {row} is not one of {self.rows}, or byte {position} is outside of {len(self.out)} bytes"
+            )
         self.position = position
         self.timestamp_max = self.timestamps[row]
         self.problem = False
@@ -775,7 +787,9 @@ class ColumnRecords:
         with cython.nogil:
             written = self.write_all(row, count)
         if self.problem:
-            raise MalformedRecords(f"row {row + written} has a timestamp out of range, or offsets outside its data")
+            raise MalformedRecords(
+                f"row {row + written} has a timestamp out of range, or column offsets outside of the data"
+            )
         return written
 
     @cython.cfunc
