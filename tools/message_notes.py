@@ -38,10 +38,10 @@ NOTES = {
             11: "fetching from followers (KIP-392)",
             13: "topics by id (KIP-516)",
             14: "may return OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405)",
-            15: "KIP-903",
-            16: "KIP-951",
-            17: "KIP-853",
-            18: "KIP-1166",
+            15: "replicas are fenced by their broker's epoch (KIP-903)",
+            16: "the endpoint of the new leader (KIP-951)",
+            17: "the replica's directory id (KIP-853)",
+            18: "the replica's high watermark (KIP-1166)",
         },
     ),
     "ListOffsets": Note(
@@ -58,7 +58,7 @@ NOTES = {
     "Metadata": Note(
         "Returns the brokers and the leaders of partitions.  Null topics (v0: an empty list) means every topic.",
         {
-            7: "KIP-320",
+            7: "fencing by leader epoch (KIP-320)",
             10: "topic ids (KIP-516)",
             11: "authorized operations of the cluster moved to DescribeCluster (KIP-700)",
             12: "topics by id in requests",
@@ -69,15 +69,22 @@ NOTES = {
         "Returns the APIs and versions that the broker supports; most clients send it first.  The response header\n"
         "never has tagged fields.  An unknown version gets a v0 response with UNSUPPORTED_VERSION and all keys\n"
         "(KIP-511).",
-        {3: "KIP-511, KIP-584", 4: "features may start at version 0 (KAFKA-17011)"},
+        {
+            3: "the name of the client, and features (KIP-511, KIP-584)",
+            4: "features may start at version 0 (KAFKA-17011)",
+        },
     ),
     "CreateTopics": Note(
         "Creates topics.  A partition count or replication factor of -1 means the broker's default.",
-        {4: "-1 means the broker's default (KIP-464)", 5: "KIP-525", 6: "may return THROTTLING_QUOTA_EXCEEDED"},
+        {
+            4: "-1 means the broker's default (KIP-464)",
+            5: "the number of partitions and the configs of a created topic (KIP-525)",
+            6: "may return THROTTLING_QUOTA_EXCEEDED",
+        },
     ),
     "DeleteTopics": Note(
         "Deletes topics by name or id.",
-        {5: "KIP-599", 6: "topics by id (KIP-516)"},
+        {5: "may return THROTTLING_QUOTA_EXCEEDED (KIP-599)", 6: "topics by id (KIP-516)"},
     ),
     "DeleteRecords": Note("Advances the log start offset of partitions; offset -1 means the high watermark."),
     "OffsetForLeaderEpoch": Note(
@@ -99,7 +106,7 @@ NOTES = {
     "OffsetCommit": Note(
         "Commits the offsets of a group.",
         {
-            7: "KIP-345",
+            7: "static members (KIP-345)",
             9: "the consumer group protocol; may return STALE_MEMBER_EPOCH (KIP-848)",
             10: "topics by id (KIP-848)",
         },
@@ -125,25 +132,35 @@ NOTES = {
         "A member joins the next generation of a classic group and lists the protocols it supports.",
         {
             4: "MEMBER_ID_REQUIRED: a new member gets its id first, then joins (KIP-394)",
-            5: "KIP-345",
-            7: "KIP-559",
-            8: "KIP-800",
-            9: "KIP-814",
+            5: "static members (KIP-345)",
+            7: "the chosen protocol's type (KIP-559)",
+            8: "why the member joins (KIP-800)",
+            9: "a static leader that returns skips the assignment (KIP-814)",
         },
     ),
     "Heartbeat": Note(
-        "A member of a classic group reports that it is alive; the response tells it whether to rejoin.", {3: "KIP-345"}
+        "A member of a classic group reports that it is alive; the response tells it whether to rejoin.",
+        {3: "static members (KIP-345)"},
     ),
-    "LeaveGroup": Note("Members leave a classic group.", {3: "many members at once (KIP-345)", 5: "KIP-800"}),
+    "LeaveGroup": Note(
+        "Members leave a classic group.", {3: "many members at once (KIP-345)", 5: "why a member leaves (KIP-800)"}
+    ),
     "SyncGroup": Note(
         "The leader of a classic group sends the assignments of all members; every member receives its own.",
-        {3: "KIP-345", 5: "KIP-559"},
+        {3: "static members (KIP-345)", 5: "the chosen protocol is checked (KIP-559)"},
     ),
     "DescribeGroups": Note(
         "Returns classic groups with their members.",
-        {3: "KIP-430", 4: "KIP-345", 6: "GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043)"},
+        {
+            3: "authorized operations (KIP-430)",
+            4: "static members (KIP-345)",
+            6: "GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043)",
+        },
     ),
-    "ListGroups": Note("Returns the groups that this broker coordinates.", {4: "KIP-518", 5: "KIP-848"}),
+    "ListGroups": Note(
+        "Returns the groups that this broker coordinates.",
+        {4: "filtering by state (KIP-518)", 5: "filtering by type (KIP-848)"},
+    ),
     "DeleteGroups": Note("Deletes empty groups."),
     "OffsetDelete": Note("Deletes committed offsets (KIP-496)."),
     "InitProducerId": Note(
@@ -155,16 +172,23 @@ NOTES = {
             6: "two-phase commit (KIP-939)",
         },
     ),
-    "DescribeCluster": Note("Returns the brokers and the controller of the cluster.", {1: "KIP-919", 2: "KIP-1073"}),
+    "DescribeCluster": Note(
+        "Returns the brokers and the controller of the cluster.",
+        {1: "brokers or controllers (KIP-919)", 2: "fenced brokers (KIP-1073)"},
+    ),
     "DescribeTopicPartitions": Note(
         "Returns the partitions of topics in pages, with eligible leader replicas (KIP-966)."
     ),
     "ElectLeaders": Note(
         "Requests leader elections: type 0 is preferred, 1 is unclean.  Null topic_partitions means all partitions.",
-        {1: "KIP-460"},
+        {1: "unclean elections (KIP-460)"},
     ),
     "DescribeQuorum": Note(
-        "Returns the voters and observers of the metadata log (KIP-595).", {1: "KIP-836", 2: "KIP-853"}
+        "Returns the voters and observers of the metadata log (KIP-595).",
+        {
+            1: "when a replica was last heard and caught up (KIP-836)",
+            2: "the voters' directory ids and endpoints (KIP-853)",
+        },
     ),
     "DescribeProducers": Note("Returns the active producers of partitions and their open transactions (KIP-664)."),
     "AddPartitionsToTxn": Note(
@@ -190,7 +214,7 @@ NOTES = {
     "TxnOffsetCommit": Note(
         "Commits offsets of a group as part of a transaction.",
         {
-            3: "KIP-447",
+            3: "fencing by the group's generation (KIP-447)",
             4: "may return TRANSACTION_ABORTABLE (KIP-890)",
             5: "adds the group to the transaction implicitly (KIP-890)",
         },

@@ -6,7 +6,7 @@ never has tagged fields.  An unknown version gets a v0 response with UNSUPPORTED
 
 v1  response: throttle_time_ms
 v3  request: client_software_name, client_software_version; response: supported_features, finalized_features_epoch,
-    finalized_features, zk_migration_ready; KIP-511, KIP-584; flexible
+    finalized_features, zk_migration_ready; the name of the client, and features (KIP-511, KIP-584); flexible
 v4  features may start at version 0 (KAFKA-17011)
 """
 

@@ -3,7 +3,8 @@
 Creates topics.  A partition count or replication factor of -1 means the broker's default.
 
 v4  -1 means the broker's default (KIP-464)
-v5  response: topic_config_error_code, num_partitions, replication_factor, configs; KIP-525; flexible
+v5  response: topic_config_error_code, num_partitions, replication_factor, configs; the number of partitions and the
+    configs of a created topic (KIP-525); flexible
 v6  may return THROTTLING_QUOTA_EXCEEDED
 v7  response: topic_id
 """

@@ -3,7 +3,7 @@
 Deletes topics by name or id.
 
 v4  flexible
-v5  response: error_message; KIP-599
+v5  response: error_message; may return THROTTLING_QUOTA_EXCEEDED (KIP-599)
 v6  request: topics in place of topic_names; response: topic_id; topics by id (KIP-516)
 """
 

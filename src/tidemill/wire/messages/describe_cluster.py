@@ -2,8 +2,8 @@
 
 Returns the brokers and the controller of the cluster.
 
-v1  request and response: endpoint_type; KIP-919
-v2  request: include_fenced_brokers; response: is_fenced; KIP-1073
+v1  request and response: endpoint_type; brokers or controllers (KIP-919)
+v2  request: include_fenced_brokers; response: is_fenced; fenced brokers (KIP-1073)
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 Returns classic groups with their members.
 
 v1  response: throttle_time_ms
-v3  request: include_authorized_operations; response: authorized_operations; KIP-430
-v4  response: group_instance_id; KIP-345
+v3  request: include_authorized_operations; response: authorized_operations; authorized operations (KIP-430)
+v4  response: group_instance_id; static members (KIP-345)
 v5  flexible
 v6  response: error_message; GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043)
 """

@@ -2,7 +2,7 @@
 
 Requests leader elections: type 0 is preferred, 1 is unclean.  Null topic_partitions means all partitions.
 
-v1  request: election_type; response: error_code; KIP-460
+v1  request: election_type; response: error_code; unclean elections (KIP-460)
 v2  flexible
 """
 

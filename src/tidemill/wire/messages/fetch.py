@@ -12,10 +12,10 @@ v11  request: rack_id; response: preferred_read_replica; fetching from followers
 v12  request: cluster_id, last_fetched_epoch; response: diverging_epoch, current_leader, snapshot_id; flexible
 v13  request and response: topic_id in place of topic; topics by id (KIP-516)
 v14  may return OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405)
-v15  request: replica_state in place of replica_id; KIP-903
-v16  response: node_endpoints; KIP-951
-v17  request: replica_directory_id; KIP-853
-v18  request: high_watermark; KIP-1166
+v15  request: replica_state in place of replica_id; replicas are fenced by their broker's epoch (KIP-903)
+v16  response: node_endpoints; the endpoint of the new leader (KIP-951)
+v17  request: replica_directory_id; the replica's directory id (KIP-853)
+v18  request: high_watermark; the replica's high watermark (KIP-1166)
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 A member of a classic group reports that it is alive; the response tells it whether to rejoin.
 
 v1  response: throttle_time_ms
-v3  request: group_instance_id; KIP-345
+v3  request: group_instance_id; static members (KIP-345)
 v4  flexible
 """
 

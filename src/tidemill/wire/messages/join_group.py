@@ -5,11 +5,11 @@ A member joins the next generation of a classic group and lists the protocols it
 v1  request: rebalance_timeout_ms
 v2  response: throttle_time_ms
 v4  MEMBER_ID_REQUIRED: a new member gets its id first, then joins (KIP-394)
-v5  request and response: group_instance_id; KIP-345
+v5  request and response: group_instance_id; static members (KIP-345)
 v6  flexible
-v7  response: protocol_type; KIP-559
-v8  request: reason; KIP-800
-v9  response: skip_assignment; KIP-814
+v7  response: protocol_type; the chosen protocol's type (KIP-559)
+v8  request: reason; why the member joins (KIP-800)
+v9  response: skip_assignment; a static leader that returns skips the assignment (KIP-814)
 """
 
 from collections.abc import Sequence

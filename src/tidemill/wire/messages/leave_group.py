@@ -5,7 +5,7 @@ Members leave a classic group.
 v1  response: throttle_time_ms
 v3  request: members in place of member_id; response: members; many members at once (KIP-345)
 v4  flexible
-v5  request: reason; KIP-800
+v5  request: reason; why a member leaves (KIP-800)
 """
 
 from collections.abc import Sequence

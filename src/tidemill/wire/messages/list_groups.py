@@ -4,8 +4,8 @@ Returns the groups that this broker coordinates.
 
 v1  response: throttle_time_ms
 v3  flexible
-v4  request: states_filter; response: group_state; KIP-518
-v5  request: types_filter; response: group_type; KIP-848
+v4  request: states_filter; response: group_state; filtering by state (KIP-518)
+v5  request: types_filter; response: group_type; filtering by type (KIP-848)
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,7 @@ v2   response: cluster_id
 v3   response: throttle_time_ms
 v4   request: allow_auto_topic_creation
 v5   response: offline_replicas
-v7   response: leader_epoch; KIP-320
+v7   response: leader_epoch; fencing by leader epoch (KIP-320)
 v8   request: include_cluster_authorized_operations, include_topic_authorized_operations; response:
      topic_authorized_operations, cluster_authorized_operations
 v9   flexible

@@ -6,7 +6,7 @@ v2   request: without commit_timestamp
 v3   response: throttle_time_ms
 v5   request: without retention_time_ms
 v6   request: committed_leader_epoch
-v7   request: group_instance_id; KIP-345
+v7   request: group_instance_id; static members (KIP-345)
 v8   flexible
 v9   the consumer group protocol; may return STALE_MEMBER_EPOCH (KIP-848)
 v10  request and response: topic_id in place of name; topics by id (KIP-848)

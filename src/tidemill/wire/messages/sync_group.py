@@ -3,9 +3,9 @@
 The leader of a classic group sends the assignments of all members; every member receives its own.
 
 v1  response: throttle_time_ms
-v3  request: group_instance_id; KIP-345
+v3  request: group_instance_id; static members (KIP-345)
 v4  flexible
-v5  request and response: protocol_type, protocol_name; KIP-559
+v5  request and response: protocol_type, protocol_name; the chosen protocol is checked (KIP-559)
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 Commits offsets of a group as part of a transaction.
 
 v2  request: committed_leader_epoch
-v3  request: generation_id, member_id, group_instance_id; KIP-447; flexible
+v3  request: generation_id, member_id, group_instance_id; fencing by the group's generation (KIP-447); flexible
 v4  may return TRANSACTION_ABORTABLE (KIP-890)
 v5  adds the group to the transaction implicitly (KIP-890)
 """
