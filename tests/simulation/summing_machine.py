@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from struct import Struct
+from struct import Struct, error
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
@@ -84,23 +84,26 @@ class SummingMachine:
                 saved[number] = _STATE.pack(total, count, len(kept)) + rows
         return saved
 
-    def load(self, saved: Mapping[int, bytes]) -> None:
-        self._totals.clear()
-        self._pending.clear()
-        for number, data in saved.items():
-            total, count, pending = _STATE.unpack_from(data)
-            self._totals[number] = total, count
-            rows = data[_STATE.size :]
-            assert len(rows) == pending * _PENDING.size, f"{len(rows)} bytes are not {pending} pending values"
-            self._pending[number] = deque(_PENDING.iter_unpack(rows))
+    def load(self, saved: Mapping[int, Summed]) -> None:
+        self._totals = {number: (total, count) for number, (total, count, _) in saved.items()}
+        self._pending = {number: deque(pending) for number, (_, _, pending) in saved.items()}
 
     def summed(self, number: int) -> Summed:
         return Summed(*self._totals.get(number, (0, 0)), tuple(self._pending.get(number, ())))
 
 
+def decode_sum(data: bytes) -> Summed:
+    total, count, pending = _STATE.unpack_from(data)
+    rows = data[_STATE.size :]
+    if len(rows) != pending * _PENDING.size:
+        raise error(f"{len(rows)} bytes are not {pending} pending values")
+    return Summed(total, count, tuple(_PENDING.iter_unpack(rows)))
+
+
 def summing(observer: Observer = lambda *_: None) -> MachineType:
     add = Interest(commands=frozenset((ADD,)))
-    return MachineType(number=NUMBER, version=1, make=partial(SummingMachine, observer), at_append=add, at_commit=add)
+    make = partial(SummingMachine, observer)
+    return MachineType(number=NUMBER, version=1, make=make, decode=decode_sum, at_append=add, at_commit=add)
 
 
 MACHINES: Final = default_machines(24 * 3_600_000, summing())

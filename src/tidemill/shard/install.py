@@ -157,7 +157,9 @@ class Install:
                 reader = ByteReader(memoryview(offer.state))
                 partitions = reader.partitions()
                 self._sections = reader.data[reader.at :]
-                read_sections(reader, machines)  # refuses an unknown section before any file is cut
+                read_sections(reader, machines)  # refuses an unknown or corrupt section before any file is cut
+                if reader.at != len(reader.data):
+                    raise error(f"{len(reader.data) - reader.at} B follow the last section")
                 return files.begin(partitions)
             except SegmentDamaged as problem:
                 return problem
@@ -165,17 +167,16 @@ class Install:
                 return f"the snapshot at {offer.index} cannot be installed: {problem}"
 
         def done(found: list[PartitionState] | SegmentDamaged | str) -> None:
+            if isinstance(found, list):
+                self._journal(installing_row(offer.index, offer.index_term, found))
+                return
+            self.stage = Stage.IDLE
+            self._copy = self._offer = None  # the offer is examined again when the leader repeats it
             if isinstance(found, SegmentDamaged):
-                self.stage = Stage.IDLE
-                self._copy = self._offer = None
                 self._owner.damage_found(found)  # the next install keeps only undamaged bytes
-                return
-            if isinstance(found, str):
+            else:
                 self._log.damage = found  # the files are not cut: they may be the only copy left
-                self.stage = Stage.IDLE
                 self._replica.mark_damaged()
-                return
-            self._journal(installing_row(offer.index, offer.index_term, found))
 
         self._work(cut, done)
 

@@ -17,6 +17,8 @@ from tidemill.raft.messages import (
 from tidemill.shard import catch_up
 from tidemill.shard.install import Stage
 from tidemill.storage.machine.machine_sections import encode_section
+from tidemill.storage.machine.producer_machine import encode_producers
+from tidemill.storage.partition.producer_states import ProducerBatch
 
 
 @pytest.fixture
@@ -186,6 +188,56 @@ def test_an_offer_with_an_unknown_section_is_refused(leader: Side) -> None:
     assert "state machine 3 (share partitions), version 7" in (learner.shard.log.damage or "")
     assert not any(isinstance(message, SnapshotPull) for message in learner.sent)
     assert learner.store.shards[ShardId(1)].installing is None
+
+
+PRODUCERS = encode_producers({7: (ProducerBatch(0, 0, 0, 0, 1, 2, 10_000),)})
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem"),
+    [
+        (encode_section(2, 1, {1: PRODUCERS[:-1]}), "state machine 2 (producer states), partition 1: "),
+        (encode_section(2, 1, {1: PRODUCERS + b"x"}), "state machine 2 (producer states), partition 1: 1 B follow"),
+        (encode_section(2, 1, {1: encode_producers({7: ()})}), "partition 1: a producer has no batches"),
+        (encode_section(2, 1, {4: PRODUCERS}), "state machine 2 (producer states), partition 4: not of this shard"),
+        (encode_section(2, 1, {1: PRODUCERS}) + b"x", "1 B follow the last section"),
+    ],
+    ids=["short", "long", "no batches", "foreign partition", "bytes behind"],
+)
+def test_an_offer_with_a_corrupt_section_is_refused_before_anything_is_cut(
+    leader: Side, sections: bytes, problem: str
+) -> None:
+    """
+    The member keeps its records and its producer states, and reports machine, partition and reason.  It installs the
+    leader's next offer, although that is of the same snapshot.
+    """
+    learner = Side(LEARNER)
+    exchange(leader, learner)
+    leader.alive = set()
+    for number in range(20):
+        leader.write(number % 2, b"behind %d" % number)
+    leader.out.clear()
+    leader.alive = {LEARNER}
+    values = [learner.values(number) for number in (0, 1)]
+    last_index = learner.shard.log.last_index
+    log = learner.shard.log
+    log.partitions[0].producers.load({9: (ProducerBatch(0, 0, 0, 0, 1, 2, 10_000),)})
+
+    with patch.object(catch_up, "encode_sections", lambda *_: (1).to_bytes(4) + sections):
+        exchange(leader, learner, turns=3)
+
+    assert problem in (log.damage or "")
+    assert (None, last_index) == (log.installing, log.last_index)
+    assert values == [learner.values(number) for number in (0, 1)]
+    assert 9 in log.partitions[0].producers
+    offered = leader.shard.log.commit_index
+
+    leader.shard._catch_up._snapshot = None  # the leader encodes its state again, without the defect
+    exchange(leader, learner)
+
+    assert (None, offered) == (log.damage, log.last_index)
+    assert [leader.values(number) for number in (0, 1)] == [learner.values(number) for number in (0, 1)]
+    assert 9 not in log.partitions[0].producers
 
 
 def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:

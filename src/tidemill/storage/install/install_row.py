@@ -48,7 +48,8 @@ def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
 
 def apply_install_row(log: ShardLog, row: Entry) -> None:
     """
-    Apply a complete row to the shard: when it is queued, or when recovery has joined its parts.  Raises UnknownSection.
+    Apply a complete row to the shard: when it is queued, or when recovery has joined its parts.  Raises UnknownSection
+    and struct.error before the shard changes.
     """
     assert row.payload is not None, f"{row} has lost its bytes"
     reader = ByteReader(memoryview(row.payload))
@@ -56,9 +57,10 @@ def apply_install_row(log: ShardLog, row: Entry) -> None:
         log.begin_install(row.index, row.term, reader.partitions())
         return
     (last_append_time,) = reader.numbers(_TIME)
-    log.end_install(row.index, row.term, last_append_time, reader.membership())
-    log.restore_partitions(reader.partitions())
-    load_sections(log.machines, read_sections(reader, log.machines))
+    membership, states, sections = reader.membership(), reader.partitions(), read_sections(reader, log.machines)
+    log.end_install(row.index, row.term, last_append_time, membership)
+    log.restore_partitions(states)
+    load_sections(log.machines, sections)
 
 
 def replay_install_row(log: ShardLog, row: Entry) -> None:

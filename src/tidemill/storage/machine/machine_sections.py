@@ -7,7 +7,7 @@ an older program can read a directory until a newer feature has been used in it.
 
 from collections.abc import Mapping
 from struct import Struct, error
-from typing import Final
+from typing import Any, Final
 
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.machine.shard_machine import MachineNumber, ShardMachines
@@ -16,7 +16,7 @@ from tidemill.storage.partition.partition_state import COUNT, ByteReader
 _SECTION: Final = Struct(">HHI")  # machine number, version, length of what follows
 _PARTITION: Final = Struct(">II")  # partition, length of its state
 
-Sections = dict[int, dict[int, bytes]]  # machine number → partition → state
+Sections = dict[int, dict[int, Any]]  # machine number → partition → decoded state
 
 
 class UnknownSection(DirectoryProblem):
@@ -40,8 +40,8 @@ def encode_section(number: int, version: int, saved: Mapping[int, bytes]) -> byt
 
 def read_sections(reader: ByteReader, machines: ShardMachines) -> Sections:
     """
-    Read the sections that begin at `reader`.  Raises UnknownSection for a machine or version that is not registered,
-    and struct.error if the lengths are inconsistent.
+    Read and decode the sections that begin at `reader`, and change nothing.  Raises UnknownSection for a machine or
+    version that is not registered, and struct.error, with machine, partition and reason, for a corrupt section.
     """
     sections: Sections = {}
     for _ in range(reader.count()):
@@ -53,8 +53,8 @@ def read_sections(reader: ByteReader, machines: ShardMachines) -> Sections:
             partition, size = reader.numbers(_PARTITION)
             found[partition] = reader.bytes(size)
         if reader.at != end or end > len(reader.data):
-            raise error(f"the section of state machine {number} does not end where it should")
-        sections[number] = found
+            raise error(f"the section of {_named(number)} does not end where it should")
+        sections[number] = {partition: _decoded(machines, number, partition, data) for partition, data in found.items()}
     return sections
 
 
@@ -64,16 +64,28 @@ def load_sections(machines: ShardMachines, sections: Sections) -> None:
         machine.load(sections.get(number, {}))
 
 
+def _decoded(machines: ShardMachines, number: int, partition: int, data: bytes) -> Any:
+    try:
+        if partition not in machines.partitions:
+            raise error("not of this shard")
+        return machines.registry.types[number].decode(data)
+    except error as problem:
+        raise error(f"the section of {_named(number)}, partition {partition}: {problem}") from None
+
+
 def _check_known(number: int, version: int, machines: ShardMachines) -> None:
     known = machines.registry.types.get(number)
     if known is not None and known.version == version:
         return
-    try:
-        name = f" ({MachineNumber(number).name.lower().replace('_', ' ')})"
-    except ValueError:
-        name = ""
     reads = "does not know that machine" if known is None else f"reads version {known.version}"
     raise UnknownSection(
-        f"the shard's state has a section of state machine {number}{name}, version {version}; this program {reads}: "
+        f"the shard's state has a section of {_named(number)}, version {version}; this program {reads}: "
         f"use a release whose feature level includes version {version} of state machine {number}"
     )
+
+
+def _named(number: int) -> str:
+    try:
+        return f"state machine {number} ({MachineNumber(number).name.lower().replace('_', ' ')})"
+    except ValueError:
+        return f"state machine {number}"

@@ -7,7 +7,7 @@ Section: `docs/formats/journal.md`.
 
 from collections.abc import Mapping
 from functools import partial
-from struct import Struct
+from struct import Struct, error
 from typing import Final
 
 from tidemill.batches.batch import BatchHeader
@@ -61,9 +61,9 @@ class ProducerStateMachine:
                 saved[number] = encode_producers(windows)
         return saved
 
-    def load(self, saved: Mapping[int, bytes]) -> None:
+    def load(self, saved: Mapping[int, Mapping[int, Window]]) -> None:
         for number, producers in self._producers.items():
-            producers.load(decode_producers(saved[number]) if number in saved else {})
+            producers.load(saved.get(number, {}))
 
 
 def encode_producers(windows: Mapping[int, Window]) -> bytes:
@@ -82,6 +82,10 @@ def decode_producers(data: bytes) -> dict[int, Window]:
     for _ in range(reader.count()):
         producer_id, batch_count = reader.numbers(_PRODUCER)
         windows[producer_id] = tuple(ProducerBatch(*reader.numbers(_BATCH)) for _ in range(batch_count))
+    if reader.at != len(data):
+        raise error(f"{len(data) - reader.at} B follow the last producer")
+    if not all(windows.values()):
+        raise error("a producer has no batches")
     return windows
 
 
@@ -91,6 +95,7 @@ def producer_states(expiration_ms: int = PRODUCER_EXPIRATION_MS) -> MachineType:
         number=MachineNumber.PRODUCER_STATES,
         version=VERSION,
         make=partial(ProducerStateMachine, expiration_ms),
+        decode=decode_producers,
         at_append=Interest(Batches.OF_PRODUCERS),
     )
 

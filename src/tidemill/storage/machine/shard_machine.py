@@ -18,7 +18,7 @@ calls.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from tidemill.batches.batch import BatchHeader
 from tidemill.model.shard import ShardId
@@ -92,18 +92,22 @@ class ShardStateMachine(Protocol):
         """
         ...
 
-    def load(self, saved: Mapping[int, bytes]) -> None:
-        """Replace the state by a section.  Partitions that `saved` lacks have no state.  Raises struct.error."""
+    def load(self, saved: Mapping[int, Any]) -> None:
+        """Replace the state by a section, decoded by `MachineType.decode` for each partition that has state."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineType:
-    """A kind of machine: the number and version of its section, its factory, and the entries that it is given."""
+    """
+    A kind of machine: the number and version of its section, its factory, and the entries that it is given.  `decode`
+    returns the state of a partition for `ShardStateMachine.load`, or raises struct.error.  It may run in any thread.
+    """
 
     number: int
     version: int  # of its section
     make: Callable[[Mapping[int, PartitionLog]], ShardStateMachine]
+    decode: Callable[[bytes], Any]
     at_append: Interest = NOTHING
     at_commit: Interest = NOTHING
 
@@ -137,7 +141,7 @@ class MachineRegistry:
 
     def make(self, partitions: Mapping[int, PartitionLog]) -> "ShardMachines":
         """Make the machines of one shard."""
-        return ShardMachines(self, {number: it.make(partitions) for number, it in self.types.items()})
+        return ShardMachines(self, partitions)
 
 
 _Appended = Callable[[Entry, BatchHeader | None, int], None]
@@ -160,13 +164,15 @@ class ShardMachines:
         "command_appended",
         "has_batch_commit_listeners",
         "has_commit_listeners",
+        "partitions",
         "producer_batch_appended",
         "registry",
     )
 
-    def __init__(self, registry: MachineRegistry, by_number: dict[int, ShardStateMachine]) -> None:
+    def __init__(self, registry: MachineRegistry, partitions: Mapping[int, PartitionLog]) -> None:
         self.registry = registry
-        self.by_number = by_number
+        self.partitions = partitions
+        self.by_number = by_number = {number: it.make(partitions) for number, it in registry.types.items()}
         appended = [(it.at_append, by_number[number].appended) for number, it in registry.types.items()]
         committed = [(it.at_commit, by_number[number].committed) for number, it in registry.types.items()]
         self.batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.ALL)

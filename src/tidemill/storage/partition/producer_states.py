@@ -8,6 +8,7 @@ at different times.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from heapq import nlargest
 from typing import Final, NamedTuple
 
@@ -124,7 +125,7 @@ class ProducerStates:
                 state[producer_id] = tuple(batches[-(WINDOW_BATCHES + after) :])
         return state
 
-    def load(self, state: dict[int, tuple[ProducerBatch, ...]]) -> None:
+    def load(self, state: Mapping[int, tuple[ProducerBatch, ...]]) -> None:
         self._producers = {producer_id: deque(batches) for producer_id, batches in state.items()}
 
     def newest(self) -> dict[int, ProducerBatch]:

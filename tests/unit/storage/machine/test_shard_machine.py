@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.storage.conftest import TOPIC
 from tidemill.raft.entry import COMMAND, Entry
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.machine.machine_sections import (
     UnknownSection,
@@ -25,7 +27,9 @@ from tidemill.storage.machine.shard_machine import (
     ShardMachines,
     UnknownCommand,
 )
+from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.partition.partition_state import ByteReader
+from tidemill.storage.partition.tail_cache import TailCache
 
 EIGHT = Interest(commands=frozenset((8,)))
 
@@ -60,7 +64,14 @@ def recorded(
     number: int = 90, version: int = 1, at_append: Interest = EIGHT, at_commit: Interest = EIGHT
 ) -> tuple[Recorder, MachineType]:
     machine = Recorder()
-    it = MachineType(number=number, version=version, make=lambda _: machine, at_append=at_append, at_commit=at_commit)
+    it = MachineType(
+        number=number,
+        version=version,
+        make=lambda _: machine,
+        decode=bytes,
+        at_append=at_append,
+        at_commit=at_commit,
+    )
     return machine, it
 
 
@@ -151,7 +162,8 @@ def _shard(hand: Any) -> Any:
 
 
 def machines(*types: MachineType) -> ShardMachines:
-    return MachineRegistry(types).make({})
+    partitions = {number: PartitionLog(SimulatedDisk(), TailCache(0), TOPIC, number) for number in (0, 5)}
+    return MachineRegistry(types).make(partitions)
 
 
 def test_sections_are_read_as_they_were_written() -> None:
