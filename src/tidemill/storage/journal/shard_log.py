@@ -144,15 +144,15 @@ class ShardLog:
 
     def begin_install(self, index: int, term: int, states: list[PartitionState]) -> None:
         """
-        Adopt the partitions of an INSTALLING row, which keep only batches that the snapshot also has.  Drop entries and
-        machine state, but keep the last entry's index and term: this replica claims them in elections.
+        Adopt the partitions of an INSTALLING row, which keep only batches that the snapshot also has.  Drop entries,
+        but keep the last entry's index and term: this replica claims them in elections.  The machines keep their state
+        until `load_sections` replaces it: nothing reads or changes it before.
         """
         committed = self.commit_index
         self.restore_boundary(self.last_index, self.term_at(self.last_index), self.last_append_time)
         self.commit_index = committed
         self.installing = (index, term)
         self.restore_partitions(states)
-        self.machines.clear()
         for places in (self.marked, self.damaged_unmarked):
             for state in states:
                 if state.partition in places and not state.holds(places[state.partition]):

@@ -203,11 +203,6 @@ class ShardMachines:
         for machine in self.by_number.values():
             machine.forget_expired(commit_index, committed_append_time)
 
-    def clear(self) -> None:
-        """Drop all state: an install begins."""
-        for machine in self.by_number.values():
-            machine.load({})
-
 
 def _of_batches(listeners: Sequence[tuple[Interest, T]], wanted: Batches) -> tuple[T, ...]:
     """Return the listeners of batches that are at least `wanted`: a listener of all batches is in both sets."""
