@@ -189,7 +189,7 @@ class ShardLog:
     def append(self, entry: Entry) -> None:
         """Add an entry to the log and to the state of the machines; a batch is assigned its position."""
         if entry.term != self._term_starts[-1][1]:
-            self._begin_epochs(entry)
+            self._begin_term(entry)
         self._note(entry)
         machines = self.machines
         if entry.kind == BATCH:
@@ -202,7 +202,7 @@ class ShardLog:
     def replay(self, entry: Entry, header: BatchHeader | None) -> None:
         """Add an entry in recovery, as `append` does.  A batch already has its position, and `header` is its header."""
         if entry.term != self._term_starts[-1][1]:
-            self._begin_epochs(entry)
+            self._begin_term(entry)
         self._note(entry)
         if header is not None:
             self._restore_position(self.partitions[entry.partition], entry, header.max_timestamp)
@@ -220,10 +220,13 @@ class ShardLog:
 
     def remember(self, entry: Entry) -> None:
         """Add a row of a checkpoint.  The checkpoint's partitions and machine sections already contain its effects."""
+        if entry.term != self._term_starts[-1][1]:
+            self._term_starts.append((entry.index, entry.term))
         self._note(entry)
 
-    def _begin_epochs(self, entry: Entry) -> None:
-        """Begin the epoch of a term's first entry in every partition, each at its own end offset."""
+    def _begin_term(self, entry: Entry) -> None:
+        """Begin the term of its first entry, and an epoch in every partition, each at its own end offset."""
+        self._term_starts.append((entry.index, entry.term))
         for partition in self.partitions.values():
             partition.epochs.begin(entry.term, partition.end_offset, entry.index)
 
@@ -231,15 +234,13 @@ class ShardLog:
         assert entry.index == self.last_index + 1, f"{entry} does not follow entry {self.last_index}"
         if entry.kind == COMMAND:
             self.machines.registry.check_command(self.shard_id, entry)
+            if entry.payload and entry.payload[0] == Command.VOTERS:
+                self.memberships.append((entry.index, Membership.decode(entry.payload, 1)))
         self.changed = True
         self.last_index = entry.index
-        if entry.term != self._term_starts[-1][1]:
-            self._term_starts.append((entry.index, entry.term))
         if entry.append_time > self.last_append_time:
             self.last_append_time = entry.append_time
         self.entries.append(entry)
-        if entry.kind == COMMAND and entry.payload and entry.payload[0] == Command.VOTERS:
-            self.memberships.append((entry.index, Membership.decode(entry.payload, 1)))
 
     def _restore_position(self, log: PartitionLog, entry: Entry, max_timestamp: int) -> None:
         assert entry.payload is not None, f"{entry} has no bytes"

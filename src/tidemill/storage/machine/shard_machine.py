@@ -130,10 +130,10 @@ class MachineRegistry:
 
     def check_command(self, shard_id: ShardId, entry: Entry) -> None:
         """
-        Raise UnknownCommand if `entry` is a command that no machine is registered for.  A replica that skipped it would
+        Raise UnknownCommand if no machine is registered for the command in `entry`.  A replica that skipped it would
         differ from the others.
         """
-        if entry.kind == COMMAND and entry.payload and entry.payload[0] not in self.commands:
+        if entry.payload and entry.payload[0] not in self.commands:
             raise UnknownCommand(
                 f"entry {entry.index} of shard {shard_id} is command {entry.payload[0]}, which this program does not "
                 "know: a newer version wrote it; run that version or a later one"
