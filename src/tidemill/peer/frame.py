@@ -52,7 +52,7 @@ class Heartbeat:
     leader_version: int
     """The version of the sender's leader table."""
     flags: int
-    """DRAINING, HEARS_CONTROLLER, HEARS_YOU; unknown flags are ignored."""
+    """DRAINING, HAS_CONTROLLER_CONTACT, HEARS_RECEIVER; unknown flags are ignored."""
     lagging: tuple[tuple[ShardId, BrokerId], ...]
     """Out-of-sync replicas of the shards that the sender leads: (shard, broker), ascending."""
 

@@ -191,7 +191,7 @@ def replay(
 def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
     store, kind = replayed.store, row.kind
     if kind == RowKind.OPENED:
-        assert row.payload is not None, f"shard {shard_id} was opened without its opening"
+        assert row.payload is not None, f"the OPENED row of shard {shard_id} has no descriptor"
         descriptor = ShardDescriptor.decode(row.payload)
         store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, descriptor, store.machines)
         return
