@@ -1,8 +1,7 @@
 """Shard state machines: state that a replica derives from the entries of its shard's log.
 
 A machine type is registered once per broker (`MachineRegistry`); every open shard has one instance of each type
-(`ShardMachines`).  An instance changes on three events only, which are the columns of the state table in
-`docs/ARCHITECTURE.md`:
+(`ShardMachines`).  The log changes an instance on three events:
 
     append      an entry was added to the log; a truncation can still undo the change
     commit      an entry is committed and durable on this replica; the change is final
@@ -12,7 +11,8 @@ The machine's state is saved as one section of the shard (`storage/machine/machi
 snapshot offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.
 State that changes at commit is as of the commit index.  State that changes at append carries the log index of its
 entry, because a truncation or a commit may follow.  After a start, later entries reach the machine through the same
-calls.
+calls.  Besides the log, a machine may forget state that has expired.  `docs/ARCHITECTURE.md` lists which state changes
+on which event.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
