@@ -13,6 +13,7 @@ IMPORT_SITES = {
     "yaml": "src/tidemill/app/settings.py",
     "uvloop": "src/tidemill/runtime/event_loop.py",
 }
+SPARK_IMPORTS = {"tidemill.spark", "tidemill.client", "tidemill.batches", "tidemill.model"}
 
 
 @cache
@@ -43,3 +44,18 @@ def test_a_library_has_one_import_site(library: str, site: str) -> None:
     A library that is imported in one place can be replaced in one place.
     """
     assert [site] == [named(path) for path in files() if library in imported_roots(path)]
+
+
+def test_spark_imports_only_the_client_batches_and_the_model() -> None:
+    """
+    Spark itself imports only `client`, `batches` and `model`; what these import is their own matter.
+    """
+    spark = [module for module in imports() if _package(module) == "tidemill.spark"]
+    imported = {(module, other) for module in spark for other in imports()[module]}
+
+    assert imported
+    assert [] == sorted((module, other) for module, other in imported if _package(other) not in SPARK_IMPORTS)
+
+
+def _package(module: str) -> str:
+    return ".".join(module.split(".")[:2])

@@ -1,19 +1,23 @@
 """Cores are pure, and only `runtime` accesses the machine."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.tree import files, imported_roots, named
+from tests.tidy.tree import files, imported_names, imported_roots, named, parsed
 
 CORES = ("model", "wire", "batches", "raft", "metadata", "coordinator", "peer")
 MACHINE = {
     "asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "ssl", "subprocess", "threading", "time",
     "uuid", "logging",
 }  # fmt: skip
-LIMITED = {"storage": {"asyncio", "socket", "os", "time", "random", "threading", "subprocess"}}
-LIMITED |= {"shard": LIMITED["storage"] - {"asyncio"}, "broker": LIMITED["storage"] - {"asyncio"}}
-LIMITED |= {"http": MACHINE, "telemetry": MACHINE}
+LIMITED = dict.fromkeys(("storage", "http", "telemetry"), MACHINE)
+LIMITED |= dict.fromkeys(("shard", "broker", "simulation"), MACHINE - {"asyncio"})
+SEEDED = "random.Random"  # every generator of a simulation is created from its seed
+PERMITTED = {
+    "src/tidemill/simulation/machine/disk_controls.py": {"threading"},  # a lock, because threads of a test share a disk
+}
 
 
 @pytest.mark.parametrize("path", files(*CORES), ids=named)
@@ -35,6 +39,18 @@ def test_only_the_runtime_accesses_the_machine(path: Path, forbidden: set[str]) 
     """
     The upper layers use files, sockets, threads and clocks only through ports, which the simulation implements, too.
     """
-    imported = imported_roots(path)
+    imported = {name for name in imported_names(path) if name.split(".")[0] in forbidden}
+    if path in files("simulation"):
+        imported.discard(SEEDED)
 
-    assert set() == imported & forbidden
+    assert PERMITTED.get(named(path), set()) == imported
+
+
+@pytest.mark.parametrize("path", files("simulation"), ids=named)
+def test_a_simulation_has_no_generator_without_a_seed(path: Path) -> None:
+    """
+    `Random()` without a seed draws one from the machine, so that the simulation could not be repeated.
+    """
+    calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call) and not node.args]
+
+    assert [] == [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Random"]

@@ -23,15 +23,20 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=str(path))
 
 
-def imported_roots(path: Path) -> set[str]:
-    """Return the first part of the names of all modules that the file imports, at the top or inside functions."""
-    roots = set()
+def imported_names(path: Path) -> set[str]:
+    """Return the dotted names of everything that the file imports, at the top or inside functions."""
+    names = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            roots |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            roots.add((node.module or "").split(".")[0])
-    return roots
+            names |= {f"{node.module or ''}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imported_roots(path: Path) -> set[str]:
+    """Return the first parts of these names."""
+    return {name.split(".")[0] for name in imported_names(path)}
 
 
 def attribute_names(path: Path) -> Iterator[tuple[int, str]]:
