@@ -42,7 +42,7 @@ PAGES = [path for path in PAGES if path.is_file()]
 
 
 def _identifiers(path: Path) -> set[str]:
-    """Return every name that the file defines, reads, imports, passes by keyword or lists in `__slots__`."""
+    """Return every name that the file defines, reads, imports or passes by keyword, or that is a string in it."""
     names = {path.stem}
     for node in ast.walk(parsed(path)):
         match node:
@@ -54,8 +54,14 @@ def _identifiers(path: Path) -> set[str]:
                 names |= {*module.split(".")}
             case ast.alias(name=name, asname=alias):
                 names |= {*name.split("."), *([alias] if alias else [])}
-            case ast.Constant(value=str(text)) if text.isidentifier():
-                names.add(text)
+            case ast.Global(names=several) | ast.Nonlocal(names=several) | ast.MatchClass(kwd_attrs=several):
+                names |= {*several}
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                names.add(name)
+            case ast.MatchMapping(rest=str(name)):
+                names.add(name)
+            case ast.Constant(value=str(text)) if all(part.isidentifier() for part in text.split(".")):
+                names |= {*text.split(".")}
     return names
 
 
@@ -81,6 +87,39 @@ def _prose_lines(page: Path) -> list[tuple[int, str]]:
         elif not is_code:
             lines.append((number, A_CODE_SPAN.sub("``", line)))
     return lines
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "fold = 1",
+        "a.fold",
+        "import a.fold",
+        "from a.fold import b",
+        "import a as fold",
+        "f(fold=1)",
+        "def fold(): pass",
+        "lambda fold: 1",
+        "def f():\n    global fold",
+        "def f():\n    fold = 1\n    def g():\n        nonlocal fold",
+        "try: pass\nexcept E as fold: pass",
+        "match a:\n    case fold: pass",
+        "match a:\n    case int() as fold: pass",
+        "match a:\n    case [*fold]: pass",
+        "match a:\n    case {**fold}: pass",
+        "match a:\n    case B(fold=1): pass",
+        "__slots__ = ('fold',)",
+        "patch('a.fold.b')",
+    ],
+)
+def test_every_kind_of_identifier_is_found(code: str, tmp_path: Path) -> None:
+    """
+    A name is found wherever Python's grammar allows one, and in a string that is a name or a dotted name.
+    """
+    path = tmp_path / "code.py"
+    path.write_text(code)
+
+    assert "fold" in _identifiers(path)
 
 
 @pytest.mark.parametrize("path", CODE, ids=named)
