@@ -5,6 +5,7 @@ Replaces all settings of a resource: a setting that the request does not name is
 this API by IncrementalAlterConfigs, but some clients still use it.
 """
 
+from tidemill.broker.request.altered_configs import refused_response, resource_response
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.configs import AlterConfigs, AlteredResource
 from tidemill.metadata.metadata_records import ConfigResource
@@ -33,29 +34,12 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         if altered is OUTCOME_UNKNOWN:
             pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
         else:
-            pending.complete(Response(responses=[_answer(resource) for resource in altered]))
+            pending.complete(Response(responses=[resource_response(ResourceResponse, it) for it in altered]))
 
     controller.submit(command).then(decided)
     return pending
 
 
-def _answer(altered: AlteredResource) -> ResourceResponse:
-    problem = altered.problem
-    return ResourceResponse(
-        error_code=errors.NONE if problem is None else problem.error_code,
-        error_message=None if problem is None else problem.message,
-        resource_type=altered.resource.type,
-        resource_name=altered.resource.name,
-    )
-
-
 def refused(request: Request, error_code: int) -> Response:
     """Return a response that refuses the whole request with `error_code`."""
-    return Response(
-        responses=[
-            ResourceResponse(
-                error_code=error_code, resource_type=resource.resource_type, resource_name=resource.resource_name
-            )
-            for resource in request.resources
-        ]
-    )
+    return refused_response(Response, request, error_code)
