@@ -8,9 +8,9 @@ from typing import Final
 
 from tests.simulation.summing_machine import add_command, summed_of, summing
 from tidemill.shard.shard import Shard
-from tidemill.simulation.clients.history import InvariantViolation
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.machine import seconds
 from tidemill.storage.partition.partition_log import PartitionLog
 

@@ -18,11 +18,11 @@ from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.shard.append import append_own
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
-from tidemill.simulation.clients.history import InvariantViolation
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST
 from tidemill.simulation.machine.machine import seconds
 from tidemill.storage import paths

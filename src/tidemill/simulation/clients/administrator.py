@@ -11,9 +11,10 @@ from collections.abc import Callable, Sized
 from typing import Any, Final
 
 from tidemill.simulation.clients.client import Client, Unreachable, check_retriable
-from tidemill.simulation.clients.history import History, InvariantViolation
+from tidemill.simulation.clients.history import History
 from tidemill.simulation.clients.producer import Producer
 from tidemill.simulation.clients.reader import Reader
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.wire.messages import delete_records, elect_leaders
 
 NAMES: Final = ("arrivals", "departures")

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from tidemill.model import errors
 from tidemill.model.broker_id import CONSUMER_REPLICA_ID
 from tidemill.model.topic import NO_TOPIC_ID
-from tidemill.simulation.clients.history import InvariantViolation
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.event_loop import SimulatedLoop
 from tidemill.simulation.machine.network import Network, Socket
 from tidemill.wire.api import ALL

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import NamedTuple
 
-
-class InvariantViolation(AssertionError):
-    """An invariant does not hold.  The message says which one."""
+from tidemill.simulation.invariant_violation import InvariantViolation
 
 
 class Read(NamedTuple):

@@ -14,7 +14,8 @@ from typing import Any
 from tidemill.batches.builder import build_batch
 from tidemill.model import errors
 from tidemill.simulation.clients.client import BY_NAME, Client, Connection, Unreachable, check_retriable
-from tidemill.simulation.clients.history import History, InvariantViolation, name_of
+from tidemill.simulation.clients.history import History, name_of
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.machine import BEGIN_MS
 from tidemill.wire.messages import init_producer_id, produce
 

@@ -6,7 +6,8 @@ from tidemill.batches.batch import spans
 from tidemill.batches.records import read_records
 from tidemill.model import errors
 from tidemill.simulation.clients.client import BY_NAME, Client, Leader, Unreachable, check_retriable
-from tidemill.simulation.clients.history import History, InvariantViolation, Read
+from tidemill.simulation.clients.history import History, Read
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.wire.messages import fetch
 
 

@@ -15,7 +15,7 @@ from tidemill.broker.coordinators.coordinator_registration import AnyRegistratio
 from tidemill.model.broker_id import BrokerId
 from tidemill.simulation.clients.administrator import Administrator
 from tidemill.simulation.clients.client import Client
-from tidemill.simulation.clients.history import History, InvariantViolation
+from tidemill.simulation.clients.history import History
 from tidemill.simulation.clients.kafka_listener import KAFKA_PORT
 from tidemill.simulation.clients.producer import Producer
 from tidemill.simulation.clients.reader import Reader
@@ -23,6 +23,7 @@ from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster_check import ClusterCheck
 from tidemill.simulation.cluster.cluster_faults import ClusterFaults
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.simulation.machine.event_loop import US, Timeline, begin_loop
 from tidemill.simulation.machine.links import PEER_PORT

@@ -14,8 +14,9 @@ from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
-from tidemill.simulation.clients.history import History, InvariantViolation
+from tidemill.simulation.clients.history import History
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store

@@ -10,7 +10,8 @@ from typing import Final
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
-from tidemill.simulation.shard.model_log import Installed, Installing, InvariantViolation, ModelLog, Record, Row
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.simulation.shard.model_log import Installed, Installing, ModelLog, Record, Row
 from tidemill.storage.partition.leader_epochs import meeting_offset
 
 _START: Final = Struct(">QQ")

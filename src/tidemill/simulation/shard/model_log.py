@@ -9,12 +9,9 @@ from dataclasses import dataclass, field
 from tidemill.raft.entry import COMMAND, Command, Entry
 from tidemill.raft.ready import Vote
 from tidemill.raft.voters import Membership
+from tidemill.simulation.invariant_violation import InvariantViolation
 
 Record = tuple[int, int, bytes]  # index, term, payload
-
-
-class InvariantViolation(AssertionError):
-    """An invariant does not hold.  The message says which one, and when."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.ready import Vote
 from tidemill.raft.replica import Replica
-from tidemill.simulation.shard.model_log import InvariantViolation, ModelLog
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.simulation.shard.model_log import ModelLog
 from tidemill.simulation.shard.shard_world import ShardWorld
 
 

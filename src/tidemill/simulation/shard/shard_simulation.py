@@ -12,7 +12,7 @@ from typing import Final
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.voters import Membership
-from tidemill.simulation.shard.model_log import InvariantViolation
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.shard.shard_check import ShardCheck
 from tidemill.simulation.shard.shard_faults import ShardFaults
 from tidemill.simulation.shard.shard_knobs import ShardKnobs

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-from tidemill.simulation.shard.model_log import InvariantViolation
+from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.shard.shard_knobs import ShardKnobs
 
 STORM_EVENTS, STORM_EVENTS_PER_MS = 30_000, 10  # limits of a hundred times the events of an ordinary run
