@@ -100,7 +100,7 @@ class ClusterReport:
     def _led(self, shard: Shard) -> Json:
         status = shard.replica.status()
         membership = status.membership
-        matches = {**status.matches, shard.replica.me: status.durable_index}
+        matches = {**shard.replica.matches, shard.replica.me: status.durable_index}
         return {
             "voters": broker_ids(membership.voters),
             "learners": broker_ids(membership.learners),

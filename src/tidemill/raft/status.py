@@ -33,8 +33,3 @@ class ReplicaStatus:
     durable_index: int
     commit_index: int
     members: dict[ReplicaKey, MemberStatus]
-
-    @property
-    def matches(self) -> dict[ReplicaKey, int]:
-        """The match index of each other member that is not damaged."""
-        return {member: it.match_index for member, it in self.members.items() if it.repair_floor is None}

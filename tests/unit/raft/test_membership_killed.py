@@ -127,7 +127,7 @@ class Steps(Transcript):
             if (found := self.lead()) is None:
                 return False
             at, leader = found
-            alive = {me: match for me, match in leader.status().matches.items() if int(me.broker_id) in self.replicas}
+            alive = {me: match for me, match in leader.matches.items() if int(me.broker_id) in self.replicas}
             caught_up = [leader.me, *(me for me, match in alive.items() if match == leader.last_index)]
             step = step_towards(leader.membership, planned, caught_up)
             if step is None:

@@ -21,7 +21,7 @@ def test_a_leader_reports_the_progress_of_the_other_members() -> None:
     leader, follower = (transcript.replicas[number].status() for number in (1, 2))
 
     assert (Role.LEADER, Role.FOLLOWER, voter(1)) == (leader.role, follower.role, follower.leader)
-    assert {voter(2): 2, voter(3): 2} == leader.matches
+    assert {voter(2): 2, voter(3): 2} == transcript.replicas[1].matches
     assert {} == follower.members
     assert (2, 2, 2) == (leader.last_index, leader.durable_index, leader.commit_index)
 
@@ -37,5 +37,5 @@ def test_a_damaged_member_has_no_match_index() -> None:
     status = transcript.replicas[1].status()
     member = status.members[voter(3)]
 
-    assert {voter(2): 2} == status.matches
+    assert {voter(2): 2} == transcript.replicas[1].matches
     assert (True, True, (1, 2)) == (member.is_damaged, member.is_installing, member.repair_floor)

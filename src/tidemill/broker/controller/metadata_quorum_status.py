@@ -39,7 +39,7 @@ class MetadataQuorumStatus:
             self._caught_up_at.clear()
             return
         now_ms = self._clock.wall_ms()
-        for voter, match_index in replica.status().matches.items():
+        for voter, match_index in replica.matches.items():
             if self._cluster.is_alive(voter):
                 self._heard_at[voter] = now_ms
                 if match_index >= replica.commit_index:
@@ -47,7 +47,7 @@ class MetadataQuorumStatus:
 
     def members(self, replica: Replica, keys: tuple[ReplicaKey, ...]) -> list[QuorumMember]:
         """Return the progress of these voters or learners.  Call it only while `replica` is the leader."""
-        matches, now_ms = replica.status().matches, self._clock.wall_ms()
+        matches, now_ms = replica.matches, self._clock.wall_ms()
         return [
             QuorumMember(key, replica.last_index + 1, now_ms, now_ms)
             if key == replica.me

@@ -65,6 +65,5 @@ class MembershipReconciler:
         )
 
     def _caught_up(self, replica: Replica) -> list[ReplicaKey]:
-        matches = replica.status().matches
-        near = [voter for voter, match in matches.items() if replica.commit_index - match <= NEAR_ROWS]
+        near = [voter for voter, match in replica.matches.items() if replica.commit_index - match <= NEAR_ROWS]
         return [replica.me, *filter(self._cluster.is_alive, near)]
