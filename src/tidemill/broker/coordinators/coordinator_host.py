@@ -30,7 +30,7 @@ class CoordinatorHost:
             topic.serving_changed(shard)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Adapt to a change of the cluster image, after the shard table has followed it."""
+        """Remove state of topics that a change of the cluster image has deleted."""
         for topic in self._topics.values():
             topic.follow(before, image)
 

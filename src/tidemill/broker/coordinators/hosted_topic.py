@@ -152,18 +152,14 @@ class HostedTopic(Generic[RequestT, CoreT]):
             self.begin()
             return
         for number in shard.partitions:
-            self._drop(number)
+            hosted = self._hosted.pop(number, None)
+            if hosted is not None:
+                hosted.drop(errors.NOT_COORDINATOR)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """
-        Drop partitions of a deleted internal topic, and remove state of other deleted topics.  Called after the shard
-        table has followed the image.
-        """
+        """Remove state of deleted topics.  The internal topic itself is never deleted."""
         if before.topics is image.topics:
             return
-        for number, hosted in list(self._hosted.items()):
-            if self._broker.shard_table.partition(self._name, number) is not hosted.partition:
-                self._drop(number)
         deleted = frozenset(topic_id for topic_id in before.topics_by_id if topic_id not in image.topics_by_id)
         if deleted:
             self._forget(deleted)
@@ -174,11 +170,6 @@ class HostedTopic(Generic[RequestT, CoreT]):
         for hosted in self._hosted.values():
             hosted.drop(errors.NOT_COORDINATOR)
         self._call_waiting()
-
-    def _drop(self, number: int) -> None:
-        hosted = self._hosted.pop(number, None)
-        if hosted is not None:
-            hosted.drop(errors.NOT_COORDINATOR)
 
     # `PartitionOwner`.
 
