@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.unit.broker.broker_world import LISTENER, BrokerWorld, HandClock
 from tidemill.broker.broker import Broker
+from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
@@ -140,7 +141,13 @@ class Node(BrokerWorld):
         self.number = number
         self.address = f"127.0.0.1:{9300 + number}"
         self.links: list[MemoryLinks] = []
-        super().__init__(static, disk=disk, clock=cluster.clock, endpoints=endpoints_of(number))
+        super().__init__(
+            static,
+            disk=disk,
+            clock=cluster.clock,
+            endpoints=endpoints_of(number),
+            extra_coordinators=cluster.extra_coordinators,
+        )
 
     async def _up(self) -> Broker:
         self.entropy = SeededEntropy(self.number)
@@ -156,7 +163,7 @@ class Node(BrokerWorld):
 
         async def up() -> Broker:
             identity, store, _ = await wiring.open_directory(self.disk, broker_id, join, machine, self.options)
-            self.broker = broker = wiring.make(identity, store, self.static, machine)
+            self.broker = broker = wiring.make(identity, store, self.static, machine, self.extra_coordinators)
             await wiring.bring_up(broker, addresses=join)
             await wiring.register_broker(broker, self.endpoints, f"rack-{self.number}")
             return broker
@@ -190,7 +197,14 @@ class Node(BrokerWorld):
 
 
 class ClusterWorld:
-    def __init__(self, brokers: int = 3, static: Mapping[str, str] = NOTHING) -> None:
+    def __init__(
+        self,
+        brokers: int = 3,
+        static: Mapping[str, str] = NOTHING,
+        *,
+        extra_coordinators: Sequence[AnyRegistration] = (),
+    ) -> None:
+        self.extra_coordinators = extra_coordinators
         self.clock = HandClock()
         self.network = Network()
         self.nodes: list[Node] = []  # by broker id, from 1

@@ -9,6 +9,7 @@ from tidemill.batches.batch import spans
 from tidemill.broker.coordinators import hosted_partition
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.raft.messages import VoteRequest
 from tidemill.shard.pending import OUTCOME_UNKNOWN
 
 
@@ -68,3 +69,27 @@ def test_a_response_waits_until_the_image_has_the_change() -> None:
     world.stabilize()
 
     assert ([], ["flights"], [True]) == (early, [topic.name for topic in answers], seen)
+
+
+def test_a_former_controller_appends_no_snapshot() -> None:
+    """
+    Leadership is lost between the decision that makes a snapshot due and the snapshot itself.
+    """
+    world = ClusterWorld()
+    former = world[1].broker
+    shard = former.shard_table.shards[METADATA_SHARD]
+    request = VoteRequest(term=shard.replica.term + 1, last_index=0, last_term=0, is_transfer=True)
+    with (
+        patch.object(hosted_partition, "SNAPSHOT_RECORDS_MIN", 1),
+        patch.object(hosted_partition, "SNAPSHOT_GROWTH", 0),
+    ):
+        former.controller.submit(
+            CreateTopics(topics=(NewTopic(name="flights", partition_count=1, replication_factor=3),))
+        )
+    end_offset = shard.partitions[0].log.end_offset
+
+    former.shard_table.receive(world[2].broker.identity.voter, METADATA_SHARD, request)
+    world.stabilize()
+
+    assert not former.controller.leads
+    assert end_offset == shard.partitions[0].log.end_offset
