@@ -7,15 +7,19 @@ import os
 import time
 from collections import Counter
 from random import Random
+from types import ModuleType
+from unittest.mock import patch
 
 import pytest
 
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
 from tests.simulation.cluster.fault_counts import LOTS, note
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
+from tidemill.broker.handlers import produce
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.journal import block
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.recovery import JournalDamaged
 
@@ -97,6 +101,15 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
                 explored.append(f"Cluster mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
                 return
     raise AssertionError(f"{mutant.name}: not found in {mutant.seeds_max} seeds")
+
+
+@pytest.mark.parametrize(
+    ("module", "function"), [(block, "write_block"), (produce, "append_batch")], ids=["in a job", "in a request"]
+)
+def test_an_unexpected_error_of_a_broker_ends_the_run(module: ModuleType, function: str) -> None:
+    """An error that no fault of a disk explains is a bug, so the run does not go on without the broker or request."""
+    with patch.object(module, function, side_effect=KeyError("a bug")), pytest.raises(KeyError, match="a bug"):
+        run_of(1, 1).run()
 
 
 def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:

@@ -127,6 +127,8 @@ class BrokerMachine:
 
     async def _up(self, loop: SimulatedLoop, random: Random) -> None:
         def failed(error: BaseException) -> None:
+            if not isinstance(error, (OSError, DirectoryProblem, MetadataFormatError)):
+                raise error  # a bug, and no fault of a disk
             if loop is self.loop:  # otherwise the process has ended already, and the rest of its turn has no effect
                 self.ends[type(error).__name__] += 1
                 self._log(f"the broker ends: {error!r}")

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from tidemill.broker.machine import Machine
 from tidemill.peer.link import LinkOwner, Links
 from tidemill.simulation.machine.event_loop import US, SimulatedLoop
-from tidemill.telemetry.event_log import EventLog
+from tidemill.telemetry.event_log import EventLog, Field
 
 T = TypeVar("T")
 
@@ -122,6 +122,13 @@ class TimedJobs:
         self._loop.after(self._duration_us() // 8, report)
 
 
+class StrictEventLog(EventLog):
+    """An event log that raises unexpected exceptions, which are bugs, so that they end the run."""
+
+    def failure(self, event: str, error: BaseException, **fields: Field) -> None:
+        raise error
+
+
 def simulated_machine(
     loop: SimulatedLoop,
     random: Random,
@@ -153,7 +160,7 @@ def simulated_machine(
         call_later=loop.call_later,
         failed=failed,
         links=links,
-        events=EventLog(tell, clock.wall_ms, as_json=False),
+        events=StrictEventLog(tell, clock.wall_ms, as_json=False),
     )
 
 
