@@ -15,6 +15,7 @@ import pytest
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
 from tests.simulation.cluster.fault_counts import LOTS, note
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
+from tests.simulation.planted_bugs import assert_fits
 from tidemill.broker.handlers import produce
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
@@ -98,6 +99,7 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
             try:
                 ClusterRun(seed, mutant.adapt(ClusterKnobs.draw(Random(seed), mutant.brokers))).run()
             except (AssertionError, DirectoryProblem, JournalDamaged, SegmentDamaged) as broken:
+                assert_fits(broken)
                 explored.append(f"Cluster mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
                 return
     raise AssertionError(f"{mutant.name}: not found in {mutant.seeds_max} seeds")

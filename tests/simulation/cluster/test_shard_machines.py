@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.cluster.summing_run import summing_run
+from tests.simulation.planted_bugs import assert_fits
 from tests.simulation.summing_machine import machines_apply_at_append, machines_keep_what_was_truncated
 from tidemill.storage.journal import shard_log
 from tidemill.storage.journal.row import RowKind
@@ -46,6 +47,7 @@ def test_a_machine_that_is_told_wrongly_is_found(planted: Any, explored: list[st
             try:
                 summing_run(seed, 3).run()
             except AssertionError as found:
+                assert_fits(found)
                 explored.append(f"Shard machines, {planted.__name__}: seed {seed}: {str(found)[:120]}")
                 return
     raise AssertionError(f"{planted.__name__}: not found")

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
+from tests.simulation.planted_bugs import assert_fits
 from tests.simulation.raft.raft_mutants import BY_RANDOM_RUNS, BY_TRANSCRIPT, RaftMutant
 from tests.unit.raft.transcript import Transcript
 from tidemill.simulation.shard.shard_knobs import ShardKnobs
@@ -68,6 +69,7 @@ def test_random_runs_find_a_planted_bug(mutant: RaftMutant, explored: list[str])
             try:
                 ShardSimulation(seed, knobs).run()
             except AssertionError as broken:
+                assert_fits(broken)
                 explored.append(f"Raft mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
                 return
     raise AssertionError(f"{mutant.name}: not found in {mutant.seeds_max} seeds")
@@ -78,8 +80,10 @@ def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
     """A transcript finds those planted bugs that random runs would find only with luck."""
     path = SCENARIOS / mutant.transcript
 
-    with mutant.planted(), pytest.raises(AssertionError, match=path.name):
+    with mutant.planted(), pytest.raises(AssertionError, match=path.name) as found:
         Transcript().run(path)
+
+    assert_fits(found.value)
 
 
 def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.simulation.planted_bugs import assert_fits
 from tests.simulation.store.crash_exploration import Explorer, Violation
 from tests.simulation.store.mutants import MUTANTS, Mutant
 
@@ -14,5 +15,6 @@ def test_a_broken_rule_is_found(mutant: Mutant, explored: list[str]) -> None:
     with mutant.planted(), pytest.raises(Violation) as found:
         explorer.run()
 
+    assert_fits(found.value)
     explored.append(f"Mutant of {mutant.rule}, {mutant.name}: {found.value.kind} after {explorer.states} states")
     assert found.value.kind in mutant.kinds

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.simulation.planted_bugs import assert_fits
 from tests.simulation.store.crash_exploration import model_of
 from tests.simulation.store.store_script import KEY, ME, PEER, agreed_index, descriptor
 from tidemill.batches.builder import build_batch
@@ -236,6 +237,7 @@ def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
             try:
                 Run(seed).run()
             except AssertionError as found:
+                assert_fits(found)
                 explored.append(f"Small ring, {planted.__name__}: seed {seed}: {str(found)[:100]}")
                 return
     raise AssertionError(f"{planted.__name__}: not found")

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from tests.simulation.planted_bugs import assert_fits
 from tests.simulation.raft.raft_mutants import (
     follower_answers_before_its_sync,
     keeps_a_truncated_membership,
@@ -190,7 +191,9 @@ def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
 )
 def test_the_walk_finds_a_planted_bug(planted: Callable[[], AbstractContextManager[None]]) -> None:
     """The walk through all steps finds a planted bug; a test that misses a known bug would miss an unknown one."""
-    with planted(), pytest.raises(AssertionError):
+    with planted(), pytest.raises(AssertionError) as found:
         for victim in EVERYBODY:
             for order in ORDERS:
                 test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(victim, True, order)
+
+    assert_fits(found.value)
