@@ -28,6 +28,9 @@ ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
 TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # runs with several brokers; four of five have at least three
 SEVERAL = (2, 3, 3, 3, 5)
+# Seeds that found bugs, with their number of brokers.  1043: a learner and then a voter lost their disks, and the
+# leader promoted the learner.
+FOUND = ((1043, 5),)
 RUN = """
 from random import Random
 from tidemill.simulation.cluster.cluster import ClusterRun
@@ -89,6 +92,12 @@ def test_a_cluster_keeps_its_promises(lot: int, explored: list[str], met: Counte
         f"Clusters, lot {lot}: {len(range(lot, TOGETHER, LOTS))} seeds, {starts} starts, {acknowledged} records "
         f"acknowledged, {time.perf_counter() - began:.0f} s"
     )
+
+
+@pytest.mark.parametrize(("seed", "brokers"), FOUND)
+def test_a_seed_that_found_a_bug_passes(seed: int, brokers: int) -> None:
+    """Runs that found a bug once pass now."""
+    run_of(seed, brokers).run()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

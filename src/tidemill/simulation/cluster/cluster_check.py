@@ -120,7 +120,8 @@ class ClusterCheck:
     def may_lose(self, lost: BrokerMachine) -> bool:
         """Return whether every shard keeps a majority without the machine `lost`, in any membership possibly in force.
 
-        If the machine is a learner, it counts as a voter, because an isolated leader may still promote it.
+        Learners that are lost count as voters: a leader may still promote them, because it regards a broker that has
+        fallen silent as alive for two seconds.
         """
         for machine in self._machines:
             if machine.broker is not None:
@@ -129,7 +130,7 @@ class ClusterCheck:
         staying = {machine.voter for machine in self._machines if machine is not lost and not machine.is_rotten}
         for known in self._memberships.values():
             for membership in known.values():
-                voters = {*membership.voters, *{lost.voter}.intersection(membership.members)}
+                voters = {*membership.voters, *(set(membership.members) - staying)}
                 if len(staying & voters) <= len(voters) // 2:
                     return False
         return True
