@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from tidemill.metadata.apply import apply
 from tidemill.metadata.image import ClusterImage
-from tidemill.metadata.insync import MIN_INSYNC, check_default_min_insync, check_min_insync, default_min_insync
+from tidemill.metadata.insync import check_min_insync
 from tidemill.metadata.metadata_records import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -115,8 +114,6 @@ def _alter_each(
             answers[resource] = AlteredResource(resource=resource, problem=problem)
             continue
         records += made
-        if any(record.key == MIN_INSYNC for record in made):  # The checks of later resources depend on this change.
-            context = replace(context, image=apply(context.image, made))
         answers[resource] = AlteredResource(resource=resource)
     return Result(() if validate_only else tuple(records), tuple(answers.values()))
 
@@ -145,27 +142,11 @@ def _config_records(
         _check_may_change(context.image, resource, key, value)
         if before.get(key.name) != value:
             records.append(ConfigRecord(resource, key.name, value))
-    if any(record.key == MIN_INSYNC for record in records):
-        _check_min_insync(context, resource, records)
-    return records
-
-
-def _check_min_insync(context: DecisionContext, resource: ConfigResource, changed: list[ConfigRecord]) -> None:
-    image, static = context.image, context.layers.static
-    settings = dict(image.configs.get(resource, {}))
-    for record in changed:
-        if record.value is None:
-            settings.pop(record.key, None)
-        else:
-            settings[record.key] = record.value
-    default = default_min_insync(image, static)
     if resource.type == TOPIC_RESOURCE:
-        replication_factor = image.replication_factor(image.topics[resource.name])
-        check_min_insync(resource.name, settings, default, replication_factor, is_new=False)
-        return
-    raised = default_min_insync(replace(image, configs={**image.configs, resource: settings}), static)
-    if raised > default:
-        check_default_min_insync(image, raised)
+        changed = {record.key: record.value for record in records if record.value is not None}
+        replication_factor = context.image.replication_factor(context.image.topics[resource.name])
+        check_min_insync(resource.name, changed, replication_factor, is_new=False)
+    return records
 
 
 def _new_text(

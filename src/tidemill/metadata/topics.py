@@ -7,7 +7,7 @@ from typing import Final
 from tidemill.metadata.configs import SUGGESTIONS_MAX, check_topic_settings
 from tidemill.metadata.growth import internal_replication_factor
 from tidemill.metadata.image import ClusterImage, Topic, metric_name
-from tidemill.metadata.insync import check_min_insync, default_min_insync, replication_warning
+from tidemill.metadata.insync import check_min_insync, replication_warning
 from tidemill.metadata.metadata_records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -97,7 +97,6 @@ def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tup
     named_twice: set[str] = set()
     partition_count = 0
     loads = loads_of(context.image)
-    default = default_min_insync(context.image, context.layers.static)
     warnings: list[str] = []
     for topic in command.topics:
         if times_named[topic.name] > 1:
@@ -111,7 +110,7 @@ def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tup
             made, answer = _plan_topic(
                 context, loads, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX
             )
-            check_min_insync(topic.name, answer.settings, default, answer.replication_factor)
+            check_min_insync(topic.name, answer.settings, answer.replication_factor)
             if partition_count + answer.partition_count > PARTITIONS_MAX:
                 raise KafkaError(
                     errors.INVALID_PARTITIONS,

@@ -6,8 +6,9 @@ journal, so that back-pressure applies to it, too.  While the other replicas lag
 wait for them (`shard/uncommitted.py`).  If the other replicas lag too far, nothing is appended, and the error is
 NOT_ENOUGH_REPLICAS.
 
-With acks=all and min.insync.replicas above a majority, min.insync.replicas replicas must have the batch on disk.  If
-fewer replicas are alive, nothing is appended, and the error is NOT_ENOUGH_REPLICAS.  After timeout_ms the error is
+With acks=all and min.insync.replicas above a majority, min.insync.replicas replicas must have the batch on disk, but
+at most as many as the topic has (as with Kafka from 3.7 on).  If fewer replicas are alive, nothing is appended, and the
+error is NOT_ENOUGH_REPLICAS.  After timeout_ms the error is
 NOT_ENOUGH_REPLICAS_AFTER_APPEND if the batch is committed but too few replicas have it, else REQUEST_TIMED_OUT.
 REQUEST_TIMED_OUT is also the error if the leader steps down before it can respond: the outcome is then unknown.
 
@@ -29,6 +30,7 @@ from tidemill.broker.clients.deadlines import Deadlines
 from tidemill.broker.clients.pipelines import SENT_AGAIN, TopicPartition
 from tidemill.broker.request.leader_hints import Misdirected, add_leader_hints
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
 from tidemill.model.internal_topics import is_internal
 from tidemill.shard.append import Appended, append_batch
@@ -63,20 +65,20 @@ class _Awaited(Pending[Response | None]):
 
     def wait_for(
         self,
-        partition: Partition,
+        shard: PartitionShard,
         appended: Appended,
         answer: PartitionResponse,
         acks: int,
+        insync: int,
         lost_leadership: Callable[[], None],
     ) -> None:
         """
-        Wait for one append.  `lost_leadership` is called if the outcome becomes unknown because this broker loses
-        leadership.
+        Wait for one append; with acks=all, until at least `insync` replicas have it.  `lost_leadership` is called if
+        the outcome becomes unknown because this broker loses leadership.
         """
         at = self._begun
         self._begun += 1
-        shard, index = partition.shard, appended.log_index
-        unknown = self._unknown
+        index, unknown = appended.log_index, self._unknown
 
         def known(is_durable: bool) -> None:
             if unknown.pop(at, None) is None:
@@ -94,8 +96,8 @@ class _Awaited(Pending[Response | None]):
         unknown[at] = (answer, shard, index, known)
         if acks != ACKS_ALL:
             shard.when_durable(index, known)
-        elif partition.config.min_insync_replicas > 1:
-            shard.when_replicated(index, partition.config.min_insync_replicas, known)
+        elif insync > 1:
+            shard.when_replicated(index, insync, known)
         else:
             shard.when_committed(index, known)
 
@@ -153,6 +155,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
             partition = None if partitions is None else partitions.get(data.index)
+            insync = 1 if partition is None else _insync_wanted(broker.image, partition)
             topic_partition = (topic.name or topic.topic_id, data.index)
             if refusal is not None:
                 appended = refusal
@@ -174,8 +177,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
                 appended = Appended(
                     code, message="an earlier batch of this producer was refused and has not been sent again"
                 )
-            elif acks == ACKS_ALL and 1 < partition.config.min_insync_replicas > partition.shard.live_voters:
-                appended = _too_few_replicas(partition)
+            elif acks == ACKS_ALL and 1 < insync > partition.shard.live_voters:
+                appended = _too_few_replicas(partition, insync)
             else:
                 batch = data.records
                 size = len(batch)
@@ -201,9 +204,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             if appended.error_code in SENT_AGAIN and data.records is not None:
                 pipelines.refuse(topic_partition, data.records, appended.error_code, broker.clock.monotonic_ms())
             if not appended.error_code and partition is not None:
-                awaited.wait_for(
-                    partition, appended, answer, acks, partial(_lost_leadership, context, topic_partition, data.records)
-                )
+                lost_leadership = partial(_lost_leadership, context, topic_partition, data.records)
+                awaited.wait_for(partition.shard, appended, answer, acks, insync, lost_leadership)
     if misdirected and context.version >= NEW_LEADERS_SINCE:
         response.node_endpoints = add_leader_hints(context, Response, misdirected)
     if acks == 0:
@@ -249,11 +251,21 @@ def _unknown(context: RequestContext, name: str | None, topic_id: bytes, number:
     return Appended(code, message=f"topic {name} does not exist, or has no partition {number}")
 
 
-def _too_few_replicas(partition: Partition) -> Appended:
-    wanted, live = partition.config.min_insync_replicas, partition.shard.live_voters
+def _insync_wanted(image: ClusterImage, partition: Partition) -> int:
+    """Return min.insync.replicas, or the topic's number of replicas if that is smaller.
+
+    A topic may have fewer replicas than its broker's default of min.insync.replicas demands.
+    """
+    wanted = partition.config.min_insync_replicas
+    topic = image.topic(partition.topic) if wanted > 1 else None
+    return wanted if topic is None else min(wanted, image.replication_factor(topic))
+
+
+def _too_few_replicas(partition: Partition, insync: int) -> Appended:
+    live = partition.shard.live_voters
     return Appended(
         errors.NOT_ENOUGH_REPLICAS,
-        message=f"min.insync.replicas={wanted} of topic {partition.topic}, but {live} of its "
+        message=f"min.insync.replicas={insync} of topic {partition.topic}, but {live} of its "
         f"{len(partition.shard.replica.voters)} replicas are up: lower it, or start the missing brokers",
     )
 
