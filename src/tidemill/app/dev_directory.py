@@ -8,6 +8,9 @@ The settings are beside the data directory and not in it, so that the same comma
 lost, as a new voter.  `cluster.key` and the settings contain the key and have mode 0600.  Broker 1 bootstraps the
 cluster.  After that, its settings have `tidemill.join`, too, so that it never bootstraps another cluster if its data is
 lost.
+
+New topics have three replicas where there are three brokers, and tolerate the loss of one broker, unless the
+environment or the settings files say otherwise.
 """
 
 import json
@@ -15,20 +18,23 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from tidemill.app.held_ports import HeldPorts
 from tidemill.app.listeners import CLUSTER_KEY, HTTP_LISTENER, JOIN, PEER_LISTENER, Address, SettingRefused, address_of
-from tidemill.app.settings import check_dev_broker, settings_from
+from tidemill.app.settings import Settings, check_dev_broker, settings_from
 from tidemill.app.start_problem import StartProblem
+from tidemill.metadata.insync import MIN_INSYNC
 from tidemill.model.broker_id import BrokerId
 from tidemill.runtime.os_disk import OsDisk
 from tidemill.storage import paths
 
 LOOPBACK: Final = "127.0.0.1"
+REPLICATION_FACTOR: Final = "default.replication.factor"
+REPLICAS_MAX: Final = 3  # with a majority of two, three replicas tolerate the loss of one broker
 _DATA: Final = re.compile(r"broker-([1-9][0-9]*)")
 
 
@@ -84,7 +90,9 @@ class DevDirectory:
         first_kafka, first_http = address_of("--kafka", kafka), address_of("--http", http)
         self._check(count, first_kafka, first_http)
         has_cluster = any((self._root / f"broker-{number}" / paths.IDENTITY).exists() for number in self._existing())
-        found = [self._broker(number, first_kafka, first_http) for number in range(1, count + 1)]
+        stored = [self._stored(number) for number in range(1, count + 1)]
+        defaults = _replication(count) | _chosen_replication([it.static for it in stored if it is not None])
+        found = [self._broker(number, first_kafka, first_http, it) for number, it in enumerate(stored, 1)]
         joining = [
             replace(broker, join=tuple(other.peer for other in found if other is not broker))
             if has_cluster or broker is not found[0]
@@ -92,17 +100,17 @@ class DevDirectory:
             for broker in found
         ]
         key = self._key()
-        statics = [check_dev_broker(_settings(broker, key), environment) for broker in joining]
+        statics = [check_dev_broker(_settings(broker, key), environment, defaults) for broker in joining]
         for broker, static in zip(joining, statics, strict=True):
             _write(Path(broker.config), _yaml(static))
         return joining
 
-    def mark_bootstrapped(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
+    def mark_bootstrapped(self, brokers: Sequence[DevBroker]) -> None:
         """Record that the cluster exists: from now on, broker 1 joins it at each start, like the other brokers."""
         first, *others = brokers
         if others and not first.join:
-            joining = replace(first, join=tuple(other.peer for other in others))
-            _write(Path(first.config), _yaml(check_dev_broker(_settings(joining, self._key()), environment)))
+            static = settings_from(file=first.config, environment={}, sets=()).static
+            _write(Path(first.config), _yaml({**static, JOIN: _join(other.peer for other in others)}))
 
     def _check(self, count: int, kafka: Address, http: Address) -> None:
         existing = self._existing()
@@ -126,16 +134,22 @@ class DevDirectory:
         named = [_DATA.fullmatch(path.name) for path in self._root.iterdir() if path.is_dir()]
         return sorted(int(match[1]) for match in named if match)
 
-    def _broker(self, number: int, first_kafka: Address, first_http: Address) -> DevBroker:
-        config = self._root / f"broker-{number}.yaml"
+    def _config(self, number: int) -> Path:
+        return self._root / f"broker-{number}.yaml"
+
+    def _stored(self, number: int) -> Settings | None:
+        """Return the settings in the broker's file, which an earlier command has written and a user may have edited."""
+        config = self._config(number)
+        return settings_from(file=str(config), environment={}, sets=()) if config.exists() else None
+
+    def _broker(self, number: int, first_kafka: Address, first_http: Address, stored: Settings | None) -> DevBroker:
         ports = (0, 0, 0)
-        if config.exists():
-            stored = settings_from(file=str(config), environment={}, sets=())
+        if stored is not None:
             ports = (stored.listeners[0].bind.port, stored.http.port, stored.peer.bind.port)
         return DevBroker(
             broker_id=BrokerId(number),
             data=str(self._root / f"broker-{number}"),
-            config=str(config),
+            config=str(self._config(number)),
             kafka=self._take("--kafka", _nth_address(first_kafka, number), ports[0]),
             http=self._take("--http", _nth_address(first_http, number), ports[1]),
             peer=self._take(PEER_LISTENER, Address(LOOPBACK, 0), ports[2]),
@@ -155,6 +169,26 @@ class DevDirectory:
         if not path.exists():
             _write(path, secrets.token_urlsafe(32) + "\n")
         return path.read_text().strip()
+
+
+def _replication(count: int) -> dict[str, str]:
+    """Return the replication settings that `count` brokers get unless others were chosen."""
+    settings = {REPLICATION_FACTOR: str(min(REPLICAS_MAX, count))}
+    return settings | ({MIN_INSYNC: "2"} if count >= REPLICAS_MAX else {})
+
+
+def _chosen_replication(stored: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the replication settings that differ from those that an earlier command wrote for its `stored` brokers.
+
+    They apply to all brokers, because any broker may become the controller.
+    """
+    written = _replication(len(stored))
+    chosen: dict[str, str] = {}
+    for static in stored:
+        for key in (REPLICATION_FACTOR, MIN_INSYNC):
+            if key in static and static[key] != written.get(key):
+                chosen.setdefault(key, static[key])
+    return chosen
 
 
 def _nth_address(first: Address, number: int) -> Address:
@@ -179,7 +213,11 @@ def _settings(broker: DevBroker, key: str) -> dict[str, str]:
         PEER_LISTENER: str(broker.peer),
         CLUSTER_KEY: key,
     }
-    return own | ({JOIN: ",".join(map(str, broker.join))} if broker.join else {})
+    return own | ({JOIN: _join(broker.join)} if broker.join else {})
+
+
+def _join(addresses: Iterable[Address]) -> str:
+    return ",".join(map(str, addresses))
 
 
 def _yaml(static: Mapping[str, str]) -> str:

@@ -67,17 +67,20 @@ def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, 
     return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
 
 
-def check_dev_broker(own: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
+def check_dev_broker(
+    own: Mapping[str, str], environment: Mapping[str, str], defaults: Mapping[str, str]
+) -> Mapping[str, str]:
     """Return all settings of a broker that `tidemill dev --brokers` starts: `own` and those of the environment.
 
-    Raises SettingRefused if the environment sets a key that must have a different value on each broker.
+    The environment overrides `defaults`.  Raises SettingRefused if it sets a key that must have a different value
+    on each broker.
     """
     added = _from_environment(environment)
     for key in (*own, "node.id", JOIN, PEER_ADVERTISED, "advertised.listeners"):
         if key in added:
             why = "several brokers would share it, but each needs its own; remove it from the environment"
             raise SettingRefused(key, added[key], why)
-    return settings_of(_merged(added, own)).static
+    return settings_of(_merged(defaults, added, own)).static
 
 
 def settings_of(static: Mapping[str, str]) -> Settings:

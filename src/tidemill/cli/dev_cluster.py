@@ -24,7 +24,7 @@ def run_cluster(count: int, *, data: str, kafka: str, http: str, as_json: bool) 
             processes = BrokerProcesses(brokers, as_json=as_json)
 
             def ready() -> None:
-                directory.mark_bootstrapped(brokers, os.environ)
+                directory.mark_bootstrapped(brokers)
                 rows = [_row(broker, processes.pid(broker), as_json=as_json) for broker in brokers]
                 _tell(rows, data=os.path.abspath(data), as_json=as_json)
 

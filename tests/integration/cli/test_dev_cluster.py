@@ -1,5 +1,6 @@
 """`tidemill dev --brokers N`: a cluster of real processes, and failures of its brokers."""
 
+import json
 import os
 import shutil
 import signal
@@ -110,13 +111,24 @@ def test_a_second_command_does_not_disturb_a_running_cluster(cluster: Cluster) -
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_path: Path, number: int) -> None:
     """
-    After any one broker is killed, the others create and write a topic.  The command in the ready line restarts the
-    broker at its old addresses.
+    After any one broker is killed, the others serve every partition of the topics that exist, and create and write
+    another.  The command in the ready line restarts the broker at its old addresses.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         victim = cluster.brokers[number - 1]
-        os.kill(victim["pid"], signal.SIGKILL)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        made = tidemill("topics", "create", "orders", "--partitions", "6", bootstrap=cluster.bootstrap)
+        write_one(cluster, "on-demand")
+        replicas = {
+            (topic, len(partition.replicas))
+            for topic in ("orders", "on-demand")
+            for partition in admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions.values()
+        }
+        os.kill(victim["pid"], signal.SIGKILL)
+        lines = "".join(f"{key}:{key}\n" for key in range(60)).encode()
+        produced = tidemill("produce", "orders", "--key-separator", ":", bootstrap=cluster.bootstrap, stdin=lines)
+        consumed = tidemill("consume", "orders", "--from", "earliest", "--format", "json", bootstrap=cluster.bootstrap)
+        records = [json.loads(line) for line in consumed.out.splitlines()]
         until(
             lambda: any(event["event"] == "broker exited" for event in cluster.events()),
             "the broker's end was not reported",
@@ -134,6 +146,12 @@ def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_pat
             is_back.append(broker_http_answers(victim["http"]))
     (told,) = [event for event in cluster.events() if event["event"] == "broker exited"]
 
+    assert {("orders", 3), ("on-demand", 3)} == replicas, made.err
+    assert (0, set(range(60)), set(range(6))) == (
+        produced.exit_code,
+        {int(record["value"]) for record in records},
+        {record["partition"] for record in records},
+    ), (produced.err, consumed.err)
     assert (0, [None], [False, True]) == (left, refused, is_back)
     assert (number, victim["pid"], "signal SIGKILL") == (told["broker"], told["pid"], told["status"])
     assert " ".join(victim["command"]) == told["restart_command"]
@@ -159,11 +177,11 @@ def test_a_cluster_restarts_at_its_addresses_and_never_shrinks(tmp_path: Path) -
     data = tmp_path / "data"
     with running_cluster(data, 2) as cluster:
         before = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
-        write_one(cluster, "early", 2)
+        write_one(cluster, "early")
         code = cluster.stop()
     with running_cluster(data, 3) as cluster:
         after = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
-        write_one(cluster, "late", 3)
+        write_one(cluster, "late")
         early = tidemill("consume", "early", "--bootstrap", cluster.bootstrap)
     one = tidemill("dev", "--data", str(data), "--json")
 
@@ -178,7 +196,7 @@ def test_a_first_broker_that_lost_its_directory_rejoins_the_cluster(tmp_path: Pa
     cluster.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
-        write_one(cluster, "kept", 3)
+        write_one(cluster, "kept")
         victim, survivor, _ = cluster.brokers
         before = cluster_id(survivor["http"])
         os.kill(victim["pid"], signal.SIGKILL)
@@ -197,10 +215,8 @@ def has_segment_with(value: bytes, data: Path) -> bool:
     return any(value in segment.read_bytes() for segment in data.rglob("*.log"))
 
 
-def write_one(cluster: Cluster, topic: str, replicas: int) -> None:
-    """Create a topic and produce a record whose value is the topic's name; it must be acknowledged."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, 1, replicas)], operation_timeout=SECONDS_MAX)[topic].result(SECONDS_MAX)
+def write_one(cluster: Cluster, topic: str) -> None:
+    """Produce a record to a topic that does not exist yet, with the topic's name as value; it must be acknowledged."""
     refused: list[object] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
     producer.produce(topic, topic.encode(), on_delivery=lambda error, _: refused.append(error))

@@ -1,6 +1,7 @@
 """The settings that `tidemill dev --brokers` writes for its brokers, and what it refuses."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,52 @@ def test_the_settings_of_each_broker_are_complete(tmp_path: Path) -> None:
     assert [(), (peers[0], peers[2]), (peers[0], peers[1])] == [it.join for it in settings]
 
 
+def replication(brokers: list[DevBroker]) -> list[Mapping[str, str]]:
+    keys = ("default.replication.factor", "min.insync.replicas")
+    return [{key: text for key, text in stored(broker).static.items() if key in keys} for broker in brokers]
+
+
+@pytest.mark.parametrize(
+    ("count", "written"),
+    [
+        (2, {"default.replication.factor": "2"}),
+        (3, {"default.replication.factor": "3", "min.insync.replicas": "2"}),
+        (4, {"default.replication.factor": "3", "min.insync.replicas": "2"}),
+    ],
+)
+def test_new_topics_are_replicated(tmp_path: Path, count: int, written: dict[str, str]) -> None:
+    """With three brokers or more, a new topic has three replicas, two of which must have a record."""
+    assert [written] * count == replication(prepared(tmp_path, count))
+
+
+def test_the_environment_overrides_the_replication_settings(tmp_path: Path) -> None:
+    """A key that the environment sets has that value; the other one has its default."""
+    brokers = prepared(tmp_path, TIDEMILL_SET_DEFAULT_REPLICATION_FACTOR="1")
+
+    assert [{"default.replication.factor": "1", "min.insync.replicas": "2"}] * 3 == replication(brokers)
+
+
+def test_an_existing_directory_gets_replication_settings(tmp_path: Path) -> None:
+    """The settings files of an older version, without these keys, get them at the next start."""
+    for broker in prepared(tmp_path):
+        lines = Path(broker.config).read_text().splitlines(keepends=True)
+        Path(broker.config).write_text("".join(line for line in lines if "replica" not in line.partition(":")[0]))
+
+    assert [{"default.replication.factor": "3", "min.insync.replicas": "2"}] * 3 == replication(prepared(tmp_path))
+
+
+def test_a_value_in_one_settings_file_is_kept_for_all_brokers(tmp_path: Path) -> None:
+    """A user's value survives later starts; the values for fewer brokers, which no user chose, do not."""
+    second = prepared(tmp_path, count=2)[1]
+    with Path(second.config).open("a") as file:
+        file.write("min.insync.replicas: 1\n")
+
+    grown = replication(prepared(tmp_path, count=3))
+
+    expected = {"default.replication.factor": "3", "min.insync.replicas": "1"}
+    assert [expected] * 3 == grown == replication(prepared(tmp_path, count=3))
+
+
 def test_ports_are_consecutive(tmp_path: Path) -> None:
     """The brokers get consecutive ports from the given one on."""
     (first,) = {broker.kafka.port for broker in prepared(tmp_path / "a", count=2)[:1]}
@@ -53,7 +100,7 @@ def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: 
     """Once the cluster exists, broker 1 has settings to join it, both immediately and at the next start."""
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
-    locked.mark_bootstrapped(brokers, {})
+    locked.mark_bootstrapped(brokers)
     locked.close()
     at_once = stored(brokers[0]).join
     for broker in brokers:
