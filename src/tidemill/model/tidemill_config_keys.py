@@ -59,7 +59,7 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
     obeyed(
         "tidemill.peer.listener",
         STRING,
-        "127.0.0.1:9093",
+        "127.0.0.1:9070",
         "Where other brokers of the cluster connect: HOST:PORT; port 0 picks a free one.",
     ),
 )

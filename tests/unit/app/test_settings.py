@@ -86,8 +86,8 @@ def test_keys_without_effect_are_collected() -> None:
         ("listeners=PEER://127.0.0.1:1", "the name PEER is reserved for tidemill.peer.listener"),
         ("listeners=HTTP://127.0.0.1:1", "the name HTTP is reserved for tidemill.http.listener"),
         ("tidemill.peer.listener=here", "write HOST:PORT"),
-        ("tidemill.peer.listener=10.0.0.1:9093", "without tidemill.cluster.key anyone"),
-        ("tidemill.peer.advertised=0.0.0.0:9093", "that other brokers connect to"),
+        ("tidemill.peer.listener=10.0.0.1:9070", "without tidemill.cluster.key anyone"),
+        ("tidemill.peer.advertised=0.0.0.0:9070", "that other brokers connect to"),
         ("tidemill.peer.advertised=mill:0", "that other brokers connect to"),
         ("tidemill.cluster.key=", "an empty key does not protect the cluster"),
         ("nothing", "--set=nothing is refused: write KEY=VALUE"),
@@ -145,7 +145,7 @@ def test_the_default_peer_listener_is_on_loopback() -> None:
     """
     settings = settings_from(file=None, environment={}, sets=[])
 
-    assert (Listener(name="PEER", bind=Address("127.0.0.1", 9093)), (), LOOPBACK_KEY) == (
+    assert (Listener(name="PEER", bind=Address("127.0.0.1", 9070)), (), LOOPBACK_KEY) == (
         settings.peer,
         settings.join,
         settings.cluster_key,
@@ -154,24 +154,24 @@ def test_the_default_peer_listener_is_on_loopback() -> None:
 
 def test_the_settings_of_a_joining_broker() -> None:
     """A joining broker gets its cluster key from the environment, so that it does not appear in the process list."""
-    environment = {"TIDEMILL_SET_CLUSTER_KEY": "s3cret", "TIDEMILL_SET_JOIN": "a:9093, [::1]:7"}
+    environment = {"TIDEMILL_SET_CLUSTER_KEY": "s3cret", "TIDEMILL_SET_JOIN": "a:9070, [::1]:7"}
     sets = [
-        "tidemill.peer.listener=0.0.0.0:9093",
-        "tidemill.peer.advertised=mill-2:9093",
+        "tidemill.peer.listener=0.0.0.0:9070",
+        "tidemill.peer.advertised=mill-2:9070",
         "tidemill.insecure.bind=true",
     ]
 
     settings = settings_from(file=None, environment=environment, sets=sets)
 
-    assert Listener(name="PEER", bind=Address("0.0.0.0", 9093), advertised=Address("mill-2", 9093)) == settings.peer
-    assert (("a:9093", "[::1]:7"), b"s3cret") == (settings.join, settings.cluster_key)
+    assert Listener(name="PEER", bind=Address("0.0.0.0", 9070), advertised=Address("mill-2", 9070)) == settings.peer
+    assert (("a:9070", "[::1]:7"), b"s3cret") == (settings.join, settings.cluster_key)
 
 
 @pytest.mark.parametrize(
     ("sets", "why"),
     [
-        (["tidemill.peer.listener=10.0.0.1:9093"], "not encrypted; bind to 127.0.0.1, or set tidemill.insecure.bind"),
-        (["tidemill.peer.listener=0.0.0.0:9093", "tidemill.insecure.bind=true"], "set tidemill.peer.advertised"),
+        (["tidemill.peer.listener=10.0.0.1:9070"], "not encrypted; bind to 127.0.0.1, or set tidemill.insecure.bind"),
+        (["tidemill.peer.listener=0.0.0.0:9070", "tidemill.insecure.bind=true"], "set tidemill.peer.advertised"),
     ],
 )
 def test_a_cluster_key_alone_is_not_enough_for_a_public_peer_listener(sets: list[str], why: str) -> None:

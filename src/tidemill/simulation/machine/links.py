@@ -17,7 +17,7 @@ from tidemill.peer.link import Buffer, LinkOwner
 from tidemill.simulation.machine.event_loop import SimulatedLoop
 from tidemill.simulation.machine.network import Network, Socket
 
-PEER_PORT: Final = 9093
+PEER_PORT: Final = 9070
 QUEUED_BYTES_MAX: Final = 64 << 20
 HANDSHAKE_S: Final = 5.0
 BACK_OFF_S_MIN: Final = 0.05

@@ -26,7 +26,7 @@ class Owner:
             cluster_id="c",
             voter=ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)),
             incarnation=incarnation,
-            address=f"broker-{number}:9093",
+            address=f"broker-{number}:9070",
         )
         self.loop = begin_loop(world.timeline)
         self.all = SimulatedLinks(world.network, self.loop, f"broker-{number}", self, Random(incarnation))
@@ -73,7 +73,7 @@ class World:
     async def _up(self, owner: Owner) -> None:
         await asyncio.sleep(0)
         await owner.all.listen()
-        owner.all.reach([f"broker-{n}:9093" for n in range(1, self.brokers + 1) if n != owner.number])
+        owner.all.reach([f"broker-{n}:9070" for n in range(1, self.brokers + 1) if n != owner.number])
 
     def pass_time(self, seconds: float) -> None:
         self.timeline.run_until(self.timeline.now_us + int(seconds * US))
