@@ -149,13 +149,20 @@ def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bi
     return Listener(name=PEER_ENDPOINT, bind=bind, advertised=advertised_address)
 
 
-def join_of(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return HOST:PORT of each broker that can admit this broker to its cluster.  Raises SettingRefused."""
+def join_of(texts: tuple[str, ...], own: Listener) -> tuple[str, ...]:
+    """Return HOST:PORT of each broker that can admit this broker to its cluster, without this broker itself.
+
+    All brokers of a cluster may have the same list.  Raises SettingRefused.
+    """
     addresses = [address_of(JOIN, text) for text in texts]
     for address in addresses:
         if address.port == 0 or address.is_wildcard:
             raise SettingRefused(JOIN, str(address), f"set the host and port of another broker's {PEER_LISTENER}")
-    return tuple(str(address) for address in addresses)
+    others = [address for address in addresses if address not in (own.bind, own.advertised)]
+    if addresses and not others:
+        why = f"that is this broker's own {PEER_LISTENER}; name another broker, or leave it out to create a cluster"
+        raise SettingRefused(JOIN, ",".join(texts), why)
+    return tuple(str(address) for address in others)
 
 
 def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_advertised: bool) -> None:

@@ -1,6 +1,7 @@
 """The links of this process to other brokers, and the listener `tidemill.peer.listener`."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection
 
 from tidemill.app.listeners import Address, Listener
@@ -28,13 +29,20 @@ class PeerLinks:
     def last_failure(self) -> str | None:
         return self._transport.last_failure
 
-    async def listen(self) -> str:
+    async def listen(self, last_address: str) -> str:
         """Listen, and return the advertised address.  Raises OSError if the address cannot be bound."""
-        bind = self._listener.bind
-        await self._transport.bind(bind.host, bind.port)
+        await self._bind(self._listener.bind, last_address)
         await self._transport.serve()
         address = self._listener.advertised_as(self._transport.addresses[0][1])
         return str(Address(address.host, address.port))
+
+    async def _bind(self, bind: Address, last_address: str) -> None:
+        last_host, _, last_port = last_address.rpartition(":")
+        if not bind.port and last_host == bind.host and self._listener.advertised is None:
+            with contextlib.suppress(OSError):  # another process uses the port by now
+                await self._transport.bind(bind.host, int(last_port))
+                return
+        await self._transport.bind(bind.host, bind.port)
 
     def reach(self, addresses: Collection[str]) -> None:
         self._transport.reach(addresses)

@@ -61,7 +61,8 @@ def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Seq
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
     """Return the settings of `tidemill dev`: three options, and all other keys from the environment.
 
-    By default the peer listener has any free port, so that several such brokers can run on one machine.
+    By default the peer listener has any free port, so that several such brokers can run on one machine.  A restarted
+    broker takes the same port again.
     """
     options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", HTTP_LISTENER: http}
     return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
@@ -98,6 +99,7 @@ def settings_of(static: Mapping[str, str]) -> Settings:
     advertised = broker_value(layers, PEER_ADVERTISED)
     assert advertised is None or isinstance(advertised, str)
     connections_max_by_host(_text(layers, OVERRIDES))
+    peer = peer_of(_text(layers, PEER_LISTENER), advertised, has_key=key is not None, insecure_bind=insecure_bind)
     broker_id = broker_value(layers, "broker.id")
     assert isinstance(broker_id, int)
     return Settings(
@@ -110,8 +112,8 @@ def settings_of(static: Mapping[str, str]) -> Settings:
             _text(layers, "listener.security.protocol.map"),
             insecure_bind=insecure_bind,
         ),
-        peer=peer_of(_text(layers, PEER_LISTENER), advertised, has_key=key is not None, insecure_bind=insecure_bind),
-        join=join_of(_items(layers, JOIN)),
+        peer=peer,
+        join=join_of(_items(layers, JOIN), peer),
         cluster_key=LOOPBACK_KEY if key is None else key.encode(),
         http=http,
         ineffective_keys=tuple(

@@ -56,9 +56,11 @@ class Links(Protocol):
         """
         ...
 
-    async def listen(self) -> str:
+    async def listen(self, last_address: str) -> str:
         """Accept links from other brokers, and return the advertised host:port.
 
+        `last_address` is the address that this broker advertised before its restart, or empty.  A listener with port 0
+        takes that port again if it is free, so that other brokers reach this one at once.
         A broker that has not joined a cluster yet does not listen.
         """
         ...

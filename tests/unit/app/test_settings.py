@@ -83,6 +83,7 @@ def test_keys_without_effect_are_collected() -> None:
         ("num.partitions=many", "num.partitions=many is refused: must be a whole number"),
         ("tidemill.join=a", "write HOST:PORT"),
         ("tidemill.join=a:0", "host and port of another broker's tidemill.peer.listener"),
+        ("tidemill.join=127.0.0.1:9070", "this broker's own tidemill.peer.listener; name another broker, or leave it"),
         ("listeners=PEER://127.0.0.1:1", "the name PEER is reserved for tidemill.peer.listener"),
         ("listeners=HTTP://127.0.0.1:1", "the name HTTP is reserved for tidemill.http.listener"),
         ("tidemill.peer.listener=here", "write HOST:PORT"),
@@ -165,6 +166,22 @@ def test_the_settings_of_a_joining_broker() -> None:
 
     assert Listener(name="PEER", bind=Address("0.0.0.0", 9070), advertised=Address("mill-2", 9070)) == settings.peer
     assert (("a:9070", "[::1]:7"), b"s3cret") == (settings.join, settings.cluster_key)
+
+
+@pytest.mark.parametrize("own", ["0.0.0.0:7", "mill-2:8"])
+def test_a_broker_does_not_join_itself(own: str) -> None:
+    """All brokers of a cluster may have the same tidemill.join: a broker leaves its own addresses out."""
+    sets = [
+        f"tidemill.join=mill-1:8,{own}",
+        "tidemill.peer.listener=0.0.0.0:7",
+        "tidemill.peer.advertised=mill-2:8",
+        "tidemill.cluster.key=k",
+        "tidemill.insecure.bind=true",
+    ]
+    if own.startswith("0.0.0.0"):
+        sets = [sets[0].replace("0.0.0.0", "127.0.0.1"), "tidemill.peer.listener=127.0.0.1:7"]
+
+    assert ("mill-1:8",) == settings_from(file=None, environment={}, sets=sets).join
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ class MemoryLinks:
         for address in self._wanted:
             self._network.dial(self._owner, address)
 
-    async def listen(self) -> str:
+    async def listen(self, last_address: str) -> str:
         self._network.listening[self._address] = self._owner
         return self._address
 

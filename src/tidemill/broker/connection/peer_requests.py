@@ -116,7 +116,7 @@ class PeerRequests:
         broker = context.broker
 
         def answer(admitted: Admitted) -> join.Response:
-            peers = broker.cluster.addresses()
+            peers = broker.cluster.addresses_of_others(BrokerId(admitted.broker_id))
             return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id, peers=peers)
 
         command = AdmitBroker(

@@ -75,6 +75,7 @@ class Cluster:
         self._owner = owner
         self.address = ""  # host:port of the peer listener; empty until it is bound
         self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
+        self.heard_of: Sequence[str] = ()  # more of them, possibly outdated, until the image is complete
         self.leaders = LeaderTable(identity.voter)
         self._lag = ReplicaLag(self, stall_tolerant_clock)
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
@@ -127,19 +128,20 @@ class Cluster:
         self.leaders_changed()
 
     def reach(self) -> None:
-        """Open and keep connections to every other broker in the image and to the addresses in `join`."""
+        """Keep connections to every other broker in the image, and to the addresses in `join` and `heard_of`."""
         if self.peers.links is None:
             return
-        addresses = dict.fromkeys(self.join)
+        addresses = dict.fromkeys((*self.join, *self.heard_of))
         for broker in self.image.brokers.values():
             if broker.broker_id != self._identity.broker_id:
                 addresses |= dict.fromkeys(peer_addresses(broker.endpoints))
         addresses.pop(self.address, None)
         self.peers.links.reach(list(addresses))
 
-    def addresses(self) -> list[str]:
-        """Return the peer addresses of the registered brokers, as host:port."""
-        return [address for broker in self.image.brokers.values() for address in peer_addresses(broker.endpoints)]
+    def addresses_of_others(self, broker_id: BrokerId) -> list[str]:
+        """Return the peer addresses of the registered brokers other than `broker_id`, as host:port."""
+        others = [broker for broker in self.image.brokers.values() if broker.broker_id != broker_id]
+        return [address for broker in others for address in peer_addresses(broker.endpoints)]
 
     def stop(self) -> None:
         self.leader_waiters.stop()

@@ -56,7 +56,7 @@ class ClusterSearch:
             if outcome.error_code and outcome.error_code not in NOT_NOW:
                 self._refusal = refusal(outcome, self._broker.identity.broker_id)
             cluster = self._broker.cluster
-            cluster.join = [*dict.fromkeys((*cluster.join, *outcome.peers))]
+            cluster.heard_of = [*dict.fromkeys((*cluster.heard_of, *outcome.peers))]
             cluster.reach()
 
         self._asked.add(voter)

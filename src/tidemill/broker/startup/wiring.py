@@ -8,7 +8,6 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Final
 
 from tidemill.broker.broker import Broker
@@ -191,9 +190,13 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
     cluster, machine = broker.cluster, broker.machine
     if machine.links is not None:
         links = machine.links(cluster.peers)
-        cluster.address = await links.listen()
-        heard_of = [peer_addresses(record.endpoints) for record in broker.image_follower.brokers_heard_of()]
-        cluster.join = [*addresses, *chain.from_iterable(heard_of)]
+        own: list[str] = [""]
+        others: list[str] = []
+        for record in broker.image_follower.brokers_heard_of():
+            is_own = record.broker_id == broker.identity.broker_id
+            (own if is_own else others).extend(peer_addresses(record.endpoints))
+        cluster.address = await links.listen(own[-1])
+        cluster.join, cluster.heard_of = addresses, others
         cluster.peers.links = links
         cluster.reach()
     await _hear_of_cluster(broker)
@@ -246,6 +249,8 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
         search.check()
         await _pause(broker)
     broker.is_ready = True
+    broker.cluster.heard_of = ()
+    broker.cluster.reach()
     broker.retention.begin()
 
 

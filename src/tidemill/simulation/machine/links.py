@@ -116,7 +116,7 @@ class SimulatedLinks:
         self._dials = 0
         self._is_closed = False
 
-    async def listen(self) -> str:
+    async def listen(self, last_address: str) -> str:
         self._network.listen(self._host, PEER_PORT, self.loop, self._accept)
         return f"{self._host}:{PEER_PORT}"
 

@@ -2,15 +2,18 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
-from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tests.unit.broker.cluster_world import ClusterWorld, Node, endpoints_of
+from tidemill.broker.peers.cluster import peer_addresses
 from tidemill.broker.startup import wiring
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.peer import join
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.data_directory import DirectoryProblem, read_identity, write_identity
 from tidemill.storage.recovery import JournalDamaged
@@ -30,6 +33,24 @@ def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
 
     assert world[4].broker.is_ready
     assert set(world[4].broker.image.brokers) == {1, 2, 3, 4}
+
+
+def test_a_broker_hears_only_of_the_addresses_of_others() -> None:
+    """
+    The controller names the other brokers to one that asks: the address registered for that one may be from before its
+    restart.  A ready broker dials only what its image and tidemill.join name.
+    """
+    world = ClusterWorld()
+    identity = world[2].broker.identity
+    request = join.Request(directory_id=identity.directory_id, broker_id=identity.broker_id, was_admitted=True)
+    outcomes: list[Any] = []
+
+    world[2].broker.cluster.peers.ask(world[1].broker.identity.voter, join.API, request, outcomes.append)
+    world.until(lambda: bool(outcomes), "the controller answers")
+
+    addresses = {number: peer_addresses(endpoints_of(number)) for number in (1, 2, 3)}
+    assert sorted(addresses[1] + addresses[3]) == sorted(outcomes[0].peers)
+    assert [()] * 3 == [world[number].broker.cluster.heard_of for number in (1, 2, 3)]
 
 
 def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:

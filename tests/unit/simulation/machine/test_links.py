@@ -72,7 +72,7 @@ class World:
 
     async def _up(self, owner: Owner) -> None:
         await asyncio.sleep(0)
-        await owner.all.listen()
+        await owner.all.listen("")
         owner.all.reach([f"broker-{n}:9070" for n in range(1, self.brokers + 1) if n != owner.number])
 
     def pass_time(self, seconds: float) -> None:
