@@ -84,11 +84,12 @@ class BrokerProcesses:
 
     def _wait_until_complete(self) -> bool:
         """Wait until the cluster is complete.  Return False if a stop is requested before that."""
-        reported_at = time.monotonic()
+        began_at = reported_at = time.monotonic()
         while (problem := self._missing()) is not None:
             if time.monotonic() - reported_at > PROGRESS_INTERVAL_S:
                 reported_at = time.monotonic()
-                self._events.warning("waiting for the cluster", problem=problem)
+                waited_ms = int((reported_at - began_at) * 1_000)
+                self._events.waiting("waiting for the cluster", waited_ms, problem=problem)
             if self._wait_for_stop(CHECK_INTERVAL_S):
                 return False
             exited = self._reap_exited()

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tidemill.app.listeners import Address, Listener
 from tidemill.model.entropy import Entropy
 from tidemill.peer.link import LinkOwner
 from tidemill.runtime.peer_transport import PeerTransport
+from tidemill.telemetry.event_log import EventLog
 
 
 class PeerLinks:
@@ -20,14 +21,14 @@ class PeerLinks:
         owner: LinkOwner,
         key: bytes,
         entropy: Entropy,
-        report: Callable[[str], None],
+        events: EventLog,
     ) -> None:
         self._listener = listener
-        self._transport = PeerTransport(loop, owner, key, entropy, report)
+        self._transport = PeerTransport(loop, owner, key, entropy, events)
 
     @property
     def last_failure(self) -> str | None:
-        return self._transport.last_failure
+        return self._transport.reports.last_failure
 
     async def listen(self, last_address: str) -> str:
         """Listen, and return the advertised address.  Raises OSError if the address cannot be bound."""

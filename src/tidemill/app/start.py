@@ -228,10 +228,7 @@ class _Process:
         )
 
     def _links(self, owner: LinkOwner) -> PeerLinks:
-        def report(problem: str) -> None:
-            self.events.warning("no link to a broker", problem=problem)
-
-        return PeerLinks(self.loop, self.settings.peer, owner, self.settings.cluster_key, OsEntropy(), report)
+        return PeerLinks(self.loop, self.settings.peer, owner, self.settings.cluster_key, OsEntropy(), self.events)
 
     def _failed(self, error: BaseException) -> None:
         """End the process immediately, without flushing anything.

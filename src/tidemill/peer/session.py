@@ -68,6 +68,10 @@ class PeerRefused(Exception):
     """The connection must end; the message says why."""
 
 
+class ReachedItself(PeerRefused):
+    """The other end is this process: a broker has dialled an address of its own."""
+
+
 class PeerLeft(PeerRefused):
     """The other end has closed the connection and sent the reason."""
 
@@ -200,6 +204,8 @@ class Session:
             theirs = decode_hello(data)
         except MalformedHello as error:
             raise PeerRefused(f"malformed Hello: {error}") from error
+        if theirs.incarnation == self.ours.incarnation:
+            raise ReachedItself(f"{theirs.address} is this broker itself: set the addresses of other brokers")
         refusal = _refusal(self.ours, theirs, self._expected)
         if refusal is not None:
             raise PeerRefused(refusal)
@@ -248,8 +254,6 @@ class Session:
 
 def _refusal(ours: Hello, theirs: Hello, expected: ReplicaKey | None) -> str | None:
     """Return why a broker that knows the cluster key is refused nevertheless; None if it is not."""
-    if theirs.incarnation == ours.incarnation:
-        return f"{theirs.address} is this broker itself: set the addresses of other brokers"
     if theirs.cluster_id and ours.cluster_id and theirs.cluster_id != ours.cluster_id:
         return (
             f"{theirs.address} belongs to cluster {theirs.cluster_id!r}, but {ours.address} to {ours.cluster_id!r}: "

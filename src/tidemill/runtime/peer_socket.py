@@ -1,7 +1,7 @@
 """One socket to another broker.  It connects the event loop's transport with the link's session and owner.
 
     connected ──▶ registry.connected ──▶ handshake, 5 s ──▶ registry.proven: a link
-              ──▶ frames … ──▶ registry.ended(why), once
+              ──▶ frames … ──▶ registry.ended(why, refusal), once
 
 An error closes only this socket.  A link queues at most QUEUE_BYTES_MAX; a frame that does not fit is rejected.
 """
@@ -38,7 +38,9 @@ class SocketRegistry(Protocol):
         """
         ...
 
-    def ended(self, socket: "PeerSocket", why: str) -> None: ...
+    def ended(self, socket: "PeerSocket", why: str, refusal: PeerRefused | None) -> None:
+        """Handle the end of a socket.  `refusal` is set if this end refuses what the other end is or has sent."""
+        ...
 
 
 class PeerSocket(asyncio.BufferedProtocol):
@@ -83,7 +85,7 @@ class PeerSocket(asyncio.BufferedProtocol):
 
     # Calls of the registry
 
-    def end(self, why: str, *, send_reason: bool) -> None:
+    def end(self, why: str, *, send_reason: bool, refusal: PeerRefused | None = None) -> None:
         """Stop receiving and sending.  With `send_reason`, flush queued frames and send the reason before closing."""
         if not self._open:
             return
@@ -98,7 +100,7 @@ class PeerSocket(asyncio.BufferedProtocol):
                 self._timer = self._loop.call_later(FLUSH_SECONDS, self._transport.abort)
             else:
                 self._loop.call_soon(self._transport.abort)  # Deferred, because libuv may be about to use the socket.
-        self._registry.ended(self, why)
+        self._registry.ended(self, why, refusal)
 
     # Calls of the event loop
 
@@ -120,7 +122,7 @@ class PeerSocket(asyncio.BufferedProtocol):
             try:
                 return self.session.get_buffer(sizehint)
             except PeerRefused as refused:
-                self.end(str(refused), send_reason=False)
+                self.end(str(refused), send_reason=False, refusal=refused)
             except Exception as error:
                 self._fail(error)
         return bytearray(DISCARDED_BYTES)
@@ -133,7 +135,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         except PeerLeft as left:
             self.end(str(left), send_reason=False)
         except PeerRefused as refused:
-            self.end(str(refused), send_reason=True)
+            self.end(str(refused), send_reason=True, refusal=refused)
         except Exception as error:
             self._fail(error)
 

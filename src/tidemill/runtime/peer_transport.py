@@ -9,14 +9,16 @@ changed Hello, replaces the old link immediately.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidemill.model.entropy import Entropy
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import LinkOwner
-from tidemill.peer.session import NONCE_BYTES, Session
+from tidemill.peer.session import NONCE_BYTES, PeerRefused, ReachedItself, Session
+from tidemill.runtime.link_reports import LinkReports
 from tidemill.runtime.peer_socket import HANDSHAKE_SECONDS, PeerSocket
+from tidemill.telemetry.event_log import EventLog
 
 UNPROVEN_MAX: Final = 64
 """The limit of accepted connections that have not proven the key; a further connection closes the oldest."""
@@ -26,12 +28,6 @@ BACK_OFF_SECONDS_MIN: Final = 0.05
 BACK_OFF_SECONDS_MAX: Final = 1.0
 STABLE_SECONDS: Final = 1.0
 """After a link that lasted this long, the back-off of the next dial starts from its minimum."""
-
-REPORTED_PEERS_MAX: Final = 256
-"""The number of peers whose reported problems are remembered, so as not to repeat reports; the oldest is forgotten."""
-
-REPORTS_PER_PEER_MAX: Final = 8
-"""The limit of different reports per peer until a link to it is established."""
 
 IS_REPLACED: Final = "replaced by another link"
 OTHER_LINK_EXISTS: Final = "another link between the two brokers exists"
@@ -47,22 +43,18 @@ class PeerTransport:
         owner: LinkOwner,
         key: bytes,
         entropy: Entropy,
-        report: Callable[[str], None],
+        events: EventLog,
     ) -> None:
-        """Create a transport that does not listen yet.
-
-        `report` is called with a sentence about each failed link; repetitions about the same peer are suppressed.
-        """
+        """Create a transport that does not listen yet."""
         self.addresses: Sequence[tuple[str, int]] = ()
         """The addresses on which it listens, with actual ports in place of port 0."""
         self.links: dict[PeerSocket, float] = {}
         """Established links, each with the time on the loop's clock at which it was established."""
-        self.last_failure: str | None = None
+        self.reports = LinkReports(events, loop.time)
         self._loop = loop
         self._owner = owner
         self._key = key
         self._entropy = entropy
-        self._report = report
         self._server: asyncio.Server | None = None
         self._diallers: dict[str, _Dialler] = {}
         self._dialled: dict[PeerSocket, _Dialler] = {}
@@ -71,7 +63,6 @@ class PeerTransport:
         self._parked: dict[PeerSocket, PeerSocket] = {}
         """Parked sockets, each with the link that replaces it; the other end closes the parked socket."""
         self._dials = 0
-        self._reported: dict[str, list[str]] = {}
         self._is_closed = False
 
     async def bind(self, host: str, port: int) -> None:
@@ -150,11 +141,13 @@ class PeerTransport:
             if refusal is not None:
                 self.links.pop(socket, None)  # so that `lost` is not called for this socket
         if refusal is None:
-            self._reported.pop(self._name_of(socket), None)
+            self.reports.linked(self._name_of(socket))
         return refusal
 
-    def ended(self, socket: PeerSocket, why: str) -> None:
+    def ended(self, socket: PeerSocket, why: str, refusal: PeerRefused | None) -> None:
         name = self._name_of(socket)
+        if isinstance(refusal, ReachedItself):
+            self._mark_own_address(socket.session.dial)
         self._sockets.pop(socket, None)
         self._unproven.pop(socket, None)
         is_parked = self._parked.pop(socket, None) is not None
@@ -162,8 +155,8 @@ class PeerTransport:
         since = self.links.get(socket)
         if since is not None:
             self._drop_link(socket, why)
-        elif not is_parked and OTHER_LINK_EXISTS not in why and not (dialler is not None and dialler.is_stopped):
-            self.report_failure(name, why)
+        elif not (is_parked or OTHER_LINK_EXISTS in why or (dialler is not None and dialler.is_over)):
+            self._report(name, why, refusal)
         for parked in [parked for parked, winner in self._parked.items() if winner is socket]:
             parked.end(why, send_reason=True)  # The other end may not have established the winner yet.
         if dialler is not None:
@@ -188,16 +181,6 @@ class PeerTransport:
         """Return a random duration between half of `seconds` and all of it."""
         return seconds * (1 + int.from_bytes(self._entropy.random_bytes(2), "big") / 65536) / 2
 
-    def report_failure(self, name: str, why: str) -> None:
-        self.last_failure = f"no link {name}: {why}"
-        reported = self._reported.setdefault(name, [])
-        if self._is_closed or why in reported or len(reported) >= REPORTS_PER_PEER_MAX:
-            return
-        reported.append(why)
-        if len(self._reported) > REPORTED_PEERS_MAX:
-            del self._reported[next(iter(self._reported))]
-        self._report(self.last_failure)
-
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
@@ -215,12 +198,26 @@ class PeerTransport:
         except Exception as error:
             self._loop.call_exception_handler({"message": "losing a link failed", "exception": error})
 
+    def _report(self, name: str, why: str, refusal: PeerRefused | None) -> None:
+        if self._is_closed or isinstance(refusal, ReachedItself):
+            return
+        if refusal is None:
+            self.reports.failed(name, why)
+        else:
+            self.reports.refused(name, why)
+
+    def _mark_own_address(self, dial: int) -> None:
+        """Stop dialling the address whose `dial` has reached this process itself."""
+        for socket, dialler in self._dialled.items():
+            if socket.session.dial == dial:
+                dialler.is_own = True
+
     def _session(self, dial: int | None) -> Session:
         return Session(self._key, self._owner.hello(), self._entropy.random_bytes(NONCE_BYTES), dial=dial)
 
     def _name_of(self, socket: PeerSocket) -> str:
         dialler = self._dialled.get(socket)
-        return f"to {dialler.address}" if dialler is not None else f"from {socket.other_end}"
+        return dialler.name if dialler is not None else f"from {socket.other_end}"
 
 
 class _Dialler:
@@ -234,24 +231,33 @@ class _Dialler:
         "_timer",
         "_transport",
         "address",
+        "is_own",
         "is_stopped",
+        "name",
         "reached",
     )
 
     def __init__(self, transport: PeerTransport, address: str) -> None:
         self.address = address
+        self.name = f"to {address}"
         self.reached: int | None = None
         """The incarnation last reached at this address; the link to it may be under another address."""
         self._transport = transport
         self._failures = -1  # dials that failed in a row; -1 before the first dial, which is not delayed
         self._is_busy = False  # True from a dial until the dialled socket has ended
         self.is_stopped = False
+        self.is_own = False  # True if this process itself listens at the address
         self._timer: asyncio.TimerHandle | None = None
         self._socket: PeerSocket | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the address is not dialled any more."""
+        return self.is_stopped or self.is_own
+
     def dial_if_needed(self) -> None:
-        if self.is_stopped or self._is_busy or self._timer is not None or self._transport.has_link(self):
+        if self.is_over or self._is_busy or self._timer is not None or self._is_linked():
             return
         back_off = min(BACK_OFF_SECONDS_MIN * 2 ** min(self._failures, 10), BACK_OFF_SECONDS_MAX)
         seconds = 0.0 if self._failures < 0 else self._transport.jittered(back_off)
@@ -260,6 +266,7 @@ class _Dialler:
     def stop(self) -> None:
         """Stop dialling; an established link stays open."""
         self.is_stopped = True
+        self._transport.reports.forget(self.name)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -272,9 +279,15 @@ class _Dialler:
         self._is_busy = False
         self._failures = 0 if was_stable else self._failures + 1
 
+    def _is_linked(self) -> bool:
+        is_linked = self._transport.has_link(self)
+        if is_linked:
+            self._transport.reports.linked(self.name)  # the other broker may have dialled this one
+        return is_linked
+
     def _dial(self) -> None:
         self._timer = None
-        if self._transport.has_link(self):
+        if self._is_linked():
             return
         self._is_busy = True
         self._socket = self._transport.dial(self)
@@ -287,6 +300,8 @@ class _Dialler:
                 await self._transport.loop.create_connection(lambda: socket, host, port)
         except TimeoutError:
             socket.end(f"no connection within {HANDSHAKE_SECONDS:.0f} s", send_reason=False)
+        except PeerRefused as refused:
+            socket.end(str(refused), send_reason=False, refusal=refused)
         except (OSError, ValueError) as error:
             socket.end(str(error), send_reason=False)
         finally:
@@ -296,7 +311,7 @@ class _Dialler:
 def _host_and_port(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
-        raise ValueError(f"the address {address!r} is not host:port; correct tidemill.join or that broker's listener")
+        raise PeerRefused(f"the address {address!r} is not host:port; correct tidemill.join or that broker's listener")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

@@ -8,6 +8,9 @@ from typing import Final
 
 Field = str | int | float | bool | None
 NOTHING: Final[Mapping[str, Field]] = MappingProxyType({})
+OUTAGE_MS: Final = 20_000
+"""What ends within this time by itself, such as the start or restart of a broker, needs no warning."""
+
 LINE_CHARACTERS_MAX: Final = 4_096  # journald and most log collectors split or truncate longer lines
 TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line and for the escapes of line ends in JSON
 
@@ -44,6 +47,10 @@ class EventLog:
     def warning(self, event: str, **fields: Field) -> None:
         """Log an event after which an operator may have to act."""
         self._line("warning", event, fields)
+
+    def waiting(self, event: str, waited_ms: int, **fields: Field) -> None:
+        """Log that something has been awaited for `waited_ms`: as a warning after OUTAGE_MS."""
+        self._line("info" if waited_ms < OUTAGE_MS else "warning", event, fields)
 
     def error(self, event: str, **fields: Field) -> None:
         """Log a failure of the broker or of its machine."""

@@ -15,6 +15,7 @@ from tidemill.peer.link import Link
 from tidemill.peer.transfer_leadership import API, Request
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.peer_transport import PeerTransport
+from tidemill.telemetry.event_log import EventLog
 
 SHARDS_MAX = 4_000  # shard ids to try; a broker refuses the ids of shards that it does not lead
 
@@ -63,7 +64,7 @@ class LeaderMover:
 
     async def _move(self) -> None:
         loop = asyncio.get_running_loop()
-        transport = PeerTransport(loop, self, LOOPBACK_KEY, OsEntropy(), print)
+        transport = PeerTransport(loop, self, LOOPBACK_KEY, OsEntropy(), EventLog(print, lambda: 0, as_json=False))
         transport.reach(self._peers)
         since = loop.time()
         while not self._stop.is_set():

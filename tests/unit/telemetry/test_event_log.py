@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.telemetry.event_log import LINE_CHARACTERS_MAX, EventLog
+from tidemill.telemetry.event_log import LINE_CHARACTERS_MAX, OUTAGE_MS, EventLog
 
 
 def test_an_event_is_a_readable_line() -> None:
@@ -19,6 +19,17 @@ def test_an_event_is_a_readable_line() -> None:
     log.warning("disk is full", path="a b", free=3)
 
     assert ['1970-01-01T00:00:01.500Z warning disk is full  path="a b" free=3\n'] == lines
+
+
+def test_waiting_becomes_a_warning() -> None:
+    """What is awaited for a short time needs no action."""
+    lines: list[str] = []
+    log = EventLog(lines.append, lambda: 0, as_json=True)
+
+    for waited_ms in (0, OUTAGE_MS - 1, OUTAGE_MS):
+        log.waiting("waiting for the cluster", waited_ms)
+
+    assert ["info", "info", "warning"] == [json.loads(line)["level"] for line in lines]
 
 
 @given(st.text(), st.integers(0, 253_402_300_799_999))

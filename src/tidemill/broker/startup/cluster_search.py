@@ -29,7 +29,7 @@ class ClusterSearch:
         )
         self._asked: set[ReplicaKey] = set()
         self._refusal: DirectoryProblem | None = None
-        self._told_at = broker.clock.monotonic_ms()
+        self._began_at = self._told_at = broker.clock.monotonic_ms()
 
     def check(self) -> None:
         """
@@ -46,7 +46,8 @@ class ClusterSearch:
         now = broker.clock.monotonic_ms()
         if now - self._told_at >= TELL_MS:
             self._told_at = now
-            broker.events.warning("waiting for the cluster", problem=self._problem(replica.leader, replica.voters))
+            problem = self._problem(replica.leader, replica.voters)
+            broker.events.waiting("waiting for the cluster", now - self._began_at, problem=problem)
 
     def _ask(self, voter: ReplicaKey) -> None:
         def answered(outcome: join.Response | Unanswered) -> None:

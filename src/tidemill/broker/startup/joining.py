@@ -49,17 +49,18 @@ class Joining:
         assert self._machine.links is not None, "a broker that joins has a peer listener"
         self._links = self._machine.links(self)
         self._links.reach(self._addresses)
-        self._tell()
+        self._tell(self._machine.clock.monotonic_ms())
 
-    def _tell(self) -> None:
+    def _tell(self, began_at: int) -> None:
         links = self._links
         assert links is not None, "it has begun"
 
         def on_timeout() -> None:
             problem = self._problem or links.last_failure or "no broker has answered"
-            self._machine.events.warning("waiting to join", join=",".join(self._addresses), problem=problem)
+            waited_ms = self._machine.clock.monotonic_ms() - began_at
+            self._machine.events.waiting("waiting to join", waited_ms, join=",".join(self._addresses), problem=problem)
             self._give_up()
-            self._tell()
+            self._tell(began_at)
 
         self._timers = [self._machine.call_later(TELL_MS / 1_000, on_timeout)]
 

@@ -1,0 +1,80 @@
+"""Reports of links that cannot be established, each problem of a peer once, at the level that it deserves.
+
+    first failure ─▶ info ─▶ no link for OUTAGE_MS ─▶ warning, once ─▶ a link again ─▶ "link restored"
+
+A refusal that only a changed setting ends, such as that of a different cluster key, is a warning at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidemill.telemetry.event_log import OUTAGE_MS, EventLog
+
+PEERS_MAX: Final = 256
+"""The number of peers whose problems are remembered, so as not to repeat reports; the oldest is forgotten."""
+
+REPORTS_PER_PEER_MAX: Final = 8
+"""The limit of different reports per peer until a link to it is established."""
+
+
+@dataclass(slots=True)
+class _Outage:
+    began_at: float  # the first failure without a link since then, in seconds
+    problems: list[str] = field(default_factory=list)
+    is_warned: bool = False
+
+
+class LinkReports:
+    """A peer is `to HOST:PORT` if this broker dials it, and `from HOST` if it dials this broker."""
+
+    def __init__(self, events: EventLog, now: Callable[[], float]) -> None:
+        self.last_failure: str | None = None
+        self._events = events
+        self._now = now
+        self._outages: dict[str, _Outage] = {}
+
+    def refused(self, peer: str, why: str) -> None:
+        """Report that this broker refuses the peer, which only a changed setting can end."""
+        outage = self._outage_of(peer, why)
+        if self._is_new(outage, why):
+            self._warn(outage, peer, why)
+
+    def failed(self, peer: str, why: str) -> None:
+        """Report any other failure.  The end that dials reports a long outage."""
+        outage = self._outage_of(peer, why)
+        is_long = (self._now() - outage.began_at) * 1_000 >= OUTAGE_MS
+        if is_long and not outage.is_warned and peer.startswith("to "):
+            self._warn(outage, peer, why)
+        elif self._is_new(outage, why):
+            self._events.event("no link to a broker", problem=_problem(peer, why))
+
+    def linked(self, peer: str) -> None:
+        outage = self._outages.pop(peer, None)
+        if outage is not None and outage.is_warned and peer.startswith("to "):
+            self._events.event("link restored", peer=peer, down_s=round(self._now() - outage.began_at))
+
+    def forget(self, peer: str) -> None:
+        """Forget a peer that is not dialled any more."""
+        self._outages.pop(peer, None)
+
+    def _outage_of(self, peer: str, why: str) -> _Outage:
+        self.last_failure = _problem(peer, why)
+        outage = self._outages.setdefault(peer, _Outage(self._now()))
+        if len(self._outages) > PEERS_MAX:
+            del self._outages[next(iter(self._outages))]
+        return outage
+
+    def _is_new(self, outage: _Outage, why: str) -> bool:
+        if why in outage.problems or len(outage.problems) >= REPORTS_PER_PEER_MAX:
+            return False
+        outage.problems.append(why)
+        return True
+
+    def _warn(self, outage: _Outage, peer: str, why: str) -> None:
+        outage.is_warned = True
+        self._events.warning("no link to a broker", problem=_problem(peer, why))
+
+
+def _problem(peer: str, why: str) -> str:
+    return f"no link {peer}: {why}"

@@ -1,0 +1,85 @@
+"""Which problems of links are logged, at which level, and how often."""
+
+import json
+
+import pytest
+
+from tidemill.runtime.link_reports import PEERS_MAX, REPORTS_PER_PEER_MAX, LinkReports
+from tidemill.telemetry.event_log import OUTAGE_MS, EventLog
+
+TO = "to mill-2:9070"
+FROM = "from mill-2"
+
+
+class Reports(LinkReports):
+    """Reports with a clock that the test sets, and the lines that were logged."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self._lines: list[str] = []
+        super().__init__(EventLog(self._lines.append, lambda: 0, as_json=True), lambda: self.now_s)
+
+    def logged(self) -> list[tuple[str, str]]:
+        """Return level and event of each line since the last call."""
+        events = [json.loads(line) for line in self._lines]
+        self._lines.clear()
+        return [(event["level"], event["event"]) for event in events]
+
+
+def test_what_heals_soon_is_no_warning() -> None:
+    """A link that fails until just before the end of the time limit causes one line of information."""
+    reports = Reports()
+    for _ in range(20):
+        reports.failed(TO, "Connection refused")
+        reports.now_s += OUTAGE_MS / 1_000 / 20
+    reports.linked(TO)
+
+    assert [("info", "no link to a broker")] == reports.logged()
+
+
+def test_a_long_outage_is_one_warning_and_its_end_is_reported() -> None:
+    """An outage begins with the first failure after a link; each one is reported."""
+    reports = Reports()
+    for _ in range(2):
+        for _ in range(50):
+            reports.failed(TO, "Connection refused")
+            reports.now_s += OUTAGE_MS / 1_000 / 10
+        reports.linked(TO)
+        reports.linked(TO)
+
+    once = [("info", "no link to a broker"), ("warning", "no link to a broker"), ("info", "link restored")]
+    assert once * 2 == reports.logged()
+
+
+def test_a_refusal_is_a_warning_at_once() -> None:
+    """Only a changed setting ends a refusal, so the operator learns of it immediately, and of each reason once."""
+    reports = Reports()
+    for _ in range(3):
+        reports.refused(FROM, "the key differs")
+        reports.refused(FROM, "the version differs")
+
+    assert [("warning", "no link to a broker")] * 2 == reports.logged()
+
+
+def test_a_broker_that_dials_reports_its_own_outages() -> None:
+    """Connections from elsewhere that fail now and then, such as those of a port scanner, are no outage."""
+    reports = Reports()
+    reports.failed(FROM, "the other end closed the connection")
+    reports.now_s += OUTAGE_MS
+    reports.failed(FROM, "the other end closed the connection")
+    reports.linked(FROM)
+
+    assert [("info", "no link to a broker")] == reports.logged()
+
+
+@pytest.mark.parametrize(("peers", "problems"), [(PEERS_MAX * 2, 1), (1, REPORTS_PER_PEER_MAX * 2)])
+def test_memory_is_bounded(peers: int, problems: int) -> None:
+    """The numbers of peers and of problems that are remembered are limited."""
+    reports = Reports()
+
+    for peer in range(peers):
+        for problem in range(problems):
+            reports.failed(f"to mill-{peer}:9070", str(problem))
+
+    assert len(reports._outages) <= PEERS_MAX
+    assert len(reports.logged()) <= peers * REPORTS_PER_PEER_MAX
