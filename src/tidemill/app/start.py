@@ -57,6 +57,7 @@ class Ready(NamedTuple):
 
     kafka: str
     http: str
+    peer: str
     data: str
 
 
@@ -297,8 +298,9 @@ class _Process:
         first = endpoints[0]
         kafka = str(Address(first.host, first.port))
         listeners = ",".join(f"{end.name}://{Address(end.host, end.port)}" for end in endpoints)
-        self.events.event("ready", kafka=kafka, listeners=listeners, http=str(http))
-        return Ready(kafka, str(http), self.disk.root)
+        ready = Ready(kafka, str(http), broker.cluster.address, self.disk.root)
+        self.events.event("ready", listeners=listeners, **ready._asdict())
+        return ready
 
     async def _stop(self, broker: Broker, tick: asyncio.Task[None]) -> None:
         self.events.event("stopping")

@@ -71,17 +71,11 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
     from tidemill.app.start_problem import StartProblem
 
     def ready(addresses: Ready) -> None:
-        row = {
-            "event": "ready",
-            "kafka": addresses.kafka,
-            "http": addresses.http,
-            "data": addresses.data,
-            "pid": os.getpid(),
-        }
         if as_json:
-            print(json.dumps(row), flush=True)
+            print(json.dumps({"event": "ready", **addresses._asdict(), "pid": os.getpid()}), flush=True)
         elif greet:
-            print(f"Tidemill is ready: Kafka at {addresses.kafka}, http://{addresses.http}, data in {addresses.data}")
+            where = f"Kafka at {addresses.kafka}, http://{addresses.http}, peers at {addresses.peer}"
+            print(f"Tidemill is ready: {where}, data in {addresses.data}")
             print(f"Try:  tidemill topics list --bootstrap {addresses.kafka}      Press Ctrl-C to stop it.", flush=True)
 
     try:

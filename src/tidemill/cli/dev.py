@@ -39,11 +39,14 @@ def dev(
     Run a broker, or a cluster of several, until Ctrl-C.
 
     With --json, a line on stdout reports when it is ready:
-    {"event": "ready", "kafka": "127.0.0.1:PORT", "http": "127.0.0.1:PORT", "data": "DIR", "pid": N}
+    {"event": "ready", "kafka": "127.0.0.1:PORT", "http": "127.0.0.1:PORT", "peer": "127.0.0.1:PORT", "data": "DIR",
+    "pid": N}
 
     With --brokers, this line is about the first broker and also has "brokers": [{"id": 1, "kafka": …, "http": …,
-    "pid": N, "data": "DIR", "command": [arguments that restart this broker]}, …].  A broker that exits is reported and
-    not restarted.
+    "peer": …, "pid": N, "data": "DIR", "command": [arguments that restart this broker]}, …].  A broker that exits is
+    reported and not restarted.
+
+    With three brokers or more, a new topic has three replicas, and any one broker may be lost.
 
     Examples:
 

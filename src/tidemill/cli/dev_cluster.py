@@ -42,6 +42,7 @@ def _row(broker: DevBroker, pid: int, *, as_json: bool) -> dict[str, Any]:
         "id": broker.broker_id,
         "kafka": str(broker.kafka),
         "http": str(broker.http),
+        "peer": str(broker.peer),
         "pid": pid,
         "data": broker.data,
         "command": broker.command(as_json=as_json),
@@ -51,12 +52,13 @@ def _row(broker: DevBroker, pid: int, *, as_json: bool) -> dict[str, Any]:
 def _tell(rows: list[dict[str, Any]], *, data: str, as_json: bool) -> None:
     first = rows[0]
     if as_json:
-        own = {"kafka": first["kafka"], "http": first["http"], "data": data, "pid": os.getpid()}
+        own = {key: first[key] for key in ("kafka", "http", "peer")} | {"data": data, "pid": os.getpid()}
         print(json.dumps({"event": "ready", **own, "brokers": rows}), flush=True)
         return
     bootstrap = ",".join(row["kafka"] for row in rows)
     print(f"Tidemill is ready: {len(rows)} brokers, data in {data}")
     for row in rows:
-        print(f"  broker {row['id']}: Kafka at {row['kafka']}, http://{row['http']}, process {row['pid']}")
+        addresses = f"Kafka at {row['kafka']}, http://{row['http']}, peers at {row['peer']}"
+        print(f"  broker {row['id']}: {addresses}, process {row['pid']}, data in {row['data']}")
     print(f"Try:  tidemill topics list --bootstrap {bootstrap}")
     print(f"      tidemill cluster status --http {first['http']}      Press Ctrl-C to stop them all.", flush=True)

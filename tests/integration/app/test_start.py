@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -28,6 +29,9 @@ ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")} | {
     "PYTHONPATH": str(ROOT / "src")
 }
+OF_THE_MACHINE = ("event loop stalled", "compiled extension not found", "clean stop timed out")
+"""Warnings about a machine that is busy, or lacks a compiler."""
+
 FREE_PORTS = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
 
@@ -65,6 +69,13 @@ def imported(errors: str) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in errors.splitlines() if line.startswith("import time:")}
 
 
+def logged(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """Return the events on stderr of a process that has ended, except those about a slow or incomplete machine."""
+    assert process.stderr is not None
+    events = [json.loads(line) for line in process.stderr]
+    return [event for event in events if not event["event"].startswith(OF_THE_MACHINE)]
+
+
 def stop(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """Send the signal and wait for the process to end."""
     process.send_signal(number)
@@ -72,12 +83,45 @@ def stop(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 
 def test_the_ready_line_has_addresses_directory_and_pid(tmp_path: Path) -> None:
-    """The ready line has the actual ports, the data directory, and the pid of the process to stop."""
+    """The ready line has the actual ports, the data directory, and the pid of the process to stop.  The event on stderr
+    has the same addresses and directory.
+    """
     with running("dev", "--data", str(tmp_path / "data"), *FREE_PORTS) as (process, ready):
-        ports = [int(ready.pop(key).removeprefix("127.0.0.1:")) for key in ("kafka", "http")]
+        stop(process, signal.SIGTERM)
+        (event,) = [event for event in logged(process) if event["event"] == "ready"]
+        addresses = {key: ready.pop(key) for key in ("kafka", "http", "peer")}
+        ports = [int(address.removeprefix("127.0.0.1:")) for address in addresses.values()]
 
         assert 0 not in ports
         assert {"event": "ready", "data": str(tmp_path / "data"), "pid": process.pid} == ready
+        assert addresses | {"data": ready["data"]} == {key: event[key] for key in (*addresses, "data")}
+
+
+def test_a_restarted_broker_keeps_its_peer_port_and_dials_no_address_of_its_own(tmp_path: Path) -> None:
+    """
+    The peer port is kept while it is free.  A broker logs no problem with a link to itself: neither to the address that
+    it had before its restart, nor where tidemill.join names it.
+    """
+    events: list[dict[str, Any]] = []
+    peers: list[str] = []
+
+    def restart(*arguments: str, **environment: str) -> None:
+        with running(*arguments, **environment) as (process, ready):
+            stop(process, signal.SIGTERM)
+            peers.append(ready["peer"])
+            events.extend(logged(process))
+
+    dev = ("dev", "--data", str(tmp_path), *FREE_PORTS)
+    restart(*dev)
+    restart(*dev)
+    host, _, port = peers[0].rpartition(":")
+    with socket.create_server((host, int(port))):
+        restart(*dev)
+    join = f"localhost:{free_port()}"
+    restart(*dev, TIDEMILL_SET_JOIN=join, TIDEMILL_SET_PEER_LISTENER=join.replace("localhost", "127.0.0.1"))
+
+    assert peers[0] == peers[1] != peers[2]
+    assert [] == [event for event in events if event["level"] != "info" or "link" in event["event"]]
 
 
 def free_port() -> int:
