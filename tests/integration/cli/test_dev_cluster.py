@@ -53,10 +53,23 @@ def test_the_ready_line_lists_every_broker(cluster: Cluster) -> None:
     assert [1, 2, 3] == [broker["id"] for broker in cluster.brokers]
     assert ("ready", cluster.process.pid) == (cluster.ready["event"], cluster.ready["pid"])
     assert (first["kafka"], first["http"]) == (cluster.ready["kafka"], cluster.ready["http"])
-    assert 6 == len({address for broker in cluster.brokers for address in (broker["kafka"], broker["http"])})
+    assert 9 == len({broker[name] for broker in cluster.brokers for name in ("kafka", "http", "peer")})
     assert all(is_there(broker["pid"]) for broker in cluster.brokers)
     assert [f"{cluster.ready['data']}/broker-{number}" for number in (1, 2, 3)] == [
         broker["data"] for broker in cluster.brokers
+    ]
+
+
+def test_a_healthy_start_causes_no_warning(cluster: Cluster) -> None:
+    """
+    What heals by itself while the brokers start one after the other is information.  Each broker's ready event names
+    its addresses and its directory.
+    """
+    ready = {event["broker"]: event for event in cluster.events() if event["event"] == "ready"}
+
+    assert [] == cluster.warnings()
+    assert [{key: broker[key] for key in ("kafka", "http", "peer", "data")} for broker in cluster.brokers] == [
+        {key: ready[number][key] for key in ("kafka", "http", "peer", "data")} for number in (1, 2, 3)
     ]
 
 
@@ -171,21 +184,22 @@ def live_count(address: str) -> int:
 
 def test_a_cluster_restarts_at_its_addresses_and_never_shrinks(tmp_path: Path) -> None:
     """
-    A cluster restarts on its directory at the same addresses, optionally with an additional broker.  A restart with a
-    single broker is refused.
+    A cluster restarts on its directory at the same addresses and without a warning, optionally with an additional
+    broker.  A restart with a single broker is refused.
     """
     data = tmp_path / "data"
     with running_cluster(data, 2) as cluster:
-        before = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
+        before = [(broker["kafka"], broker["http"], broker["peer"]) for broker in cluster.brokers]
         write_one(cluster, "early")
         code = cluster.stop()
     with running_cluster(data, 3) as cluster:
-        after = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
+        after = [(broker["kafka"], broker["http"], broker["peer"]) for broker in cluster.brokers]
+        warnings = cluster.warnings()
         write_one(cluster, "late")
         early = tidemill("consume", "early", "--bootstrap", cluster.bootstrap)
     one = tidemill("dev", "--data", str(data), "--json")
 
-    assert (0, before) == (code, after[:2])
+    assert (0, before, []) == (code, after[:2], warnings)
     assert 3 == len(after) and "early\n" == early.out, early.err
     assert 2 == one.exit_code and "use the same --brokers" in one.err
 
