@@ -17,15 +17,14 @@ from tidemill.peer.hello import Hello
 from tidemill.peer.link import LinkOwner
 from tidemill.peer.session import NONCE_BYTES, PeerRefused, ReachedItself, Session
 from tidemill.runtime.link_reports import LinkReports
-from tidemill.runtime.peer_socket import HANDSHAKE_SECONDS, PeerSocket
+from tidemill.runtime.peer_dialler import PeerDialler
+from tidemill.runtime.peer_socket import PeerSocket
 from tidemill.telemetry.event_log import EventLog
 
 UNPROVEN_MAX: Final = 64
 """The limit of accepted connections that have not proven the key; a further connection closes the oldest."""
 
 BACKLOG: Final = 128
-BACK_OFF_SECONDS_MIN: Final = 0.05
-BACK_OFF_SECONDS_MAX: Final = 1.0
 STABLE_SECONDS: Final = 1.0
 """After a link that lasted this long, the back-off of the next dial starts from its minimum."""
 
@@ -56,8 +55,8 @@ class PeerTransport:
         self._key = key
         self._entropy = entropy
         self._server: asyncio.Server | None = None
-        self._diallers: dict[str, _Dialler] = {}
-        self._dialled: dict[PeerSocket, _Dialler] = {}
+        self._diallers: dict[str, PeerDialler] = {}
+        self._dialled: dict[PeerSocket, PeerDialler] = {}
         self._sockets: dict[PeerSocket, None] = {}
         self._unproven: dict[PeerSocket, None] = {}
         self._parked: dict[PeerSocket, PeerSocket] = {}
@@ -98,7 +97,7 @@ class PeerTransport:
             self._diallers.pop(address).stop()
         for address in wanted:
             if address not in self._diallers:
-                self._diallers[address] = _Dialler(self, address)
+                self._diallers[address] = PeerDialler(self, address)
                 self._diallers[address].dial_if_needed()
 
     # Calls of sockets
@@ -166,13 +165,13 @@ class PeerTransport:
 
     # Calls of diallers
 
-    def dial(self, dialler: "_Dialler") -> PeerSocket:
+    def dial(self, dialler: PeerDialler) -> PeerSocket:
         self._dials += 1
         socket = PeerSocket(self._loop, self, self._owner, self._session(self._dials))
         self._dialled[socket] = dialler
         return socket
 
-    def has_link(self, dialler: "_Dialler") -> bool:
+    def has_link(self, dialler: PeerDialler) -> bool:
         return any(
             link.hello.address == dialler.address or link.hello.incarnation == dialler.reached for link in self.links
         )
@@ -218,101 +217,6 @@ class PeerTransport:
     def _name_of(self, socket: PeerSocket) -> str:
         dialler = self._dialled.get(socket)
         return dialler.name if dialler is not None else f"from {socket.other_end}"
-
-
-class _Dialler:
-    """Keeps a link to one address: waits, dials, or has a link.  `dial_if_needed` starts a dial if there is no link."""
-
-    __slots__ = (
-        "_failures",
-        "_is_busy",
-        "_socket",
-        "_task",
-        "_timer",
-        "_transport",
-        "address",
-        "is_own",
-        "is_stopped",
-        "name",
-        "reached",
-    )
-
-    def __init__(self, transport: PeerTransport, address: str) -> None:
-        self.address = address
-        self.name = f"to {address}"
-        self.reached: int | None = None
-        """The incarnation last reached at this address; the link to it may be under another address."""
-        self._transport = transport
-        self._failures = -1  # dials that failed in a row; -1 before the first dial, which is not delayed
-        self._is_busy = False  # True from a dial until the dialled socket has ended
-        self.is_stopped = False
-        self.is_own = False  # True if this process itself listens at the address
-        self._timer: asyncio.TimerHandle | None = None
-        self._socket: PeerSocket | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the address is not dialled any more."""
-        return self.is_stopped or self.is_own
-
-    def dial_if_needed(self) -> None:
-        if self.is_over or self._is_busy or self._timer is not None or self._is_linked():
-            return
-        back_off = min(BACK_OFF_SECONDS_MIN * 2 ** min(self._failures, 10), BACK_OFF_SECONDS_MAX)
-        seconds = 0.0 if self._failures < 0 else self._transport.jittered(back_off)
-        self._timer = self._transport.loop.call_later(seconds, self._dial)
-
-    def stop(self) -> None:
-        """Stop dialling; an established link stays open."""
-        self.is_stopped = True
-        self._transport.reports.forget(self.name)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._task is not None and self._socket is not None:
-            self._task.cancel()
-            self._socket.end("the address is no longer configured", send_reason=False)
-
-    def ended(self, *, was_stable: bool) -> None:
-        """Handle the end of the socket dialled last."""
-        self._is_busy = False
-        self._failures = 0 if was_stable else self._failures + 1
-
-    def _is_linked(self) -> bool:
-        is_linked = self._transport.has_link(self)
-        if is_linked:
-            self._transport.reports.linked(self.name)  # the other broker may have dialled this one
-        return is_linked
-
-    def _dial(self) -> None:
-        self._timer = None
-        if self._is_linked():
-            return
-        self._is_busy = True
-        self._socket = self._transport.dial(self)
-        self._task = self._transport.loop.create_task(self._connect(self._socket))
-
-    async def _connect(self, socket: PeerSocket) -> None:
-        try:
-            host, port = _host_and_port(self.address)
-            async with asyncio.timeout(HANDSHAKE_SECONDS):
-                await self._transport.loop.create_connection(lambda: socket, host, port)
-        except TimeoutError:
-            socket.end(f"no connection within {HANDSHAKE_SECONDS:.0f} s", send_reason=False)
-        except PeerRefused as refused:
-            socket.end(str(refused), send_reason=False, refusal=refused)
-        except (OSError, ValueError) as error:
-            socket.end(str(error), send_reason=False)
-        finally:
-            self._task = None
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
-        raise PeerRefused(f"the address {address!r} is not host:port; correct tidemill.join or that broker's listener")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _is_same(one: Hello, other: Hello) -> bool:
