@@ -264,8 +264,7 @@ def test_a_broker_that_cannot_start_ends_the_command(tmp_path: Path) -> None:
         taken = other.brokers[1]["kafka"]
         before = int(taken.rpartition(":")[2]) - 1
 
-        refused = tidemill(
-            "dev", "--brokers", "2", "--data", str(tmp_path / "data"), "--kafka", f"127.0.0.1:{before}", "--json"
-        )
+        addresses = ("--kafka", f"127.0.0.1:{before}", "--http", "127.0.0.1:0")
+        refused = tidemill("dev", "--brokers", "2", "--data", str(tmp_path / "data"), *addresses, "--json")
 
     assert 1 == refused.exit_code and "--kafka=127.0.0.1" in refused.err and "in use" in refused.err
