@@ -27,7 +27,8 @@ def test_every_metric_is_counted_and_shown() -> None:
 
 def test_every_counter_of_an_api_is_counted_and_shown() -> None:
     """
-    The broker raises each counter itself or by a method of `ApiCounters`, and a scrape reads it.
+    The broker raises each counter itself or by a method of `ApiCounters`, or passes durations to it, and a scrape
+    reads it.
     """
     counters = vars(ApiCounters)
     methods = {name: value for name, value in counters.items() if isfunction(value) and not name.startswith("_")}
@@ -36,6 +37,7 @@ def test_every_counter_of_an_api_is_counted_and_shown() -> None:
     raised = {*re.findall(r"counters\.(\w+) \+= ", code)} | {
         attribute for name in called for attribute in methods[name].__code__.co_names
     }
+    raised |= {*re.findall(r"\b(\w+)\.observe\(", code)}
     shown = set(re.findall(r"\bapi\.(\w+)", (TELEMETRY / "prometheus.py").read_text()))
 
     assert [] == sorted(methods.keys() - called)

@@ -4,29 +4,21 @@ There are no locks: only one thread writes each counter, either that of the even
 reader may see a slightly older value.  Two brokers in one process have separate instances.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
-from typing import Final
 
-LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
-"""Inclusive upper bounds of the latency histogram.  One more bucket counts all latencies above the last bound."""
+from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS, Histogram
 
 
 class ApiCounters:
     """The counters of one Kafka API."""
 
-    __slots__ = ("errors", "latency_counts", "latency_ms_sum", "requests")
+    __slots__ = ("errors", "latencies", "requests")
 
     def __init__(self) -> None:
         self.requests = 0  # requests that have begun
         self.errors: dict[int, int] = {}  # error code → how often it occurs in responses, as Kafka counts
-        self.latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)  # answered requests in each bucket
-        self.latency_ms_sum = 0
-
-    def count_latency(self, latency_ms: int) -> None:
-        """Count an answered request; its latency is the time from its beginning until its response is ready."""
-        self.latency_counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
-        self.latency_ms_sum += latency_ms
+        # Of answered requests: the time from the beginning of each until its response is ready.
+        self.latencies = Histogram(LATENCY_BOUNDS_MS, per_second=1_000)
 
     def count_error(self, error_code: int) -> None:
         """Count an occurrence of an error code in a response."""

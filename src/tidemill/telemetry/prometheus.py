@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from tidemill.telemetry.metrics import LATENCY_BOUNDS_MS, Metrics
+from tidemill.telemetry.histogram import Histogram
+from tidemill.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -49,9 +50,6 @@ GAUGES: Final[Mapping[str, str]] = {
     "disk_free_bytes": "Free bytes on the disk of the data directory, as last checked.",
     "is_disk_full": "1 while writes are refused because the disk is full.",
 }
-
-
-LATENCY_BOUNDS: Final = (*(str(bound / 1_000) for bound in LATENCY_BOUNDS_MS), "+Inf")
 
 
 class PrometheusText:
@@ -100,6 +98,11 @@ class PrometheusText:
             requests.add_metric([name], api.requests)
             for error_code, count in sorted(api.errors.items()):
                 errors.add_metric([name, self._error_name(error_code)], count)
-            buckets = [*zip(LATENCY_BOUNDS, accumulate(api.latency_counts), strict=True)]
-            seconds.add_metric([name], buckets, sum_value=api.latency_ms_sum / 1_000)
+            seconds.add_metric([name], _buckets(api.latencies), sum_value=api.latencies.sum / api.latencies.per_second)
         yield from (requests, errors, seconds)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Return (upper bound in seconds, number of durations up to it) of each bucket, as the library wants them."""
+    bounds = (*(str(bound / histogram.per_second) for bound in histogram.bounds), "+Inf")
+    return [*zip(bounds, accumulate(histogram.counts), strict=True)]

@@ -47,7 +47,7 @@ def test_latencies_are_a_histogram() -> None:
     """
     metrics = Metrics()
     for latency_ms in (0, 1, 2, 3, 40_000):
-        metrics.api(0).count_latency(latency_ms)
+        metrics.api(0).latencies.observe(latency_ms)
 
     text = PrometheusText(metrics, {0: "produce"}, str).render()
 

@@ -226,7 +226,8 @@ class KafkaConnection:
 
     def _respond(self, envelope: RequestEnvelope, parts: list[Buffer] | None) -> None:
         broker = self.broker
-        broker.metrics.apis[envelope.api.key].count_latency(broker.clock.monotonic_ms() - envelope.begun_ms)
+        latencies = broker.metrics.apis[envelope.api.key].latencies
+        latencies.observe(broker.clock.monotonic_ms() - envelope.begun_ms)
         size = sum(map(len, parts)) if parts else 0
         sendable = self._wire.respond(envelope, parts)
         if envelope.held is not None:

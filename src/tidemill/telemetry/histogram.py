@@ -1,0 +1,22 @@
+"""A histogram of durations: how many lie in each bucket, and their sum."""
+
+from bisect import bisect_left
+from typing import Final
+
+LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
+
+
+class Histogram:
+    __slots__ = ("bounds", "counts", "per_second", "sum")
+
+    def __init__(self, bounds: tuple[int, ...], *, per_second: int) -> None:
+        """Create a histogram with ascending, inclusive upper `bounds`; `per_second` of their unit are one second."""
+        self.bounds = bounds
+        self.per_second = per_second
+        self.counts = [0] * (len(bounds) + 1)  # of each bucket; the last one is for durations above all bounds
+        self.sum = 0
+
+    def observe(self, duration: int) -> None:
+        """Count a duration, which has the unit of the bounds."""
+        self.counts[bisect_left(self.bounds, duration)] += 1
+        self.sum += duration
