@@ -5,7 +5,7 @@ from inspect import isfunction
 from pathlib import Path
 
 from tidemill.telemetry.metrics import ApiCounters, Metrics
-from tidemill.telemetry.prometheus import COUNTERS, GAUGES
+from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "tidemill"
 TELEMETRY = SOURCE / "telemetry"
@@ -19,10 +19,13 @@ def test_every_metric_is_counted_and_shown() -> None:
     """
     Every metric is counted and shown; one that is shown but never counted would claim that nothing happened.
     """
-    counted = set(re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code_outside_telemetry()))
+    code = code_outside_telemetry()
+    counted = {*re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code)}
+    passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # to a thread that observes
 
-    assert sorted([*COUNTERS, *GAUGES]) == sorted({*Metrics.__slots__} - {"apis"})
+    assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted({*Metrics.__slots__} - {"apis"})
     assert [] == sorted({*COUNTERS, *GAUGES} - counted)
+    assert [] == sorted({*HISTOGRAMS} - passed_on)
 
 
 def test_every_counter_of_an_api_is_counted_and_shown() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidemill.model.clock import Clock
+from tidemill.model.clock import PreciseClock
 from tidemill.model.entropy import Entropy
 from tidemill.peer.link import LinkOwner, Links
 from tidemill.shard.jobs import Jobs
@@ -22,7 +22,7 @@ class Machine:
     """The services of the real or of a simulated machine."""
 
     turns: Turns
-    clock: Clock
+    clock: PreciseClock
     entropy: Entropy
     journal_jobs: Jobs
     write_back_jobs: Jobs  # a separate thread, so that a slow write-back delays no acknowledgement

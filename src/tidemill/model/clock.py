@@ -11,3 +11,11 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Return the milliseconds since an arbitrary moment.  The value never decreases."""
         ...
+
+
+class PreciseClock(Clock, Protocol):
+    """A clock that also measures what takes less than a millisecond, such as a sync."""
+
+    def monotonic_us(self) -> int:
+        """Return the microseconds since the same moment as `monotonic_ms`."""
+        ...

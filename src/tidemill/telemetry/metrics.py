@@ -1,4 +1,4 @@
-"""The metrics of one broker: plain integers in slots, which hot paths increment and each scrape reads.
+"""The metrics of one broker: plain numbers in slots, which hot paths increment and each scrape reads.
 
 There are no locks: only one thread writes each counter, either that of the event loop or that of the journal, and a
 reader may see a slightly older value.  Two brokers in one process have separate instances.
@@ -6,7 +6,7 @@ reader may see a slightly older value.  Two brokers in one process have separate
 
 from collections import defaultdict
 
-from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS, Histogram
+from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS, SYNC_BOUNDS_US, Histogram
 
 
 class ApiCounters:
@@ -26,7 +26,7 @@ class ApiCounters:
 
 
 class Metrics:
-    """The counters of a broker, which never decrease, and its gauges."""
+    """The counters and histograms of a broker, which never decrease, and its gauges."""
 
     __slots__ = (
         "apis",
@@ -45,6 +45,7 @@ class Metrics:
         "is_disk_full",
         "journal_blocks",
         "journal_bytes",
+        "journal_sync_seconds",
         "log_start_moves",
         "loop_lag_seconds_max",
         "loop_stalls",
@@ -84,6 +85,8 @@ class Metrics:
         self.checkpoints = 0
         self.checkpoint_seconds = 0.0
         self.log_start_moves = 0
+        # Histograms.
+        self.journal_sync_seconds = Histogram(SYNC_BOUNDS_US, per_second=1_000_000)
         # Gauges: current values.
         self.connections = 0
         self.request_bytes_in_flight = 0

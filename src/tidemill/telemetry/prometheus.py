@@ -50,6 +50,9 @@ GAUGES: Final[Mapping[str, str]] = {
     "disk_free_bytes": "Free bytes on the disk of the data directory, as last checked.",
     "is_disk_full": "1 while writes are refused because the disk is full.",
 }
+HISTOGRAMS: Final[Mapping[str, str]] = {
+    "journal_sync_seconds": "Time to write one block to the journal and sync it.",
+}
 
 
 class PrometheusText:
@@ -86,6 +89,8 @@ class PrometheusText:
             yield CounterMetricFamily(f"tidemill_{field}", text, value=float(getattr(metrics, field)))
         for field, text in GAUGES.items():
             yield GaugeMetricFamily(f"tidemill_{field}", text, value=float(getattr(metrics, field)))
+        for field, text in HISTOGRAMS.items():
+            yield HistogramMetricFamily(f"tidemill_{field}", text, **_values(getattr(metrics, field)))
         requests = CounterMetricFamily("tidemill_requests", "Requests begun.", labels=["api"])
         errors = CounterMetricFamily(
             "tidemill_request_errors", "Error codes in responses, one for each place.", labels=["api", "error"]
@@ -98,11 +103,12 @@ class PrometheusText:
             requests.add_metric([name], api.requests)
             for error_code, count in sorted(api.errors.items()):
                 errors.add_metric([name, self._error_name(error_code)], count)
-            seconds.add_metric([name], _buckets(api.latencies), sum_value=api.latencies.sum / api.latencies.per_second)
+            seconds.add_metric([name], **_values(api.latencies))
         yield from (requests, errors, seconds)
 
 
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Return (upper bound in seconds, number of durations up to it) of each bucket, as the library wants them."""
+def _values(histogram: Histogram) -> dict[str, Any]:
+    """Return the library's arguments for a histogram: (upper bound, number of durations up to it), and the sum."""
     bounds = (*(str(bound / histogram.per_second) for bound in histogram.bounds), "+Inf")
-    return [*zip(bounds, accumulate(histogram.counts), strict=True)]
+    buckets = [*zip(bounds, accumulate(histogram.counts), strict=True)]
+    return {"buckets": buckets, "sum_value": histogram.sum / histogram.per_second}

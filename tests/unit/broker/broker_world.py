@@ -53,6 +53,9 @@ class HandClock:
     def monotonic_ms(self) -> int:
         return self.now_ms - BEGIN_MS
 
+    def monotonic_us(self) -> int:
+        return self.monotonic_ms() * 1_000
+
 
 class CountingEntropy:
     """A source of random bytes that counts: every draw is different."""

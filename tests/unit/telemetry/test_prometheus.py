@@ -1,7 +1,7 @@
 """Metrics in Prometheus's text format."""
 
 from tidemill.telemetry.metrics import Metrics
-from tidemill.telemetry.prometheus import COUNTERS, GAUGES, PrometheusText
+from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, PrometheusText
 
 
 def test_every_metric_is_rendered() -> None:
@@ -10,7 +10,7 @@ def test_every_metric_is_rendered() -> None:
     """
     fields = set(Metrics.__slots__)
 
-    assert fields == {"apis"} | COUNTERS.keys() | GAUGES.keys()
+    assert fields == {"apis"} | COUNTERS.keys() | GAUGES.keys() | HISTOGRAMS.keys()
 
 
 def test_metrics_of_two_brokers_in_one_process_are_separate() -> None:

@@ -128,10 +128,12 @@ class ReadyLoop:
             return False
         if is_first:
             self._started_at = self._stall_tolerant_clock.monotonic_ms()
-        store = self._store
+        store, clock, durations = self._store, self._clock, self._metrics.journal_sync_seconds
 
         def write() -> Block:
+            began_us = clock.monotonic_us()
             block.write(store.journal)
+            durations.observe(clock.monotonic_us() - began_us)
             return block
 
         self._journal_jobs.submit(write, self._written, self._failed)

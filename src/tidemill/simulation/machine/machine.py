@@ -51,6 +51,9 @@ class SimulatedClock:
     def monotonic_ms(self) -> int:
         return self._loop.monotonic_us() // 1000
 
+    def monotonic_us(self) -> int:
+        return self._loop.monotonic_us()
+
 
 class SeededEntropy:
     def __init__(self, random: Random) -> None:

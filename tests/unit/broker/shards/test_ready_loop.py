@@ -6,6 +6,8 @@ from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
 from tests.unit.broker.connection.test_kafka_connection import produce_of
 from tidemill.broker.shards.ready_loop import CHECKPOINT_MS, IDLE_MS, SYNC_MS_MAX, WRITE_BACK_BYTES
 from tidemill.model import errors
+from tidemill.storage.journal.block import Block
+from tidemill.storage.journal.journal import Journal
 
 
 def idle_world() -> BrokerWorld:
@@ -219,3 +221,22 @@ def test_a_stopping_broker_appends_nothing() -> None:
     code = world.produce("flights", b"x").error_code
 
     assert (errors.NOT_LEADER_OR_FOLLOWER, 0) == (code, world.partition("flights").log.end_offset)
+
+
+def test_the_time_of_each_sync_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is measured in the journal's thread, from before the write until after the sync.
+    """
+    world = idle_world()
+    durations = world.broker.metrics.journal_sync_seconds
+    before = sum(durations.counts), durations.sum
+    write = Block.write
+
+    def slow_write(block: Block, journal: Journal) -> None:
+        write(block, journal)
+        world.clock.now_ms += 30
+
+    monkeypatch.setattr(Block, "write", slow_write)
+    world.produce("flights", b"value")
+
+    assert (before[0] + 1, before[1] + 30_000) == (sum(durations.counts), durations.sum)
