@@ -5,7 +5,8 @@ from inspect import isfunction
 from pathlib import Path
 
 from tidemill.telemetry.metrics import ApiCounters, Metrics
-from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS
+from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, TOPIC_COUNTERS
+from tidemill.telemetry.topic_counters import TopicCounters
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "tidemill"
 TELEMETRY = SOURCE / "telemetry"
@@ -23,7 +24,7 @@ def test_every_metric_is_counted_and_shown() -> None:
     counted = {*re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code)}
     passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # to a thread that observes
 
-    assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted({*Metrics.__slots__} - {"apis"})
+    assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted({*Metrics.__slots__} - {"apis", "by_topic"})
     assert [] == sorted({*COUNTERS, *GAUGES} - counted)
     assert [] == sorted({*HISTOGRAMS} - passed_on)
 
@@ -46,3 +47,13 @@ def test_every_counter_of_an_api_is_counted_and_shown() -> None:
     assert [] == sorted(methods.keys() - called)
     assert [] == sorted({*ApiCounters.__slots__} - raised)
     assert [] == sorted({*ApiCounters.__slots__} - shown)
+
+
+def test_every_counter_of_a_topic_is_counted_and_shown() -> None:
+    """
+    The handlers raise the counters of the partition's topic in place.
+    """
+    raised = {*re.findall(r"counters\.(\w+) \+= ", code_outside_telemetry())}
+
+    assert sorted(TOPIC_COUNTERS) == sorted(TopicCounters.__slots__)
+    assert [] == sorted({*TOPIC_COUNTERS} - raised)

@@ -79,7 +79,7 @@ class Broker:
         self.stall_tolerant_clock = StallTolerantClock(machine.clock)
         self.events = machine.events
         self.store = store
-        self.metrics = Metrics()
+        self.metrics = Metrics(broker_int(BrokerLayers(static=static), "tidemill.metrics.topics.max"))
         self.configs = TopicConfigs(identity.broker_id, static)
         self.image_follower = ImageFollower(call_soon=machine.turns.call_soon, failed=machine.failed)
         self.cluster = Cluster(identity, machine, self, stall_tolerant_clock=self.stall_tolerant_clock)
@@ -97,6 +97,7 @@ class Broker:
             identity.voter,
             self.configs,
             machine,
+            counters=self.metrics.by_topic,
             wake=self._wake,
             transport=self.cluster,
             observer=self.cluster,

@@ -5,10 +5,11 @@ from typing import Final
 from tidemill.model.config_key import ConfigKey, obeyed
 from tidemill.model.config_types import ConfigType, ConfigValue
 
-BOOLEAN, STRING, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LONG
+BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
 
 JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB, because a ring with a single file could never free space
+TOPICS_MAX: Final = 200  # by default; five samples each, which are rendered in 10 ms
 
 
 def _key_problem(value: ConfigValue) -> str | None:
@@ -49,6 +50,14 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         (),
         "Peer listeners (HOST:PORT) of brokers whose cluster this broker joins; without any, a broker on an empty "
         "directory creates a cluster.",
+    ),
+    obeyed(
+        "tidemill.metrics.topics.max",
+        INT,
+        TOPICS_MAX,
+        "The most topics that `/metrics` counts one by one, oldest first; the others share the label `(other)`, and "
+        "with 0 no topic is counted.",
+        at_least=0,
     ),
     obeyed(
         "tidemill.peer.advertised",

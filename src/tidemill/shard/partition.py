@@ -10,6 +10,7 @@ from tidemill.shard.commit_waiters import Waiter
 from tidemill.shard.damage import Damage
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.partition_log import LogConfig, PartitionLog
+from tidemill.telemetry.topic_counters import TopicCounters
 
 
 class PartitionShard(Protocol):
@@ -62,13 +63,14 @@ class PartitionShard(Protocol):
 class Partition:
     """One partition of a shard.  Only records below the high watermark are served, because only they are committed."""
 
-    __slots__ = ("config", "high_watermark", "log", "number", "shard", "topic", "watchers")
+    __slots__ = ("config", "counters", "high_watermark", "log", "number", "shard", "topic", "watchers")
 
     def __init__(self, shard: PartitionShard, topic: str, log: PartitionLog, config: TopicConfig) -> None:
         self.shard = shard
         self.topic = topic
         self.number = log.partition
         self.log = log
+        self.counters = TopicCounters()  # replaced by those of the topic, which its partitions share
         self.high_watermark = log.log_start
         self.watchers: dict[Callable[[], None], None] = {}  # called at a new high watermark and at a loss of leadership
         self.configure(config)

@@ -7,6 +7,7 @@ reader may see a slightly older value.  Two brokers in one process have separate
 from collections import defaultdict
 
 from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS, SYNC_BOUNDS_US, Histogram
+from tidemill.telemetry.topic_counters import CountersByTopic
 
 
 class ApiCounters:
@@ -30,6 +31,7 @@ class Metrics:
 
     __slots__ = (
         "apis",
+        "by_topic",
         "bytes_received",
         "bytes_sent",
         "checkpoint_seconds",
@@ -63,8 +65,10 @@ class Metrics:
         "topics",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, topics_max: int = 0) -> None:
+        """`topics_max` is the number of topics with counters of their own."""
         # Counters: each counts since the start of the broker.
+        self.by_topic = CountersByTopic(topics_max)
         self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # API key → counters
         self.bytes_received = 0
         self.bytes_sent = 0

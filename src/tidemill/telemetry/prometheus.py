@@ -50,6 +50,13 @@ GAUGES: Final[Mapping[str, str]] = {
     "disk_free_bytes": "Free bytes on the disk of the data directory, as last checked.",
     "is_disk_full": "1 while writes are refused because the disk is full.",
 }
+TOPIC_COUNTERS: Final[Mapping[str, str]] = {
+    "bytes_in": "Bytes of record batches appended to the topic, as its producers sent them.",
+    "records_in": "Records appended to the topic.",
+    "bytes_out": "Bytes of record batches of the topic sent to consumers.",
+    "produce_requests": "Produce requests for partitions of the topic that are on this broker, also refused ones.",
+    "fetch_requests": "Fetch requests whose responses had records, new offsets or errors of the topic.",
+}
 HISTOGRAMS: Final[Mapping[str, str]] = {
     "journal_sync_seconds": "Time to write one block to the journal and sync it.",
 }
@@ -91,6 +98,11 @@ class PrometheusText:
             yield GaugeMetricFamily(f"tidemill_{field}", text, value=float(getattr(metrics, field)))
         for field, text in HISTOGRAMS.items():
             yield HistogramMetricFamily(f"tidemill_{field}", text, **_values(getattr(metrics, field)))
+        for field, text in TOPIC_COUNTERS.items():
+            family = CounterMetricFamily(f"tidemill_topic_{field}", text, labels=["topic"])
+            for topic, counters in metrics.by_topic.rows():
+                family.add_metric([topic], getattr(counters, field))
+            yield family
         requests = CounterMetricFamily("tidemill_requests", "Requests begun.", labels=["api"])
         errors = CounterMetricFamily(
             "tidemill_request_errors", "Error codes in responses, one for each place.", labels=["api", "error"]

@@ -153,9 +153,13 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         is_written_by_cluster = name is not None and is_internal(name)
         answers: list[PartitionResponse] = []
         responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        counters = None
         for data in topic.partition_data:
             partition = None if partitions is None else partitions.get(data.index)
-            insync = 1 if partition is None else _insync_wanted(broker.image, partition)
+            insync = 1
+            if partition is not None:
+                counters = partition.counters
+                insync = _insync_wanted(broker.image, partition)
             topic_partition = (topic.name or topic.topic_id, data.index)
             if refusal is not None:
                 appended = refusal
@@ -189,6 +193,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
                     metrics.produce_records += appended.record_count
                     metrics.produce_batches += 1
                     metrics.produce_bytes += size
+                    partition.counters.records_in += appended.record_count
+                    partition.counters.bytes_in += size
             answer = PartitionResponse(
                 index=data.index,
                 error_code=appended.error_code,
@@ -206,6 +212,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             if not appended.error_code and partition is not None:
                 lost_leadership = partial(_lost_leadership, context, topic_partition, data.records)
                 awaited.wait_for(partition.shard, appended, answer, acks, insync, lost_leadership)
+        if counters is not None:
+            counters.produce_requests += 1
     if misdirected and context.version >= NEW_LEADERS_SINCE:
         response.node_endpoints = add_leader_hints(context, Response, misdirected)
     if acks == 0:

@@ -18,10 +18,12 @@ from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
+from tidemill.telemetry.topic_counters import TopicCounters
 from tidemill.wire.messages.fetch import Response
 
 PartitionResponse = Response.Topic.Partition
 Read = tuple[list[Buffer], int]
+_Answered = tuple[FetchKey, Wanted, Partition | None, PartitionResponse]
 NOTHING: Final[Read] = ([], 0)
 NEW_LEADERS_SINCE: Final = 16  # the response has a field for leaders since v12, but clients use it from v16 on
 ENOUGH_BYTES: Final = 4 << 20
@@ -120,7 +122,7 @@ class DelayedFetch(Pending[Response]):
     def _evaluate(self) -> Response | None:
         """Return the response if it is due, else None: a timer, a watch or a reader thread will evaluate again."""
         table = self._context.broker.shard_table
-        answers: list[tuple[FetchKey, Wanted, PartitionResponse]] = []
+        answers: list[_Answered] = []
         total = 0
         has_error = False
         bytes_max = min(self._bytes_max, self._context.broker.memory.response_room())
@@ -132,12 +134,12 @@ class DelayedFetch(Pending[Response]):
             partition = table.partition(name, key[2]) if name is not None else None
             code = self._problem(key, wanted, partition)
             if code or partition is None:
-                answers.append((key, wanted, _refused(key, code)))
+                answers.append((key, wanted, partition, _refused(key, code)))
                 has_error = True
                 continue
             diverging = _diverging(partition, key, wanted)
             if diverging is not None:
-                answers.append((key, wanted, diverging))
+                answers.append((key, wanted, partition, diverging))
                 has_error = True
                 continue
             partitions.append(partition)
@@ -145,14 +147,15 @@ class DelayedFetch(Pending[Response]):
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                answers.append((key, wanted, _answer(partition, key, [])))  # used if the others have enough bytes
+                # Used if the others have enough bytes.
+                answers.append((key, wanted, partition, _answer(partition, key, [])))
                 continue
             if isinstance(found, int):
-                answers.append((key, wanted, _refused(key, found)))
+                answers.append((key, wanted, partition, _refused(key, found)))
                 has_error = True
                 continue
             total += found[1]
-            answers.append((key, wanted, _answer(partition, key, found[0])))
+            answers.append((key, wanted, partition, _answer(partition, key, found[0])))
         if to_read and total < enough:
             self._read_elsewhere(to_read, enough - total, bytes_max - total)
             return None
@@ -234,30 +237,38 @@ class DelayedFetch(Pending[Response]):
 
         broker.machine.read_jobs.submit(read, done, failed)
 
-    def _build_response(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> Response:
+    def _build_response(self, answers: list[_Answered]) -> Response:
         session = self._session
         topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
+        counted: dict[tuple[str, bytes], TopicCounters] = {}
         fetched = 0
-        for key, wanted, answer in answers:
+        for key, wanted, partition, answer in answers:
             bounds = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
             has_news = answer.error_code or answer.records or answer.diverging_epoch or bounds != wanted.bounds
             if session.is_incremental and not has_news:
                 continue
             wanted.bounds = None if answer.error_code else bounds
-            topics.setdefault((key[0], key[1]), []).append(answer)
-            if answer.records:
-                fetched += sum(len(part) for part in answer.records if not isinstance(part, int))
+            topic = key[:2]
+            topics.setdefault(topic, []).append(answer)
+            if partition is not None:
+                counted[topic] = partition.counters
+            if answer.records and partition is not None:
+                size = sum(len(part) for part in answer.records if not isinstance(part, int))
+                fetched += size
+                partition.counters.bytes_out += size
                 if session.session_id:
                     session.wanted[key] = session.wanted.pop(key)  # for fairness, the next Fetch serves it last
         self._context.broker.metrics.fetch_bytes += fetched
+        for counters in counted.values():
+            counters.fetch_requests += 1
         responses = [
-            Response.Topic(topic=topic, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
-            for (topic, topic_id), partitions in topics.items()
+            Response.Topic(topic=name, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
+            for (name, topic_id), partitions in topics.items()
         ]
         return Response(session_id=session.session_id, responses=responses, node_endpoints=self._leader_hints(answers))
 
-    def _leader_hints(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> list[Response.NodeEndpoint]:
-        wrong = [(key, answer) for key, _, answer in answers if answer.error_code in WRONG_LEADER]
+    def _leader_hints(self, answers: list[_Answered]) -> list[Response.NodeEndpoint]:
+        wrong = [(key, answer) for key, _, _, answer in answers if answer.error_code in WRONG_LEADER]
         if not wrong or self._context.version < NEW_LEADERS_SINCE:
             return []
         table = self._context.broker.shard_table

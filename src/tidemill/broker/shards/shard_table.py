@@ -22,6 +22,7 @@ from tidemill.shard.raft_transport import RaftTransport
 from tidemill.shard.shard import Shard, ShardObserver
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store
+from tidemill.telemetry.topic_counters import CountersByTopic
 
 FEATURE_LEVEL: Final = 1
 JITTER_MS_MAX: Final = 300
@@ -40,6 +41,7 @@ class ShardTable:
         configs: TopicConfigs,
         machine: Machine,
         *,
+        counters: CountersByTopic,
         wake: Callable[[], None],
         transport: RaftTransport,
         observer: ShardObserver,
@@ -50,6 +52,7 @@ class ShardTable:
         self._store = store
         self._me = me
         self._configs = configs
+        self._counters = counters
         self._clock = machine.clock
         self._entropy = machine.entropy
         self._wake = wake
@@ -178,6 +181,9 @@ class ShardTable:
             observer=self._observer,
             workers=self._workers,
         )
+        counters = self._counters.of(name)
+        for partition in shard.partitions.values():
+            partition.counters = counters
         self.shards[log.shard_id] = shard
         self.topics.setdefault(name, {}).update(shard.partitions)
         shard.tick(self._clock.monotonic_ms(), self._clock.wall_ms())
@@ -188,6 +194,7 @@ class ShardTable:
     def _close_topic(self, topic: Topic) -> None:
         self._names.pop(topic.topic_id, None)
         self.topics.pop(topic.name, None)
+        self._counters.forget(topic.name)
         for shard_id in topic.shard_ids:
             shard = self.shards.pop(shard_id, None)
             if shard is not None:
