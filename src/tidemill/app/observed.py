@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tidemill.app.cluster_report import ClusterReport
+from tidemill.app.partition_health import partition_health
 from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.model import errors
@@ -50,3 +51,13 @@ def _update_gauges(broker: Broker) -> None:
     counts = [hosted.core.groups.counts() for hosted in broker.coordinators.of(GROUPS).hosted()]
     metrics.groups = sum(groups for groups, _ in counts)
     metrics.members = sum(members for _, members in counts)
+    health = partition_health(broker)
+    metrics.led_partitions = health.led
+    metrics.leaderless_partitions = health.leaderless
+    metrics.under_replicated_partitions = health.under_replicated
+    metrics.under_min_insync_partitions = health.under_min_insync
+    metrics.damaged_partitions = health.damaged
+    metrics.is_controller = broker.controller.leads
+    metrics.has_quorum_contact = broker.cluster.has_quorum_contact
+    metrics.is_draining = broker.drain_leadership.is_draining
+    metrics.uptime_seconds = (broker.clock.monotonic_ms() - broker.began_ms) / 1_000

@@ -76,6 +76,7 @@ class Broker:
         self.static = static
         self.machine = machine
         self.clock = machine.clock
+        self.began_ms = machine.clock.monotonic_ms()
         self.stall_tolerant_clock = StallTolerantClock(machine.clock)
         self.events = machine.events
         self.store = store

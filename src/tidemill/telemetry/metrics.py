@@ -40,14 +40,21 @@ class Metrics:
         "connections_accepted",
         "connections_refused",
         "corrupt_batches",
+        "damaged_partitions",
         "disk_free_bytes",
+        "disk_needed_bytes",
         "fetch_bytes",
         "fetch_cache_misses",
         "groups",
+        "has_quorum_contact",
+        "is_controller",
         "is_disk_full",
+        "is_draining",
         "journal_blocks",
         "journal_bytes",
         "journal_sync_seconds",
+        "leaderless_partitions",
+        "led_partitions",
         "log_start_moves",
         "loop_lag_seconds_max",
         "loop_stalls",
@@ -63,6 +70,9 @@ class Metrics:
         "response_bytes_unread",
         "shards",
         "topics",
+        "under_min_insync_partitions",
+        "under_replicated_partitions",
+        "uptime_seconds",
     )
 
     def __init__(self, topics_max: int = 0) -> None:
@@ -101,7 +111,17 @@ class Metrics:
         self.shards = 0
         self.groups = 0
         self.members = 0
+        self.led_partitions = 0
+        self.leaderless_partitions = 0
+        self.under_replicated_partitions = 0
+        self.under_min_insync_partitions = 0
+        self.damaged_partitions = 0
+        self.is_controller = False
+        self.has_quorum_contact = False
+        self.is_draining = False
+        self.uptime_seconds = 0.0
         self.disk_free_bytes = 0
+        self.disk_needed_bytes = 0
         self.is_disk_full = False
 
     def api(self, api_key: int) -> ApiCounters:

@@ -47,7 +47,17 @@ GAUGES: Final[Mapping[str, str]] = {
     "shards": "Shards on this broker.",
     "groups": "Consumer groups coordinated by this broker.",
     "members": "Members of those groups.",
+    "led_partitions": "Partitions that this broker leads.",
+    "leaderless_partitions": "Partitions of the cluster for which this broker knows no leader that is up.",
+    "under_replicated_partitions": "Partitions led here with fewer in-sync replicas than planned.",
+    "under_min_insync_partitions": "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
+    "damaged_partitions": "Partitions on this broker that are out of use, because their files are damaged.",
+    "is_controller": "1 on the broker that leads the cluster's metadata.",
+    "has_quorum_contact": "1 while this broker hears a majority of the voters of the cluster's metadata.",
+    "is_draining": "1 while this broker transfers its leadership to other brokers.",
+    "uptime_seconds": "Time since the broker recovered its data directory.",
     "disk_free_bytes": "Free bytes on the disk of the data directory, as last checked.",
+    "disk_needed_bytes": "Free bytes below which writes are refused.",
     "is_disk_full": "1 while writes are refused because the disk is full.",
 }
 TOPIC_COUNTERS: Final[Mapping[str, str]] = {

@@ -108,6 +108,11 @@ class Cluster:
         return self._lag.check()
 
     @property
+    def out_of_sync(self) -> frozenset[Lagging]:
+        """The result of the last `lagging`."""
+        return self._lag.lagging
+
+    @property
     def image(self) -> ClusterImage:
         return self._owner.image
 
@@ -274,6 +279,12 @@ class Cluster:
 
     def is_leaderless(self, shard_id: ShardId) -> bool:
         return shard_id in self.image.shards and self.leader(shard_id) is None
+
+    def leaderless(self) -> list[ShardId]:
+        """Return every shard of the cluster that `is_leaderless`."""
+        heard = frozenset(filter(self._is_heard, self.image.brokers))
+        leaders = ((shard_id, self.leaders.leader(shard_id)) for shard_id in self.image.shards)
+        return [shard_id for shard_id, leader in leaders if leader is None or leader.broker_id not in heard]
 
     def reported_leader(self, shard_id: ShardId) -> BrokerId | None:
         """Return the broker that reports that it leads the shard; None if there is none, or if it is not up."""

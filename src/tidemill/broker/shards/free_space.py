@@ -31,6 +31,7 @@ class FreeSpace:
             log = self._events.warning if is_full else self._events.event
             log("disk full" if is_full else "disk has room again", free_bytes=free, wanted_bytes=wanted)
         self._metrics.disk_free_bytes = free
+        self._metrics.disk_needed_bytes = wanted
         self.problem = (
             f"{free} B are free on the disk of log.dirs, {wanted} are needed: free some, or lower retention"
             if is_full

@@ -1,0 +1,44 @@
+"""Counts partitions that are in danger, as one broker knows them.
+
+Only the leader of a partition knows which of its replicas are in sync, so each broker counts those that it leads, and
+the sum over all brokers is that of the cluster.  Partitions without a leader are counted by every broker.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tidemill.broker.broker import Broker
+
+
+@dataclass(slots=True)
+class PartitionHealth:
+    led: int = 0
+    under_replicated: int = 0
+    """Led here, with fewer replicas in sync than planned."""
+    under_min_insync: int = 0
+    """Led here, with fewer replicas in sync than `min.insync.replicas`: writes with acks=all fail."""
+    damaged: int = 0
+    """Partitions whose replica on this broker is out of use, because its files are damaged."""
+    leaderless: int = 0
+    """Partitions of the whole cluster for which this broker knows no leader that is up."""
+
+
+def partition_health(broker: Broker) -> PartitionHealth:
+    image, cluster = broker.image, broker.cluster
+    lagging = Counter(shard_id for shard_id, _ in cluster.out_of_sync)
+    health = PartitionHealth()
+    for shard_id, shard in broker.shard_table.shards.items():
+        count = len(shard.partitions)
+        if shard.log.damage is not None:
+            health.damaged += count
+        planned = image.shards.get(shard_id)
+        if planned is None or not shard.is_serving:
+            continue
+        health.led += count
+        if lagging[shard_id]:
+            health.under_replicated += count
+        in_sync = len(planned.replicas) - lagging[shard_id]
+        if in_sync < shard.partitions[planned.first_partition].config.min_insync_replicas:
+            health.under_min_insync += count
+    health.leaderless = sum(image.shards[shard_id].partition_count for shard_id in cluster.leaderless())
+    return health

@@ -1,0 +1,98 @@
+"""The counts of partitions in danger."""
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.app.partition_health import PartitionHealth, partition_health
+from tidemill.broker.peers.cluster import HEARD_MS
+from tidemill.broker.peers.replica_lag import RESTED_TICKS
+from tidemill.storage.partition.segment import SegmentDamaged
+
+SETTLED_MS = 250 * (RESTED_TICKS + 1)
+
+
+def health_of(world: ClusterWorld, number: int) -> PartitionHealth:
+    return partition_health(world[number].broker)
+
+
+@pytest.fixture
+def world() -> ClusterWorld:
+    """Return three brokers; broker 1 leads the partitions of `flights`, which demands all three replicas."""
+    world = ClusterWorld()
+    world.create("flights", 2, min_insync_replicas="3")
+    world.create("trains", 3)
+    for number in range(3):
+        world.lead("trains", number, by=1)
+    world.lead("flights", by=1)
+    world.lead("flights", 1, by=1)
+    world.pass_time(SETTLED_MS)
+    return world
+
+
+def test_a_healthy_cluster_has_no_partition_in_danger(world: ClusterWorld) -> None:
+    """
+    The leader counts what it leads; the metadata is one partition more, wherever it is led.
+    """
+    counts = [health_of(world, number) for number in (1, 2, 3)]
+
+    assert 6 == sum(it.led for it in counts)
+    assert [0] * 3 == [
+        it.leaderless + it.under_replicated + it.under_min_insync + it.damaged for it in counts
+    ]  # fmt: skip
+
+
+def test_the_leader_counts_partitions_that_lack_a_replica(world: ClusterWorld) -> None:
+    """
+    Only the leader counts them, so that the sum over all brokers is right; they still have leaders.
+    """
+    follower = 3 if not world[3].broker.controller.leads else 2
+    other = 5 - follower
+
+    world.stopped.add(follower)
+    world.cut_off(follower)
+    world.pass_time(SETTLED_MS)
+
+    leaders = [health_of(world, number) for number in (1, other)]
+    assert (6, 2) == (sum(it.under_replicated for it in leaders), sum(it.under_min_insync for it in leaders))
+    assert 5 <= leaders[0].under_replicated
+    assert [0, 0] == [it.leaderless for it in leaders]
+
+
+def test_every_broker_counts_the_partitions_without_a_leader(world: ClusterWorld) -> None:
+    """
+    The last broker of three leads nothing, and hears no other leader.
+    """
+    for number in (1, 2):
+        world.stopped.add(number)
+        world.cut_off(number)
+    world.pass_time(SETTLED_MS)
+
+    health = health_of(world, 3)
+
+    assert (6, 0, 0) == (health.leaderless, health.led, health.under_replicated)
+
+
+def test_a_leader_that_is_not_heard_is_none(world: ClusterWorld) -> None:
+    """
+    Its connection may be open: clients that were sent to it would wait until their requests time out.
+    """
+    world.hold(sender=(1,))
+
+    world.pass_time(HEARD_MS + 250)
+
+    assert 5 <= health_of(world, 2).leaderless
+
+
+def test_partitions_with_damaged_files_are_counted_until_they_are_repaired(world: ClusterWorld) -> None:
+    """
+    The whole shard is out of use on the broker with the damage, and its leader lacks a replica.
+    """
+    node = world[3]
+    world[1].produce("flights", b"value")
+    partition = node.partition("flights")
+
+    partition.shard.damage.mark(SegmentDamaged(partition.log.segments[0].path, 0, 0, "a flipped bit"))
+    damaged = health_of(world, 3).damaged
+    world.until(lambda: not health_of(world, 3).damaged, "it is repaired")
+
+    assert 2 == damaged
