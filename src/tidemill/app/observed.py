@@ -1,9 +1,11 @@
 """The HTTP server's view of a broker, or of a process whose broker has not started yet."""
 
 from collections.abc import Callable
+from typing import Any
 
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.app.partition_health import partition_health
+from tidemill.app.readiness import problems
 from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.model import errors
@@ -26,6 +28,10 @@ class ObservedBroker:
     def is_ready(self) -> bool:
         broker = self._broker()
         return broker is not None and broker.is_ready
+
+    def problems(self) -> list[dict[str, Any]]:
+        broker = self._broker()
+        return [] if broker is None else problems(broker)
 
     def metrics_text(self) -> str | None:
         broker = self._broker()

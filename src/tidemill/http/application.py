@@ -2,10 +2,10 @@
 
 There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
 A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  A broker is
-ready while it serves Kafka clients.
+ready while it serves Kafka clients, also if something is degraded, which the response to `/health/ready` lists.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 from tidemill.http.answer import Answer, json_answer, problem
@@ -25,6 +25,10 @@ class ObservableBroker(Protocol):
 
     @property
     def is_ready(self) -> bool: ...
+
+    def problems(self) -> Sequence[Mapping[str, object]]:
+        """Return what is degraded, although the broker may serve; `docs/http.md` describes the fields."""
+        ...
 
     def metrics_text(self) -> str | None:
         """Return the metrics in Prometheus's text format, or None before the broker has any metrics."""
@@ -76,7 +80,8 @@ class Application:
 
     def _ready(self) -> Answer:
         ready = self._broker.is_live and self._broker.is_ready
-        return json_answer({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+        status = "ready" if ready else "not ready"
+        return json_answer({"status": status, "problems": self._broker.problems()}, 200 if ready else 503)
 
     def _metrics(self) -> Answer:
         text = self._broker.metrics_text()

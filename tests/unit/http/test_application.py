@@ -17,6 +17,9 @@ class Broker:
         self.is_ready = is_ready
         self.counts = counts
 
+    def problems(self) -> list[dict[str, object]]:
+        return [{"problem": "disk_nearly_full", "count": 1, "detail": "free some"}]
+
     def metrics_text(self) -> str | None:
         return "tidemill_up 1\n" if self.counts else None
 
@@ -50,6 +53,20 @@ def test_a_failed_broker_is_not_ready(broker: Broker, live: int, ready: int) -> 
     answers = (answer(broker, "/health/live")[0], answer(broker, "/health/ready")[0])
 
     assert (live, ready) == answers
+
+
+def test_readiness_lists_what_is_degraded() -> None:
+    """
+    A degraded broker stays ready: otherwise its clients would lose what is left.
+    """
+    answers = [answer(Broker(is_ready=is_ready), "/health/ready") for is_ready in (True, False)]
+
+    problems = Broker().problems()
+    assert [200, 503] == [status for status, _ in answers]
+    assert [
+        {"status": "ready", "problems": problems},
+        {"status": "not ready", "problems": problems},
+    ] == [json.loads(body) for _, body in answers]
 
 
 def test_metrics_are_served_as_the_broker_renders_them() -> None:

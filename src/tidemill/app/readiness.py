@@ -1,0 +1,76 @@
+"""What is degraded on a broker, for `/health/ready`: a list of problems, each with a name, a count and a sentence.
+
+A degraded broker still serves, so it stays ready: to stop sending clients to it would take away what is left.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tidemill.app.partition_health import partition_health
+from tidemill.broker.broker import Broker
+
+NEARLY_FULL: Final = 4  # times the free bytes below which writes are refused: at least 1 GiB
+
+
+def problems(broker: Broker) -> list[dict[str, Any]]:
+    """Return the problems, the worst first; `docs/http.md` documents the fields."""
+    found = [*_of_partitions(broker), *_of_broker(broker)]
+    return [{"problem": name, "count": int(count), "detail": detail} for name, count, detail in found if count]
+
+
+def _of_partitions(broker: Broker) -> Iterator[tuple[str, int, str]]:
+    health = partition_health(broker)
+    yield (
+        "leaderless_partitions",
+        health.leaderless,
+        "have no leader that this broker hears, so they are neither written nor read: start the missing brokers",
+    )
+    yield (
+        "under_min_insync_partitions",
+        health.under_min_insync,
+        "led by this broker have fewer replicas in sync than min.insync.replicas, so writes with acks=all fail: "
+        "start the missing brokers",
+    )
+    yield (
+        "under_replicated_partitions",
+        health.under_replicated,
+        "led by this broker lack replicas in sync: start the missing brokers, or wait until they have caught up",
+    )
+    yield (
+        "damaged_partitions",
+        health.damaged,
+        "have damaged files on this broker; the other replicas repair them, see the event `shard damaged`",
+    )
+
+
+def _of_broker(broker: Broker) -> Iterator[tuple[str, int, str]]:
+    free, needed = broker.metrics.disk_free_bytes, broker.metrics.disk_needed_bytes
+    yield (
+        "disk_full",
+        broker.metrics.is_disk_full,
+        f"writes are refused: {free} B are free on the disk of log.dirs, {needed} are needed: "
+        "free some, or lower retention",
+    )
+    yield (
+        "disk_nearly_full",
+        not broker.metrics.is_disk_full and free < NEARLY_FULL * needed,
+        f"{free} B are free on the disk of log.dirs, and below {needed} writes are refused: "
+        "free some, or lower retention",
+    )
+    yield (
+        "journal_stalled",
+        not broker.is_syncing,
+        "the disk of log.dirs has not completed a write of the journal for a second: check the disk",
+    )
+    yield (
+        "no_quorum_contact",
+        not broker.cluster.has_quorum_contact,
+        "this broker does not hear a majority of the voters of the cluster's metadata: check the network and the "
+        "other brokers",
+    )
+    yield (
+        "draining",
+        broker.drain_leadership.is_draining,
+        "this broker transfers its leadership to other brokers, because its metadata is stale, its disk is full, or "
+        "it does not serve clients",
+    )

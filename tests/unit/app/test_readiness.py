@@ -1,0 +1,113 @@
+"""What `/health/ready` says of a broker that serves although something is degraded."""
+
+import json
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.app.observed import ObservedBroker
+from tidemill.app.readiness import NEARLY_FULL, problems
+from tidemill.broker.broker import Broker
+from tidemill.broker.peers.replica_lag import RESTED_TICKS
+from tidemill.broker.shards.ready_loop import SYNC_MS_MAX
+
+
+def names(broker: Broker) -> list[str]:
+    return [problem["problem"] for problem in problems(broker)]
+
+
+def test_a_healthy_broker_has_no_problems() -> None:
+    """
+    A process without a broker has none either: it is not ready, which says enough.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.broker.tick()
+
+    assert [] == ObservedBroker(lambda: world.broker).problems()
+    assert [] == ObservedBroker(lambda: None).problems()
+
+
+@pytest.mark.parametrize(
+    ("free", "named"), [(1, "disk_full"), (NEARLY_FULL - 1, "disk_nearly_full"), (NEARLY_FULL, "")]
+)
+def test_a_disk_is_nearly_full_before_writes_are_refused(
+    free: int, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    `free` is counted in the bytes that are needed; with one byte less than those, the disk is full.
+    """
+    world = BrokerWorld()
+    world.broker.tick()
+    needed = world.broker.metrics.disk_needed_bytes
+    monkeypatch.setattr(world.disk, "free_space", lambda: free * needed - (free == 1))
+
+    world.broker.tick()
+
+    found = problems(world.broker)
+    assert [it for it in (named,) if it] == [it["problem"] for it in found if it["problem"].startswith("disk")]
+    assert all("log.dirs" in it["detail"] and repr(it["count"]) == "1" for it in found if it["problem"] == named)
+
+
+def test_a_disk_that_hangs_is_a_problem() -> None:
+    """
+    No batch is acknowledged meanwhile.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.writes = False
+    world.partition("flights").shard.move_log_start(0, 0, world.clock.wall_ms())
+    world.stabilize()
+
+    for _ in range(SYNC_MS_MAX // 250 + 2):
+        world.pass_time(250)
+
+    assert "journal_stalled" in names(world.broker)
+
+
+def test_a_cluster_that_lacks_a_broker_says_so() -> None:
+    """
+    The count and the sentence are for people; the name is for programs.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.lead("flights", by=1)
+    world.pass_time(250 * (RESTED_TICKS + 1))
+    before = names(world[1].broker)
+    world.stopped.add(3)
+    world.cut_off(3)
+
+    world.pass_time(250 * (RESTED_TICKS + 1))
+
+    found = {it["problem"]: it for it in problems(world[1].broker)}
+    assert ([], ["under_replicated_partitions"]) == (before, [*found])
+    assert 1 <= found["under_replicated_partitions"]["count"]
+    assert found == json.loads(json.dumps(found))
+
+
+def test_an_isolated_broker_says_that_it_hears_no_majority() -> None:
+    """
+    It also lists every partition: it knows no leader that is up.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.stopped |= {1, 2}
+    for number in (1, 2):
+        world.cut_off(number)
+
+    world.pass_time(5_000)
+
+    assert {"no_quorum_contact", "leaderless_partitions"} <= {*names(world[3].broker)}
+
+
+def test_a_broker_that_stops_says_that_it_drains() -> None:
+    """
+    It is not ready any more, and transfers its leadership.
+    """
+    world = BrokerWorld()
+    world.broker.is_ready = False
+    for _ in range(20):
+        world.pass_time(250)
+
+    assert ["draining"] == names(world.broker)
