@@ -1,6 +1,8 @@
 """The HTTP server's view of a broker, or of a process whose broker has not started yet."""
 
+import platform
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tidemill.app.cluster_report import ClusterReport
@@ -38,7 +40,9 @@ class ObservedBroker:
         if broker is None:
             return None
         if self._text is None:
-            self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()}, errors.name)
+            names = {key: api.name for key, api in ALL.items()}
+            build = {"version": _version(), "python": platform.python_version()}
+            self._text = PrometheusText(broker.metrics, names, errors.name, build)
         _update_gauges(broker)
         return self._text.render()
 
@@ -46,6 +50,13 @@ class ObservedBroker:
         """Return the cluster report; None until the broker has metadata of its cluster."""
         broker = self._broker()
         return ClusterReport(broker) if broker is not None and broker.image.cluster_id else None
+
+
+def _version() -> str:
+    try:
+        return version("tidemill")
+    except PackageNotFoundError:  # the program runs from its sources, without being installed
+        return "unknown"
 
 
 def _update_gauges(broker: Broker) -> None:

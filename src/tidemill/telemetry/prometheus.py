@@ -6,6 +6,7 @@ cost nothing between scrapes.
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemill.telemetry.histogram import Histogram
@@ -14,6 +15,7 @@ from tidemill.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 COUNTERS: Final[Mapping[str, str]] = {
@@ -75,8 +77,18 @@ HISTOGRAMS: Final[Mapping[str, str]] = {
 class PrometheusText:
     """Renders one broker's metrics."""
 
-    def __init__(self, metrics: Metrics, api_names: Mapping[int, str], error_name: Callable[[int], str]) -> None:
-        """Render `metrics`.  `api_names` maps API keys to names; `error_name` returns the name of an error code."""
+    def __init__(
+        self,
+        metrics: Metrics,
+        api_names: Mapping[int, str],
+        error_name: Callable[[int], str],
+        build: Mapping[str, str] = NOTHING,
+    ) -> None:
+        """
+        Render `metrics`.  `api_names` maps API keys to names; `error_name` returns the name of an error code; `build`
+        has the labels of `tidemill_build_info`.
+        """
+        self._build = build
         self._metrics = metrics
         self._api_names = api_names
         self._error_name = error_name
@@ -87,10 +99,11 @@ class PrometheusText:
         from prometheus_client import generate_latest
 
         if self._registry is None:
-            from prometheus_client import CollectorRegistry
+            from prometheus_client import CollectorRegistry, ProcessCollector
 
             self._registry = CollectorRegistry(auto_describe=False)
             self._registry.register(self)
+            ProcessCollector(registry=self._registry)  # `process_*`: CPU time, memory, open files, start time
         return generate_latest(self._registry).decode()
 
     def describe(self) -> list["Metric"]:
@@ -102,6 +115,9 @@ class PrometheusText:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         metrics = self._metrics
+        build = GaugeMetricFamily("tidemill_build_info", "1; the labels say what runs.", labels=[*self._build])
+        build.add_metric([*self._build.values()], 1)
+        yield build
         for field, text in COUNTERS.items():
             yield CounterMetricFamily(f"tidemill_{field}", text, value=float(getattr(metrics, field)))
         for field, text in GAUGES.items():

@@ -56,3 +56,13 @@ def test_latencies_are_a_histogram() -> None:
     assert [] == [bound for bound, count in counts.items() if sample % (bound, count) not in text]
     assert 'tidemill_request_seconds_count{api="produce"} 5.0' in text
     assert 'tidemill_request_seconds_sum{api="produce"} 40.006' in text
+
+
+def test_the_build_and_the_process_are_shown() -> None:
+    """
+    The labels of the build are those that the caller passes; the values of the process are the library's.
+    """
+    text = PrometheusText(Metrics(), {}, str, {"version": "1.2", "python": "3.11.9"}).render()
+
+    assert 'tidemill_build_info{python="3.11.9",version="1.2"} 1.0' in text
+    assert [] == [name for name in ("cpu_seconds_total", "open_fds") if f"\nprocess_{name} " not in text]

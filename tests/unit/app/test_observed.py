@@ -1,0 +1,43 @@
+"""What a scrape shows of a broker, apart from its counters."""
+
+import sys
+from importlib.metadata import version
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.app.observed import ObservedBroker
+
+
+def samples(world: BrokerWorld) -> dict[str, str]:
+    text = ObservedBroker(lambda: world.broker).metrics_text()
+    assert text is not None
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_a_scrape_shows_the_state_of_the_broker() -> None:
+    """
+    The broker is alone: it leads everything, and the cluster's metadata, too.
+    """
+    world = BrokerWorld()
+    world.create("flights", partitions=3)
+    world.broker.tick()
+    before = float(samples(world)["tidemill_uptime_seconds"])
+    world.clock.now_ms += 1_500
+
+    shown = samples(world)
+
+    assert ["4.0", "0.0", "1.0", "1.0", "0.0"] == [
+        shown[f"tidemill_{name}"]
+        for name in ("led_partitions", "leaderless_partitions", "is_controller", "has_quorum_contact", "is_draining")
+    ]
+    assert 1.5 == float(shown["tidemill_uptime_seconds"]) - before
+    assert 256 << 20 <= float(shown["tidemill_disk_needed_bytes"])
+
+
+def test_a_scrape_shows_what_runs() -> None:
+    """
+    The versions are those of the package and of Python.
+    """
+    shown = samples(BrokerWorld())
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert "1.0" == shown[f'tidemill_build_info{{python="{python}",version="{version("tidemill")}"}}']
