@@ -6,11 +6,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tidemill.app.cluster_report import ClusterReport
+from tidemill.app.group_lag import group_lags
 from tidemill.app.partition_health import partition_health
 from tidemill.app.readiness import problems
 from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.model import errors
+from tidemill.model.config_resolution import broker_int
 from tidemill.telemetry.prometheus import PrometheusText
 from tidemill.wire.api import ALL
 
@@ -68,6 +70,9 @@ def _update_gauges(broker: Broker) -> None:
     counts = [hosted.core.groups.counts() for hosted in broker.coordinators.of(GROUPS).hosted()]
     metrics.groups = sum(groups for groups, _ in counts)
     metrics.members = sum(members for _, members in counts)
+    lags = group_lags(broker, broker_int(broker.layers, "tidemill.metrics.group.lags.max"))
+    metrics.group_lags = lags.rows
+    metrics.group_offsets_unmeasured = lags.unmeasured
     health = partition_health(broker)
     metrics.led_partitions = health.led
     metrics.leaderless_partitions = health.leaderless

@@ -9,7 +9,7 @@ BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.I
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
 
 JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB, because a ring with a single file could never free space
-TOPICS_MAX: Final = 200  # by default; five samples each, which are rendered in 10 ms
+ROWS_MAX: Final = 200  # of topics and of groups, by default: more would make scrapes slow, which block the event loop
 
 
 def _key_problem(value: ConfigValue) -> str | None:
@@ -52,9 +52,17 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "directory creates a cluster.",
     ),
     obeyed(
+        "tidemill.metrics.group.lags.max",
+        INT,
+        ROWS_MAX,
+        "The most pairs of consumer group and topic whose lag `/metrics` shows one by one, the largest first; the "
+        "others are summed up under the label `(other)`, and with 0 no lag is computed.",
+        at_least=0,
+    ),
+    obeyed(
         "tidemill.metrics.topics.max",
         INT,
-        TOPICS_MAX,
+        ROWS_MAX,
         "The most topics that `/metrics` counts one by one, oldest first; the others share the label `(other)`, and "
         "with 0 no topic is counted.",
         at_least=0,

@@ -5,6 +5,7 @@ reader may see a slightly older value.  Two brokers in one process have separate
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS, SYNC_BOUNDS_US, Histogram
 from tidemill.telemetry.topic_counters import CountersByTopic
@@ -45,6 +46,8 @@ class Metrics:
         "disk_needed_bytes",
         "fetch_bytes",
         "fetch_cache_misses",
+        "group_lags",
+        "group_offsets_unmeasured",
         "groups",
         "has_quorum_contact",
         "is_controller",
@@ -111,6 +114,8 @@ class Metrics:
         self.shards = 0
         self.groups = 0
         self.members = 0
+        self.group_lags: Sequence[tuple[str, str, int]] = ()  # group, topic and lag in records
+        self.group_offsets_unmeasured = 0
         self.led_partitions = 0
         self.leaderless_partitions = 0
         self.under_replicated_partitions = 0

@@ -49,6 +49,7 @@ GAUGES: Final[Mapping[str, str]] = {
     "shards": "Shards on this broker.",
     "groups": "Consumer groups coordinated by this broker.",
     "members": "Members of those groups.",
+    "group_offsets_unmeasured": "Committed offsets of those groups that tidemill_group_lag_records does not contain.",
     "led_partitions": "Partitions that this broker leads.",
     "leaderless_partitions": "Partitions of the cluster for which this broker knows no leader that is up.",
     "under_replicated_partitions": "Partitions led here with fewer in-sync replicas than planned.",
@@ -124,6 +125,14 @@ class PrometheusText:
             yield GaugeMetricFamily(f"tidemill_{field}", text, value=float(getattr(metrics, field)))
         for field, text in HISTOGRAMS.items():
             yield HistogramMetricFamily(f"tidemill_{field}", text, **_values(getattr(metrics, field)))
+        lags = GaugeMetricFamily(
+            "tidemill_group_lag_records",
+            "Records between the committed offset and the end of the partition, of groups coordinated here.",
+            labels=["group", "topic"],
+        )
+        for group, topic, lag in metrics.group_lags:
+            lags.add_metric([group, topic], lag)
+        yield lags
         for field, text in TOPIC_COUNTERS.items():
             family = CounterMetricFamily(f"tidemill_topic_{field}", text, labels=["topic"])
             for topic, counters in metrics.by_topic.rows():

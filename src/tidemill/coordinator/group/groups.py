@@ -8,12 +8,16 @@ calls `drain` and drops the coordinator.
 The host passes the current time as a `Timestamps`.
 """
 
+from collections.abc import Iterator
+
 from tidemill.coordinator.group import administration, joining, membership, offsets, rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
+from tidemill.coordinator.group.committed_offsets import TopicPartitionKey
 from tidemill.coordinator.group.deadlines import Deadlines
 from tidemill.coordinator.group.decision_builder import DecisionBuilder
 from tidemill.coordinator.group.group_settings import OFFSETS_PER_EXPIRY_STEP_MAX, GroupSettings, name_fits
 from tidemill.coordinator.group.log_records import (
+    CommittedOffset,
     GroupMetadata,
     SnapshotEnd,
     group_metadata,
@@ -122,6 +126,11 @@ class Groups:
     def counts(self) -> tuple[int, int]:
         """Return the number of groups and the number of their members."""
         return len(self._groups), sum(len(group.members) for group in self._groups.values())
+
+    def committed_offsets(self) -> Iterator[tuple[str, dict[TopicPartitionKey, CommittedOffset]]]:
+        """Yield each group that has committed offsets, with them.  The caller must not change the dict."""
+        offsets = self._state.offsets
+        return ((group_id, offsets.of_group(group_id)) for group_id in offsets.group_ids())
 
     # Decisions.
 
