@@ -1,8 +1,8 @@
 """The lag of consumer groups: how many records lie between what a group has committed and the end of the partition.
 
 The broker that coordinates a group computes its lag, at a scrape, from the replicas that it has itself: a follower's
-high watermark is at most a few milliseconds old.  Of partitions without a replica here it knows no end, and nobody is
-asked for it; they are counted as unmeasured instead of as 0.
+high watermark is at most a few milliseconds old.  It does not know the end of a partition without a replica here, and
+asks no other broker for it: such offsets are counted as unmeasured, and not as a lag of 0.
 """
 
 from typing import Final, NamedTuple

@@ -18,10 +18,12 @@ from benchmarks.clusters import BROKERS, three_tidemills
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.integration.clients.leader_mover import LeaderMover
 
-# Short delays, so that the suite does not wait longer than necessary.
+# Short delays, so that the suite does not wait longer than necessary; metrics of all topics and groups of the suite.
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.check.interval.ms": 200,
+    "tidemill.metrics.group.lags.max": 10_000,
+    "tidemill.metrics.topics.max": 10_000,
 }
 OFFSETS_PARTITIONS = 3
 CLUSTER_SETTINGS: dict[str, str | int] = {
@@ -38,6 +40,7 @@ SIGNS = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
 class RunningBroker:
     bootstrap: str
     pid: int | None
+    http: str | None = None
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     process = TidemillBroker(directory, settings=SETTINGS)
     try:
         process.wait_until_ready()
-        yield RunningBroker(process.bootstrap, process.broker_pid)
+        yield RunningBroker(process.bootstrap, process.broker_pid, process.http)
     finally:
         process.stop()
 

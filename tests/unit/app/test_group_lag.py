@@ -31,7 +31,7 @@ def world() -> BrokerWorld:
 
 def test_the_lag_is_the_sum_over_the_partitions_with_a_committed_offset(world: BrokerWorld) -> None:
     """
-    A partition without a committed offset does not count, because nobody knows where its consumer will begin.  An
+    A partition without a committed offset does not count, because it is not known where its consumer will begin.  An
     offset beyond the end is no negative lag.
     """
     commit(world, "flights", 3, 0, group_id="both")

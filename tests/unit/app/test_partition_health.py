@@ -8,7 +8,7 @@ from tidemill.broker.peers.cluster import HEARD_MS
 from tidemill.broker.peers.replica_lag import RESTED_TICKS
 from tidemill.storage.partition.segment import SegmentDamaged
 
-SETTLED_MS = 250 * (RESTED_TICKS + 1)
+CHECKED_MS = 250 * (RESTED_TICKS + 1)
 
 
 def health_of(world: ClusterWorld, number: int) -> PartitionHealth:
@@ -25,7 +25,7 @@ def world() -> ClusterWorld:
         world.lead("trains", number, by=1)
     world.lead("flights", by=1)
     world.lead("flights", 1, by=1)
-    world.pass_time(SETTLED_MS)
+    world.pass_time(CHECKED_MS)
     return world
 
 
@@ -50,7 +50,7 @@ def test_the_leader_counts_partitions_that_lack_a_replica(world: ClusterWorld) -
 
     world.stopped.add(follower)
     world.cut_off(follower)
-    world.pass_time(SETTLED_MS)
+    world.pass_time(CHECKED_MS)
 
     leaders = [health_of(world, number) for number in (1, other)]
     assert (6, 2) == (sum(it.under_replicated for it in leaders), sum(it.under_min_insync for it in leaders))
@@ -65,7 +65,7 @@ def test_every_broker_counts_the_partitions_without_a_leader(world: ClusterWorld
     for number in (1, 2):
         world.stopped.add(number)
         world.cut_off(number)
-    world.pass_time(SETTLED_MS)
+    world.pass_time(CHECKED_MS)
 
     health = health_of(world, 3)
 

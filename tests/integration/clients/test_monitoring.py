@@ -1,0 +1,109 @@
+"""What `monitoring` names exists: each metric of the dashboard and of the alerts is in a scrape of a running broker."""
+
+import json
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.integration.clients.conftest import RunningBroker
+
+MONITORING = Path(__file__).resolve().parents[3] / "monitoring"
+A_METRIC = re.compile(r"\b(?:tidemill|process)_\w+")
+WAIT_S = 30
+
+
+def scrape(broker: RunningBroker) -> str:
+    if broker.http is None:
+        pytest.skip("the broker at TIDEMILL_TEST_BOOTSTRAP is not scraped")
+    with urlopen(f"http://{broker.http}/metrics", timeout=WAIT_S) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+@pytest.fixture(scope="module")
+def scraped(broker: RunningBroker) -> str:
+    """Return the metrics of a broker with traffic, a group and an error; otherwise their labels would not exist."""
+    topic, group = f"watched-{uuid.uuid4().hex[:12]}", f"watchers-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(WAIT_S)
+    with pytest.raises(KafkaException):
+        admin.delete_topics([f"no-{topic}"])[f"no-{topic}"].result(WAIT_S)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for _ in range(3):
+        producer.produce(topic, b"value")
+    assert 0 == producer.flush(WAIT_S)
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+        | {"enable.auto.commit": False}
+    )
+    try:
+        consumer.subscribe([topic])
+        message = consumer.poll(WAIT_S)
+        assert message is not None and message.error() is None
+        consumer.commit(message, asynchronous=False)
+        text = scrape(broker)
+    finally:
+        consumer.close()
+    assert f'tidemill_group_lag_records{{group="{group}",topic="{topic}"}} 2.0' in text
+    assert f'tidemill_topic_records_in_total{{topic="{topic}"}} 3.0' in text
+    return text
+
+
+def expressions(value: Any) -> Iterator[str]:
+    """Yield every string of a tree under the keys that hold PromQL."""
+    if isinstance(value, dict):
+        yield from (it for key, it in value.items() if key in ("expr", "definition") and isinstance(it, str))
+        for it in value.values():
+            yield from expressions(it)
+    elif isinstance(value, list):
+        for it in value:
+            yield from expressions(it)
+
+
+@pytest.mark.parametrize("name", ["grafana/tidemill.json", "prometheus/alerts.yaml"])
+def test_every_metric_that_is_named_is_scraped(scraped: str, name: str) -> None:
+    """
+    A renamed metric would leave a graph empty and an alert silent.
+    """
+    text = (MONITORING / name).read_text()
+    named = {it for expr in expressions(yaml.safe_load(text)) for it in A_METRIC.findall(expr)}
+    shown = {re.split(r"[{ ]", line)[0] for line in scraped.splitlines() if not line.startswith("#")}
+
+    assert len(named) > 10
+    assert [] == sorted(named - shown)
+
+
+def test_promtool_accepts_the_metrics(scraped: str) -> None:
+    """
+    Names, units, types and help texts follow Prometheus's conventions.
+    """
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is missing (Debian package prometheus)")
+
+    done = subprocess.run([promtool, "check", "metrics"], input=scraped, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stdout + done.stderr)
+
+
+def test_a_healthy_broker_is_ready_without_problems(broker: RunningBroker) -> None:
+    """
+    On the machine of the tests only the disk may be nearly full.
+    """
+    scrape(broker)
+
+    with urlopen(f"http://{broker.http}/health/ready", timeout=WAIT_S) as answer:
+        told = json.load(answer)
+
+    assert "ready" == told["status"]
+    assert [] == [it for it in told["problems"] if not it["problem"].startswith("disk_")]

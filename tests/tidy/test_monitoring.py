@@ -1,0 +1,90 @@
+"""The alert rules and the Grafana dashboard of `monitoring` are complete, and Prometheus's own tool accepts them.
+
+`tests/integration/clients/test_monitoring.py` compares the metrics that they name with those of a running broker.
+"""
+
+import itertools
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.tidy.tree import ROOT
+
+PROMETHEUS = ROOT / "monitoring" / "prometheus"
+ALERTS = [
+    rule
+    for group in yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]
+]  # fmt: skip
+DASHBOARD = json.loads((ROOT / "monitoring" / "grafana" / "tidemill.json").read_text())
+PANELS = DASHBOARD["panels"]
+COLUMNS = 24  # of Grafana's grid
+
+
+@pytest.mark.parametrize("arguments", [("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")])
+def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
+    """
+    The rules are valid, and each fires on the series of its test and on no series of a healthy cluster.
+    """
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is missing (Debian package prometheus)")
+
+    done = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_every_alert_is_tested() -> None:
+    """
+    Each alert has a test in which it fires and one in which it does not.
+    """
+    tests = yaml.safe_load((PROMETHEUS / "alerts_test.yaml").read_text())["tests"]
+    cases = [case for test in tests for case in test["alert_rule_test"]]
+
+    names = [rule["alert"] for rule in ALERTS]
+    assert sorted(names) == sorted(case["alertname"] for case in cases if case["exp_alerts"])
+    assert sorted(names) == sorted(case["alertname"] for case in cases if not case["exp_alerts"])
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
+    """
+    The summary says what is wrong, the description what to do, and the severity whether it can wait.
+    """
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert {"summary", "description"} == rule["annotations"].keys()
+    assert [] == [text for text in rule["annotations"].values() if not text.endswith(".")]
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    """
+    Grafana moves panels that overlap, so the dashboard would not look as intended.
+    """
+    taken: dict[tuple[int, int], str] = {}
+    for panel in PANELS:
+        at = panel["gridPos"]
+        for cell in itertools.product(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])):
+            assert cell not in taken, f"{panel['title']} covers {taken[cell]}"
+            assert cell[0] < COLUMNS
+            taken[cell] = panel["title"]
+
+    assert len(PANELS) == len({panel["id"] for panel in PANELS})
+
+
+def test_the_dashboard_uses_the_data_source_that_its_reader_selects() -> None:
+    """
+    An imported dashboard must not name a data source of the machine on which it was made.
+    """
+    graphs = [panel for panel in PANELS if panel["type"] != "row"]
+    targets = [target for panel in graphs for target in panel["targets"]]
+    variables = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+
+    assert {"${datasource}"} == {it["datasource"]["uid"] for it in [*graphs, *targets]}
+    assert {"datasource", "job", "instance"} == variables
+    assert [] == [target["expr"] for target in targets if 'job="$job"' not in target["expr"]]
+    assert [] == [panel["title"] for panel in graphs if not panel["description"]]
