@@ -3,7 +3,7 @@
     python tools/run_tests.py [PYTEST OPTION ...]
 
 Each stage is a separate pytest process, so a stage that crashes does not stop the others.  The report lists the reason
-of every skip, because a missing tool (strace, fuse3) silently removes tests.  Its last line has the form
+of every skip, because a missing tool (strace, fuse3, promtool) silently removes tests.  Its last line has the form
 `N passed, N failed, N skipped in S s`.  The exit code is 0 only when no test failed and every stage could run.
 """
 

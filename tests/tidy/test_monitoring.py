@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,16 +26,33 @@ PANELS = DASHBOARD["panels"]
 COLUMNS = 24  # of Grafana's grid
 
 
+def promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is missing (Debian package prometheus)")
+    return subprocess.run([program, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("arguments", [("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")])
 def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
     """
     The rules are valid, and each fires on the series of its test and on no series of a healthy cluster.
     """
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is missing (Debian package prometheus)")
+    done = promtool(*arguments)
 
-    done = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    """
+    The queries are PromQL.  Grafana's variables stand for a duration and for values of labels.
+    """
+    queries = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
+    rules = [{"record": f"query:{at}", "expr": it.replace("$__rate_interval", "1m")} for at, it in enumerate(queries)]
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+
+    done = promtool("check", "rules", str(path))
 
     assert 0 == done.returncode, done.stdout + done.stderr
 
