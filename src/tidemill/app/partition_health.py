@@ -37,8 +37,9 @@ def partition_health(broker: Broker) -> PartitionHealth:
         health.led += count
         if lagging[shard_id]:
             health.under_replicated += count
-        in_sync = len(planned.replicas) - lagging[shard_id]
-        if in_sync < shard.partitions[planned.first_partition].config.min_insync_replicas:
+        replicas = len(planned.replicas)
+        wanted = shard.partitions[planned.first_partition].config.min_insync_replicas
+        if replicas - lagging[shard_id] < min(wanted, replicas):
             health.under_min_insync += count
     health.leaderless = sum(image.shards[shard_id].partition_count for shard_id in cluster.leaderless())
     return health

@@ -58,6 +58,18 @@ def test_the_leader_counts_partitions_that_lack_a_replica(world: ClusterWorld) -
     assert [0, 0] == [it.leaderless for it in leaders]
 
 
+def test_a_default_above_the_number_of_replicas_demands_all_of_them() -> None:
+    """
+    A topic with one replica takes writes, although the default of min.insync.replicas is 2.
+    """
+    world = ClusterWorld(static={"min.insync.replicas": "2"})
+    world.create("notes", brokers=(1,))
+    world.lead("notes", by=1)
+    world.pass_time(CHECKED_MS)
+
+    assert 0 == health_of(world, 1).under_min_insync
+
+
 def test_every_broker_counts_the_partitions_without_a_leader(world: ClusterWorld) -> None:
     """
     The last broker of three leads nothing, and hears no other leader.
