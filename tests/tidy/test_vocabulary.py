@@ -23,6 +23,7 @@ is_isolated Standing
 _found _transfer
 """
 RETIRED_IDENTIFIERS = frozenset(_RETIRED.split())
+OF_LIBRARIES = {"src/tidemill/cli/output.py": {"fold"}}  # rich's word for breaking a long word at the column's end
 RETIRED_WORDS = (
     "airborne", "depose", "deposes", "deposed", "folded", "folds", "hand-over", "hand-overs", "hands over",
     "handed over", "hand over", "settled", "in the air", "office", "who leads", "whoever", "nobody", "somebody",
@@ -127,7 +128,7 @@ def test_no_retired_identifier_is_used(path: Path) -> None:
     """
     No retired identifier is used, because it would be a second name for an idea.
     """
-    names = _identifiers(path)
+    names = _identifiers(path) - OF_LIBRARIES.get(named(path), set())
     retired = names & RETIRED_IDENTIFIERS | {name for name in names if A_RETIRED_PATTERN.fullmatch(name)}
 
     assert [] == sorted(retired)

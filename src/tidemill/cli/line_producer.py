@@ -8,6 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, client_config, error_name, failed
+from tidemill.cli.output import counted
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
 DELIVERY_TIMEOUT_MS: Final = 30_000
@@ -97,6 +98,6 @@ class LineProducer:
             print(json.dumps({"event": "produced", "topic": self._topic, **counts}), file=sys.stderr)
         else:
             print(
-                f"produced {self.produced_count} records to {self._topic}, {self.refused_count} refused",
+                f"produced {counted(self.produced_count, 'record')} to {self._topic}, {self.refused_count} refused",
                 file=sys.stderr,
             )

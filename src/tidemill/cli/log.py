@@ -1,4 +1,10 @@
-"""Show or verify the contents of a data directory.  Read-only; also works while the broker is running."""
+"""Show or verify the contents of a data directory.  Read-only; also works while the broker is running.
+
+\b
+Examples:
+  tidemill log verify ./tidemill-data
+  tidemill log dump ./tidemill-data | head
+"""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +54,7 @@ def verify(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     Example: tidemill log verify ./tidemill-data
     """
     from tidemill.cli.failure import ExitCode, Failed
-    from tidemill.cli.output import print_json
+    from tidemill.cli.output import counted, print_json
     from tidemill.storage.data_directory import DirectoryProblem
     from tidemill.storage.inspect.log_verify import verify as verified_of
 
@@ -76,7 +82,11 @@ def verify(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"event": "verified", **counts})
     else:
-        print("verified " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+        named = [
+            counted(count, name.removesuffix("s"), "batches" if name == "batches" else None)
+            for name, count in counts.items()
+        ]
+        print("verified " + ", ".join(named))
     if verified.damages:
         raise typer.Exit(ExitCode.FAILED)
 

@@ -2,31 +2,69 @@
 
 import json
 import os
+import re
 import select
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Cells = Sequence[object]
+FIRST_COLUMN_MAX: Final = 40  # the width up to which the first column, which names the row, is not wrapped
+_A_NUMBER: Final = re.compile(r"[+-]?\d+|-")
 
 
 def print_json(row: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(row, ensure_ascii=False, separators=(", ", ": ")) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return the count with its noun: "1 record", "2 records"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Print one named value per line, with the values in one column."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        print(f"{name:{width}}  {or_dash(value)}")
+
+
+def or_dash(value: object) -> object:
+    return "-" if value is None else value
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Cells], *, title: str | None = None) -> None:
     """Print a table if stdout is a terminal, and otherwise tab-separated lines with a header, for `cut` and `awk`."""
     if not sys.stdout.isatty():
         for cells in (columns, *rows):
-            print("\t".join(str(cell) for cell in cells))
+            print("\t".join(str(or_dash(cell)) for cell in cells))
         return
 
     from rich.console import Console  # imported late (decision 12)
-    from rich.table import Table
 
-    table = Table(*columns, title=title, title_justify="left")
+    Console().print(table_of(columns, list(rows), title=title))
+
+
+def table_of(
+    columns: Sequence[str], rows: Sequence[Cells], *, title: str | None = None, caption: str | None = None
+) -> "Table":
+    """Return a table for a terminal.  Columns of numbers are aligned to the right; None is shown as a dash."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    for index, name in enumerate(columns):
+        texts = {str(or_dash(cells[index])) for cells in rows}
+        is_number = texts != {"-"} and all(map(_A_NUMBER.fullmatch, texts))
+        is_whole = index == 0 and max(map(len, texts), default=0) <= FIRST_COLUMN_MAX
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_whole)
     for cells in rows:
-        table.add_row(*(str(cell) for cell in cells))
-    Console().print(table)
+        table.add_row(*(Text(str(or_dash(cell))) for cell in cells))  # Text, because rich reads brackets in a str
+    return table
 
 
 @contextmanager

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 
 from tidemill.cli.cluster_view import ClusterView, address_of, read_view
-from tidemill.cli.output import print_table
+from tidemill.cli.output import Cells, counted, or_dash, print_table, table_of
 
 BROKER_COLUMNS: Final = ("broker", "status", "kafka", "http", "rack", "heartbeat_ms", "leads", "carries")
 SHARD_COLUMNS: Final = (
@@ -25,7 +24,6 @@ SHARD_COLUMNS: Final = (
     "lag",
 )
 LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the prompt take
-Cells = Sequence[object]
 
 
 def print_once(view: ClusterView) -> None:
@@ -50,8 +48,9 @@ def title_of(view: ClusterView) -> str:
     """Return a line that summarizes the cluster."""
     cluster = view.cluster
     return (
-        f"Cluster {cluster['cluster_id']}: {cluster['brokers_live']} of {cluster['brokers']} brokers live, controller "
-        f"{_or_dash(cluster['controller'])}, {cluster['topics']} topics, {cluster['shards']} shards; "
+        f"Cluster {cluster['cluster_id']}: {cluster['brokers_live']} of {counted(cluster['brokers'], 'broker')} live, "
+        f"controller {or_dash(cluster['controller'])}, {counted(cluster['topics'], 'topic')}, "
+        f"{counted(cluster['shards'], 'shard')}; "
         f"seen by broker {cluster['answered_by']}"
     )
 
@@ -63,8 +62,8 @@ def broker_cells(view: ClusterView) -> list[Cells]:
             row["status"],
             ",".join(address_of(end) for end in row["endpoints"] if end["name"] not in ("PEER", "HTTP")) or "-",
             ",".join(address_of(end) for end in row["endpoints"] if end["name"] == "HTTP") or "-",
-            _or_dash(row["rack"]),
-            _or_dash(row["heartbeat_age_ms"]),
+            row["rack"],
+            row["heartbeat_age_ms"],
             row["shards_led"],
             row["shards_carried"],
         )
@@ -84,9 +83,9 @@ def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
                 row["topic"],
                 str(first) if count == 1 else f"{first}-{first + count - 1}",
                 row["state"],
-                _or_dash(row["leader"]),
-                _or_dash(row["term"]),
-                _or_dash(led["commit_index"]),
+                row["leader"],
+                row["term"],
+                led["commit_index"],
                 ",".join(map(str, led["voters"])),
                 ",".join(map(str, led["learners"])) or "-",
                 " ".join(lags) or "-",
@@ -106,17 +105,6 @@ def _tables(view: ClusterView, console: Console) -> Group:
     not_ok = sum(row["state"] != "ok" for row in rest)
     caption = f"{len(rest)} more, {not_ok} of them not ok" if rest else None
     return Group(
-        _table(title_of(view), BROKER_COLUMNS, broker_cells(view), None),
-        _table("Shards", SHARD_COLUMNS, shard_cells(shown), caption),
+        table_of(BROKER_COLUMNS, broker_cells(view), title=title_of(view)),
+        table_of(SHARD_COLUMNS, shard_cells(shown), title="Shards", caption=caption),
     )
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Cells], caption: str | None) -> Table:
-    table = Table(*columns, title=title, title_justify="left", caption=caption, caption_justify="left")
-    for cells in rows:
-        table.add_row(*map(str, cells))
-    return table
-
-
-def _or_dash(value: object) -> object:
-    return "-" if value is None else value

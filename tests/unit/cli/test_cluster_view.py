@@ -82,9 +82,9 @@ def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None
     assert [
         (1, "t", "0-3", "ok", 1, 3, 9, "1,2", "-", "2:5"),
         (2, "t", "0-3", "ok", 2, 3, 9, "1,2", "-", "1:1"),
-        (3, "t", "0-3", "leaderless", "-", 3, "-", "1,2", "-", "-"),
+        (3, "t", "0-3", "leaderless", None, 3, None, "1,2", "-", "-"),
     ] == shard_cells(view.shards)
-    assert (1, "up", "127.0.0.1:9092", "127.0.0.1:9080", "-", 7, 1, 2) == broker_cells(view)[0]
+    assert (1, "up", "127.0.0.1:9092", "127.0.0.1:9080", None, 7, 1, 2) == broker_cells(view)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""Counts and tables of commands."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from tidemill.cli.output import counted, print_fields, print_table, table_of
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 records"), (1, "1 record"), (2, "2 records")])
+def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
+    """
+    One thing is singular, and any other number is plural.
+    """
+    assert text == counted(count, "record")
+    assert text.replace("records", "batches").replace("record", "batch") == counted(count, "batch", "batches")
+
+
+def test_numbers_are_aligned_to_the_right() -> None:
+    """
+    Columns of numbers are aligned to the right, other columns to the left; a missing value is a dash.
+    """
+    rows = [["a", 5, "+1", None], ["b", None, "-20", None], ["c", 123, "0", None]]
+
+    lines = drawn(table_of(("name", "size", "change", "none"), rows), width=60).splitlines()
+
+    assert ["│ a    │    5 │     +1 │ -    │", "│ b    │    - │    -20 │ -    │"] == lines[3:5]
+
+
+def test_a_narrow_terminal_keeps_the_first_column_whole() -> None:
+    """
+    The first column names the row and can be copied; the others wrap, and no text is lost.
+    """
+    rows = [["a.configuration.key.of.40.characters.xx", "[x]" * 20, "broker's start", "[y]" * 5]]
+
+    lines = drawn(table_of(("key", "value", "source", "default"), rows), width=80).splitlines()
+
+    assert {80} == {len(line) for line in lines}
+    assert 1 == sum(rows[0][0] in line for line in lines)
+    assert (20, 5) == (sum(line.count("[x]") for line in lines), sum(line.count("[y]") for line in lines))
+
+
+def test_a_pipe_gets_tabs(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Without a terminal, cells are separated by tabs, so that `cut` and `awk` find them.
+    """
+    print_table(("name", "size"), [["a", None], ["b", 7]])
+    print_fields({"name": "a", "total lag": None})
+
+    assert "name\tsize\na\t-\nb\t7\nname       a\ntotal lag  -\n" == capsys.readouterr().out
+
+
+def drawn(table: object, *, width: int) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None).print(table)
+    return file.getvalue()
