@@ -7,9 +7,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tidemill.cli.bootstrap import check_reachable, no_broker
 from tidemill.cli.failure import Failed
+from tidemill.cli.refusal import refusal
 from tidemill.model import errors
 
 REQUEST_TIMEOUT_S: Final = 30.0
+GRACE_S: Final = 5.0  # lets the library report its own timeout first, with the results of the brokers that responded
 T = TypeVar("T")
 
 
@@ -32,9 +34,7 @@ def failed(error: KafkaError, about: str, bootstrap: str) -> Failed:
         return no_broker(bootstrap, f"{about}: {error.str()}")
     if error.code() == KafkaError._TIMED_OUT:
         return no_broker(bootstrap, f"{about}: no response in time")
-    name = error_name(error)
-    fix = _FIXES.get(name)
-    return Failed(f"{about}: {error.str().rstrip('.')}" + (f"; {fix}" if fix else ""), name=name)
+    return refusal(error_name(error), about, error.str())
 
 
 def error_name(error: KafkaError) -> str:
@@ -43,22 +43,10 @@ def error_name(error: KafkaError) -> str:
     return errors.name(code) if code > 0 else error.name().lstrip("_")
 
 
-_FIXES: Final = {
-    "TOPIC_ALREADY_EXISTS": "change it with `tidemill topics alter`, or delete it first",
-    "UNKNOWN_TOPIC_OR_PARTITION": "`tidemill topics list` lists the topics, `tidemill topics create` creates one",
-    "UNKNOWN_TOPIC": "`tidemill topics list` lists the topics, `tidemill topics create` creates one",
-    "UNKNOWN_PARTITION": "`tidemill topics describe` lists the partitions",
-    "INVALID_REPLICATION_FACTOR": "--replication-factor must not exceed the number of brokers",
-    "INVALID_PARTITIONS": "--partitions must be at least 1 and can only be increased",
-    "INVALID_TOPIC_EXCEPTION": "use ASCII letters, digits, '.', '_' and '-', at most 249 of them",
-    "MESSAGE_TOO_LARGE": "raise the topic's max.message.bytes with `tidemill topics alter TOPIC --config …`",
-}
-
-
 def awaited(future: "Future[T]", about: str, bootstrap: str) -> T:
     """Return the future's result.  Raise `Failed` if the request, whose subject is `about`, failed or timed out."""
     try:
-        return future.result(timeout=REQUEST_TIMEOUT_S)
+        return future.result(timeout=REQUEST_TIMEOUT_S + GRACE_S)
     except KafkaException as exception:
         raise failed(exception.args[0], about, bootstrap) from exception
     except TimeoutError as exception:

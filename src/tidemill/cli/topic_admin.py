@@ -1,5 +1,6 @@
-"""Requests about topics with confluent-kafka's admin client, for `tidemill topics` and `tidemill consume`."""
+"""Requests about topics with confluent-kafka's admin client, for the commands that need them."""
 
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -16,9 +17,12 @@ from confluent_kafka.admin import (
 )
 
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, failed
+from tidemill.cli.refusal import refusal
 
 DESCRIBED_AT_ONCE_MAX: Final = 500  # topics per request; bounds the size of a response
 BROKER_DECIDES: Final = -1
+Partition = tuple[str, int]
+"""Topic and partition number.  confluent-kafka's TopicPartition also has an offset and other fields."""
 
 
 class TopicAdmin:
@@ -26,27 +30,22 @@ class TopicAdmin:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._client = AdminClient(client_config(bootstrap))
+        self.client = AdminClient(client_config(bootstrap))
 
     def create(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: dict[str, str]
     ) -> None:
         topic = NewTopic(name, partitions or BROKER_DECIDES, replication_factor or BROKER_DECIDES, config=configs)
-        futures = self._client.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
+        futures = self.client.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
         awaited(futures[name], f"topic {name!r}", self._bootstrap)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of `topics list`, for every topic, ordered by name."""
         try:
-            names = sorted(self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+            names = sorted(self.client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
         except KafkaException as exception:
             raise failed(exception.args[0], "topics", self._bootstrap) from exception
-        pages = range(0, len(names), DESCRIBED_AT_ONCE_MAX)
-        return [
-            row
-            for page in pages
-            for row in self.rows_of(names[page : page + DESCRIBED_AT_ONCE_MAX], missing_is_failure=False)
-        ]
+        return [row for page in _pages(names) for row in self.rows_of(page, missing_is_failure=False)]
 
     def rows_of(self, names: list[str], *, missing_is_failure: bool) -> list[dict[str, Any]]:
         """Return the rows of `topics list` for `names`.
@@ -55,12 +54,18 @@ class TopicAdmin:
         """
         return [_row(description) for description in self._described(names, missing_is_failure=missing_is_failure)]
 
-    def descriptions_of(self, names: list[str]) -> list[dict[str, Any]]:
-        """Return the objects of `topics describe`: rows with a list of partitions and the configuration."""
+    def descriptions_of(self, names: list[str], *, with_defaults: bool) -> list[dict[str, Any]]:
+        """Return the objects of `topics describe`: rows with a list of partitions and the configuration.
+
+        Without `with_defaults`, the configuration has only keys whose value is not the default.
+        """
         descriptions = self._described(list(dict.fromkeys(names)), missing_is_failure=True)
         return [
             _row(description)
-            | {"configs": self._configs_of(description.name), "partitions": self._partitions(description)}
+            | {
+                "configs": self._configs_of(description.name, with_defaults=with_defaults),
+                "partitions": self._partitions(description),
+            }
             for description in descriptions
         ]
 
@@ -69,34 +74,49 @@ class TopicAdmin:
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()
         ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in deletions]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        futures = self._client.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+        futures = self.client.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
         awaited(futures[resource], f"topic {name!r}", self._bootstrap)
 
     def grow(self, name: str, partitions: int) -> None:
-        futures = self._client.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
+        futures = self.client.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
         awaited(futures[name], f"topic {name!r}, --partitions {partitions}", self._bootstrap)
 
     def delete(self, name: str) -> None:
-        futures = self._client.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)
+        futures = self.client.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)
         awaited(futures[name], f"topic {name!r}", self._bootstrap)
 
     def partitions_of(self, name: str) -> list[int]:
-        (description,) = self._described([name], missing_is_failure=True)
-        return [partition.id for partition in description.partitions]
+        return list(self.leaders_of(name))
 
-    def offsets_of(self, name: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
+    def leaders_of(self, name: str) -> dict[int, int | None]:
+        """Return the broker id of each partition's leader, or None for a partition without one."""
+        (description,) = self._described([name], missing_is_failure=True)
+        return {it.id: it.leader.id if it.leader is not None else None for it in description.partitions}
+
+    def offsets_of(self, name: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
         """Return the offset of each partition; it is -1 if no record is at or after the timestamp in `spec`."""
-        return {
-            partition: result.offset
-            for partition, result in self._listed(name, partitions, spec).items()
-            if result is not None
-        }
+        listed = self._listed([(name, partition) for partition in partitions], spec)
+        return {partition: result.offset for (_, partition), result in listed.items()}
+
+    def end_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """Return the end offset of each partition that exists and has a leader."""
+        names = sorted({name for name, _ in partitions})
+        led = [
+            (description.name, partition.id)
+            for page in _pages(names)
+            for description in self._described(page, missing_is_failure=False)
+            for partition in description.partitions
+            if partition.leader is not None and (description.name, partition.id) in partitions
+        ]
+        return {partition: result.offset for partition, result in self._listed(led, OffsetSpec.latest()).items()}
 
     def _described(self, names: list[str], *, missing_is_failure: bool) -> list[Any]:
         if not names:
             return []
+        if "" in names:  # confluent-kafka would raise ValueError
+            raise refusal("INVALID_TOPIC_EXCEPTION", "topic ''", "the name is empty")
         try:
-            futures = self._client.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
+            futures = self.client.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
         except KafkaException as exception:
             raise failed(exception.args[0], f"topic {names[0]!r}", self._bootstrap) from exception
         descriptions = []
@@ -108,23 +128,26 @@ class TopicAdmin:
             descriptions.append(awaited(futures[name], f"topic {name!r}", self._bootstrap))
         return descriptions
 
-    def _configs_of(self, name: str) -> dict[str, str | None]:
+    def _configs_of(self, name: str, *, with_defaults: bool) -> dict[str, str | None]:
         resource = ConfigResource(ResourceType.TOPIC, name)
-        futures = self._client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+        futures = self.client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
         entries = awaited(futures[resource], f"configurations of topic {name!r}", self._bootstrap)
-        return {key: entry.value for key, entry in sorted(entries.items())}
+        return {key: entry.value for key, entry in sorted(entries.items()) if with_defaults or not entry.is_default}
 
     def _partitions(self, description: Any) -> list[dict[str, Any]]:
-        led = [partition.id for partition in description.partitions if partition.leader is not None]
-        starts = self._listed(description.name, led, OffsetSpec.earliest())
-        ends = self._listed(description.name, led, OffsetSpec.latest())
+        name = description.name
+        led = [(name, partition.id) for partition in description.partitions if partition.leader is not None]
+        starts = self._listed(led, OffsetSpec.earliest())
+        ends = self._listed(led, OffsetSpec.latest())
         rows = []
         for partition in sorted(description.partitions, key=lambda partition: partition.id):
-            start, end = starts.get(partition.id), ends.get(partition.id)
+            start, end = starts.get((name, partition.id)), ends.get((name, partition.id))
             rows.append(
                 {
                     "partition": partition.id,
                     "leader": partition.leader.id if partition.leader is not None else None,
+                    "replicas": [replica.id for replica in partition.replicas],
+                    "in_sync": [replica.id for replica in partition.isr],
                     "epoch": end.leader_epoch if end else None,
                     "log_start": start.offset if start else None,
                     "end_offset": end.offset if end else None,
@@ -132,18 +155,24 @@ class TopicAdmin:
             )
         return rows
 
-    def _listed(self, name: str, partitions: list[int], spec: OffsetSpec) -> dict[int, ListOffsetsResultInfo | None]:
+    def _listed(self, partitions: Sequence[Partition], spec: OffsetSpec) -> dict[Partition, ListOffsetsResultInfo]:
         if not partitions:
             return {}
-        futures = self._client.list_offsets(
-            {TopicPartition(name, partition): spec for partition in partitions},
+        futures = self.client.list_offsets(
+            {TopicPartition(name, partition): spec for name, partition in partitions},
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=REQUEST_TIMEOUT_S,
         )
         return {
-            asked.partition: awaited(future, f"offsets of {name}-{asked.partition}", self._bootstrap)
+            (asked.topic, asked.partition): awaited(
+                future, f"offsets of {asked.topic}-{asked.partition}", self._bootstrap
+            )
             for asked, future in futures.items()
         }
+
+
+def _pages(names: Sequence[str]) -> list[list[str]]:
+    return [list(names[at : at + DESCRIBED_AT_ONCE_MAX]) for at in range(0, len(names), DESCRIBED_AT_ONCE_MAX)]
 
 
 def _row(description: Any) -> dict[str, Any]:

@@ -1,4 +1,13 @@
-"""Create, list, describe, alter and delete topics."""
+"""Create, list, describe, alter and delete topics.
+
+\b
+Examples:
+  tidemill topics create orders --partitions 6 --config retention.ms=86400000
+  tidemill topics list
+  tidemill topics describe orders
+  tidemill topics alter orders --partitions 12 --delete-config retention.ms
+  tidemill topics delete orders
+"""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -6,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
+from tidemill.cli.config_pairs import parse_pairs
+from tidemill.cli.confirmation import YesOption, confirm
 from tidemill.cli.failure import usage
 
 if TYPE_CHECKING:
@@ -40,18 +51,6 @@ def _admin(bootstrap: str | None) -> "TopicAdmin":
     return TopicAdmin(address)
 
 
-def _parsed(configs: list[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in configs or []:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise usage(f"--config {text!r} is not KEY=VALUE; write for example --config retention.ms=86400000")
-        if key in pairs:
-            raise usage(f"--config {key} is given twice ({pairs[key]!r} and {value!r}); give it once")
-        pairs[key] = value
-    return pairs
-
-
 def create(
     name: NameArgument,
     partitions: Annotated[int | None, typer.Option(min=1, help="Default: the broker's num.partitions.")] = None,
@@ -67,16 +66,17 @@ def create(
 
     Example: tidemill topics create flights --partitions 6 --config retention.ms=-1
     """
-    from tidemill.cli.output import print_json
+    from tidemill.cli.output import counted, print_json
 
-    configs = _parsed(config)
+    configs = parse_pairs(config or [], prefix="--config ")
     admin = _admin(bootstrap)
     admin.create(name, partitions, replication_factor, configs)
     row = _visible(admin, name)
     if as_json:
         print_json(row)
     else:
-        print(f"created {name}: partitions {row['partitions']}, replication factor {row['replication_factor']}")
+        replicas = f"replication factor {row['replication_factor']}"
+        print(f"created {name}: {counted(row['partitions'], 'partition')}, {replicas}")
 
 
 def _visible(admin: "TopicAdmin", name: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _visible(admin: "TopicAdmin", name: str) -> dict[str, Any]:
 
 
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal/--no-internal", help="Include internal topics.")] = True,
+    all_: Annotated[bool, typer.Option("--all", help="Include internal topics.")] = False,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -101,38 +101,59 @@ def list_topics(
     """
     from tidemill.cli.output import pipe_may_close, print_json, print_table
 
-    rows = [row for row in _admin(bootstrap).rows() if internal or not row["internal"]]
+    rows = [row for row in _admin(bootstrap).rows() if all_ or not row["internal"]]
     with pipe_may_close():
         if as_json:
             for row in rows:
                 print_json(row)
         else:
-            columns = ("topic", "topic_id", "partitions", "replication_factor", "internal")
-            print_table(columns, ([row[column] for column in columns] for row in rows))
+            columns = ("topic", "topic_id", "partitions", "replication_factor", *(["internal"] if all_ else []))
+            shown = [row | {"internal": "yes" if row["internal"] else "no"} for row in rows]
+            print_table(columns, [[row[column] for column in columns] for row in shown])
 
 
-def describe(names: NamesArgument, bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:
+def describe(
+    names: NamesArgument,
+    all_: Annotated[bool, typer.Option("--all", help="Include configurations that have their default values.")] = False,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """
-    Show the configurations of topics, and the leader, epoch and offsets of each partition.
+    Show replicas, offsets and the configurations that differ from the defaults.
 
     Example: tidemill topics describe flights
     """
-    from tidemill.cli.output import pipe_may_close, print_json, print_table
+    from tidemill.cli.output import pipe_may_close, print_fields, print_json, print_table
 
-    rows = _admin(bootstrap).descriptions_of(names)
+    rows = _admin(bootstrap).descriptions_of(names, with_defaults=all_)
     with pipe_may_close():
         for row in rows:
             if as_json:
                 print_json(row)
                 continue
-            print(f"topic               {row['topic']}")
-            print(f"topic id            {row['topic_id']}")
-            print(f"partitions          {len(row['partitions'])}")
-            print(f"replication factor  {row['replication_factor']}")
-            print(f"internal            {row['internal']}")
-            columns = ("partition", "leader", "epoch", "log_start", "end_offset")
-            print_table(columns, ([part[column] for column in columns] for part in row["partitions"]))
-            print_table(("config", "value"), sorted(row["configs"].items()))
+            print_fields(
+                {
+                    "topic": row["topic"],
+                    "topic id": row["topic_id"],
+                    "partitions": len(row["partitions"]),
+                    "replication factor": row["replication_factor"],
+                    "internal": "yes" if row["internal"] else "no",
+                }
+            )
+            columns = ("partition", "leader", "replicas", "in_sync", "epoch", "log_start", "end_offset")
+            shown = [
+                it | {"replicas": _joined(it["replicas"]), "in_sync": _joined(it["in_sync"])}
+                for it in row["partitions"]
+            ]
+            print_table(columns, [[it[column] for column in columns] for it in shown])
+            if row["configs"]:
+                print_table(("config", "value"), list(row["configs"].items()))
+            else:
+                print("every configuration has its default value; --all shows them")
+
+
+def _joined(broker_ids: list[int]) -> str:
+    return ",".join(map(str, broker_ids)) or "-"
 
 
 def alter(
@@ -152,7 +173,7 @@ def alter(
     """
     from tidemill.cli.output import print_json
 
-    configs, deletions = _parsed(config), delete_config or []
+    configs, deletions = parse_pairs(config or [], prefix="--config "), delete_config or []
     if not (configs or deletions or partitions):
         raise usage("topics alter: nothing to change; give --partitions, --config KEY=VALUE or --delete-config KEY")
     if both := sorted(configs.keys() & set(deletions)):
@@ -168,15 +189,21 @@ def alter(
         print(f"altered {name}")
 
 
-def delete(names: NamesArgument, bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:
+def delete(
+    names: NamesArgument, yes: YesOption = False, bootstrap: BootstrapOption = None, as_json: JsonOption = False
+) -> None:
     """
-    Delete topics with all their records, irrevocably.
+    Delete topics with all their records, irrevocably.  On a terminal, ask first.
 
-    Example: tidemill topics delete flights
+    Example: tidemill topics delete flights --yes
     """
-    from tidemill.cli.output import print_json
+    from tidemill.cli.output import counted, print_json
 
     admin = _admin(bootstrap)
+    names = list(dict.fromkeys(names))
+    partitions = sum(row["partitions"] for row in admin.rows_of(names, missing_is_failure=True))
+    question = f"Delete {', '.join(names)} ({counted(partitions, 'partition')}) with all records?"
+    confirm(question, is_sure=yes)
     for name in names:
         admin.delete(name)
         if as_json:

@@ -18,7 +18,7 @@ SECONDS_MAX = 30.0
 def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
     """
     The command shows a killed broker as down and the new leaders of its shards.  It prints JSON with --json, and
-    tab-separated columns into a pipe.
+    tab-separated columns into a pipe.  `topics describe` shows that its replicas are not in sync.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         first, victim, _ = cluster.brokers
@@ -28,9 +28,12 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
         whole = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
         os.kill(victim["pid"], signal.SIGKILL)
         deadline = time.monotonic() + SECONDS_MAX
-        while True:  # until other leaders are elected
+        while True:  # until other leaders are elected and know that the broker is dead
             hurt = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
-            if all(row["leader"] not in (None, 2) for row in hurt["shards"]) or time.monotonic() > deadline:
+            described = json.loads(tidemill("topics", "describe", "t", "--json", bootstrap=first["kafka"]).out)
+            has_leaders = all(row["leader"] not in (None, 2) for row in hurt["shards"])
+            in_sync = {number for partition in described["partitions"] for number in partition["in_sync"]}
+            if (has_leaders and 2 not in in_sync) or time.monotonic() > deadline:
                 break
         table = tidemill("cluster", "status", "--http", first["http"]).out
         screen = on_a_terminal(first["http"])
@@ -41,6 +44,8 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
     assert ["up", "down", "up"] == [row["status"] for row in hurt["brokers"]]
     assert {"degraded"} == {row["state"] for row in hurt["shards"]}
     assert 4 == len(hurt["shards"])
+    assert [[1, 2, 3]] * 6 == [sorted(partition["replicas"]) for partition in described["partitions"]]
+    assert [[1, 3]] * 6 == [sorted(partition["in_sync"]) for partition in described["partitions"]]
     assert "2\tdown\t" in table and "\tdegraded\t" in table
     assert 2 <= screen.count("Cluster ") and "degraded" in screen
 

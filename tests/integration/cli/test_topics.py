@@ -3,6 +3,7 @@
 import json
 
 from tests.integration.cli.command import new_topic, tidemill
+from tests.integration.cli.terminal import on_terminal
 
 
 def test_a_created_topic_is_listed(bootstrap: str) -> None:
@@ -19,9 +20,26 @@ def test_a_created_topic_is_listed(bootstrap: str) -> None:
     assert 22 == len(topic_id) and not set(topic_id) & set("+/=")
 
 
+def test_internal_topics_are_listed_with_all(bootstrap: str) -> None:
+    """
+    `topics list` shows the topics that users made; --all adds the cluster's own.
+    """
+    name = new_topic(bootstrap)
+    tidemill("consume", name, "--group", f"{name}-group", bootstrap=bootstrap)
+
+    listed = tidemill("topics", "list", bootstrap=bootstrap).out
+    every = tidemill("topics", "list", "--all", bootstrap=bootstrap).out
+
+    assert "topic\ttopic_id\tpartitions\treplication_factor" == listed.splitlines()[0]
+    assert name in listed and "__consumer_offsets" not in listed
+    assert [line.split("\t")[-1] for line in every.splitlines() if line.startswith(f"{name}\t")] == ["no"]
+    assert [line.split("\t")[-1] for line in every.splitlines() if line.startswith("__consumer_offsets\t")] == ["yes"]
+
+
 def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
     """
-    A topic's description contains its configuration and the offsets of each partition.
+    A topic's description contains the configurations that differ from the defaults, and the replicas and offsets of
+    each partition.
     """
     name = new_topic(bootstrap, partitions=2)
     tidemill("topics", "alter", name, "--config", "retention.ms=-1", bootstrap=bootstrap)
@@ -30,11 +48,14 @@ def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
     described = tidemill("topics", "describe", name, "--json", bootstrap=bootstrap)
 
     row = json.loads(described.out)
-    assert "-1" == row["configs"]["retention.ms"]
+    every = json.loads(tidemill("topics", "describe", name, "--all", "--json", bootstrap=bootstrap).out)
+    assert "-1" == row["configs"]["retention.ms"] and "cleanup.policy" not in row["configs"]
+    assert ("-1", "delete") == (every["configs"]["retention.ms"], every["configs"]["cleanup.policy"])
     assert [0, 1] == [partition["partition"] for partition in row["partitions"]]
     assert [0, 0] == [partition["log_start"] for partition in row["partitions"]]
     assert [0, 2] == sorted(partition["end_offset"] for partition in row["partitions"])
-    assert {"partition", "leader", "epoch", "log_start", "end_offset"} == row["partitions"][0].keys()
+    assert [([1], [1])] * 2 == [(partition["replicas"], partition["in_sync"]) for partition in row["partitions"]]
+    assert {"partition", "leader", "replicas", "in_sync", "epoch", "log_start", "end_offset"} == {*row["partitions"][0]}
 
 
 def test_partitions_can_be_added(bootstrap: str) -> None:
@@ -56,11 +77,39 @@ def test_a_deleted_topic_no_longer_exists(bootstrap: str) -> None:
     """
     name = new_topic(bootstrap)
 
-    deleted = tidemill("topics", "delete", name, bootstrap=bootstrap)
+    deleted = tidemill("topics", "delete", name, bootstrap=bootstrap)  # does not ask, because stdin is no terminal
 
     described = tidemill("topics", "describe", name, "--json", bootstrap=bootstrap)
     assert (0, 1) == (deleted.exit_code, described.exit_code)
     assert "UNKNOWN_TOPIC_OR_PARTITION" == json.loads(described.err)["error"]
+
+
+def test_no_topic_is_deleted_if_one_is_missing(bootstrap: str) -> None:
+    """
+    A misspelt name is found before anything is deleted.
+    """
+    name = new_topic(bootstrap)
+
+    deleted = tidemill("topics", "delete", name, f"{name}-2", bootstrap=bootstrap)
+
+    kept = tidemill("topics", "describe", name, bootstrap=bootstrap)
+    assert (1, 0) == (deleted.exit_code, kept.exit_code)
+
+
+def test_deleting_asks_on_a_terminal(bootstrap: str) -> None:
+    """
+    On a terminal the topic is deleted after a yes, or with --yes without a question.
+    """
+    name, other = new_topic(bootstrap), new_topic(bootstrap)
+
+    kept = on_terminal("topics", "delete", name, bootstrap=bootstrap, answer="")
+    described = tidemill("topics", "describe", name, bootstrap=bootstrap)
+    deleted = on_terminal("topics", "delete", name, bootstrap=bootstrap, answer="y")
+    sure = on_terminal("topics", "delete", other, "--yes", bootstrap=bootstrap)
+
+    assert (1, 0, 0, 0) == (kept.exit_code, described.exit_code, deleted.exit_code, sure.exit_code)
+    assert "nothing was deleted" in kept.out
+    assert f"deleted {other}\n" == sure.out
 
 
 def test_a_refusal_by_the_broker_is_reported_with_the_fix(bootstrap: str) -> None:

@@ -1,0 +1,18 @@
+"""Asks on a terminal before a command destroys something."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidemill.cli.failure import Failed
+
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask.  Without a terminal on stdin, the command never asks.")
+]
+
+
+def confirm(question: str, *, is_sure: bool) -> None:
+    """Ask on stderr if stdin is a terminal and not `is_sure`.  Raise `Failed` unless the answer is yes."""
+    if not is_sure and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        raise Failed("nothing was deleted")

@@ -1,0 +1,48 @@
+"""Runs the `tidemill` command on a terminal of fixed width."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+from tests.integration.cli.command import ENVIRONMENT, Finished
+
+COLUMNS = 100
+LINES = 50
+PROMPT = b"[y/N]: "
+A_CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def on_terminal(*arguments: str, bootstrap: str, answer: str = "", piped: str | None = None) -> Finished:
+    """
+    Run the command until it ends, with stdin, stdout and stderr on one terminal; `out` has everything it printed.
+
+    When the command asks, it gets `answer`.  If `piped` is given, stdin is a pipe with this text instead.
+    """
+    controlling, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    environment = {name: value for name, value in ENVIRONMENT.items() if name not in ("COLUMNS", "LINES")}
+    environment |= {"TIDEMILL_BOOTSTRAP": bootstrap, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    command = [sys.executable, "-m", "tidemill", *arguments]
+    stdin = terminal if piped is None else subprocess.PIPE
+    with subprocess.Popen(command, stdin=stdin, stdout=terminal, stderr=terminal, env=environment) as process:
+        os.close(terminal)
+        if process.stdin is not None:
+            process.stdin.write((piped or "").encode())
+            process.stdin.close()
+        printed = b""
+        try:
+            while True:
+                printed += os.read(controlling, 65_536)
+                if printed.endswith(PROMPT):
+                    os.write(controlling, f"{answer}\n".encode())
+        except OSError:  # EIO: the command has ended and nothing is left to read
+            pass
+        exit_code = process.wait(timeout=90)
+    os.close(controlling)
+    text = A_CONTROL_SEQUENCE.sub("", printed.decode()).replace("\r\n", "\n")
+    return Finished(exit_code=exit_code, out="".join(f"{line.rstrip()}\n" for line in text.splitlines()), err="")
