@@ -1,5 +1,6 @@
 """`tidemill consume`: write records to stdout."""
 
+import time
 from enum import StrEnum
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
 from tidemill.cli.failure import ExitCode
+from tidemill.cli.start_position import POSITIONS, parse
 
 
 class Format(StrEnum):
@@ -24,7 +26,7 @@ def consume(
         str,
         typer.Option(
             "--from",
-            metavar="earliest|latest|offset:N|time:RFC3339",
+            metavar=POSITIONS,
             help="Where to start; with --group, only for partitions without a committed offset.",
         ),
     ] = "earliest",
@@ -47,11 +49,11 @@ def consume(
 
       tidemill consume orders --from time:2026-01-31T08:00:00Z
 
+      tidemill consume orders --from -10m
+
       tidemill consume orders --group billing --follow
     """
-    from tidemill.cli.start_position import parse
-
-    position = parse(from_)
+    position = parse(from_, option="--from", now_ms=round(time.time() * 1000))
     address = resolve(bootstrap)
 
     from tidemill.cli.output import pipe_may_close

@@ -11,10 +11,10 @@ import time
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from tidemill.cli.bootstrap import no_broker
 from tidemill.cli.kafka import client_config, failed
+from tidemill.cli.located_offsets import LocatedOffset, locate
 from tidemill.cli.output import reader_has_left
 from tidemill.cli.record_json import record_as_json
 from tidemill.cli.start_position import StartPosition
@@ -65,28 +65,18 @@ class RecordPrinter:
 
     def _bounds(self, position: StartPosition) -> tuple[dict[int, int], dict[int, int]]:
         admin = TopicAdmin(self._bootstrap)
-        partitions = admin.partitions_of(self._topic)
-        earliest = admin.offsets_of(self._topic, partitions, OffsetSpec.earliest())
-        ends = admin.offsets_of(self._topic, partitions, OffsetSpec.latest())
-        if position.latest:
-            return ends, ends
-        if position.timestamp_ms is not None:
-            found = admin.offsets_of(self._topic, partitions, OffsetSpec.for_timestamp(position.timestamp_ms))
-            return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}, ends
-        if position.offset is not None:
-            return {
-                partition: self._within(partition, position.offset, earliest, ends) for partition in partitions
-            }, ends
-        return earliest, ends
+        located = locate(admin, self._topic, admin.partitions_of(self._topic), position)
+        for partition, found in located.items():
+            if found.is_clamped:
+                self._tell_clamped(f"{self._topic}-{partition}", position.offset, found)
+        starts = {partition: found.offset for partition, found in located.items()}
+        return starts, {partition: found.end_offset for partition, found in located.items()}
 
-    def _within(self, partition: int, offset: int, earliest: dict[int, int], ends: dict[int, int]) -> int:
-        nearest = min(max(offset, earliest[partition]), ends[partition])
-        if nearest != offset:
-            bounds = f"{earliest[partition]} to {ends[partition]}"
-            message = f"{self._topic}-{partition} has no offset {offset}; starting at {nearest} (it has {bounds})"
-            row = json.dumps({"event": "start offset adjusted", "message": message}, ensure_ascii=False)
-            print(row if self._as_json else f"tidemill: {message}", file=sys.stderr)
-        return nearest
+    def _tell_clamped(self, partition: str, offset: int | None, found: LocatedOffset) -> None:
+        bounds = f"{found.log_start} to {found.end_offset}"
+        message = f"{partition} has no offset {offset}; starting at {found.offset} (it has {bounds})"
+        row = json.dumps({"event": "start offset adjusted", "message": message}, ensure_ascii=False)
+        print(row if self._as_json else f"tidemill: {message}", file=sys.stderr)
 
     def run(self) -> None:
         """
