@@ -15,6 +15,9 @@ from tests.integration.cli.command import tidemill
         ("topics", "list", "--bootstrap", "nowhere"),
         ("topics", "create", "t", "--config", "retention.ms"),
         ("topics", "alter", "t"),
+        ("groups", "describe", ""),
+        ("groups", "reset", "g"),
+        ("groups", "reset", "g", "--to", "yesterday"),
         ("produce", "t", "--key-separator", ":", "--format", "json"),
         ("consume", "t", "--from", "yesterday"),
         ("dev", "--kafka", "0.0.0.0:0"),
@@ -50,7 +53,11 @@ def test_a_usage_error_is_json_with_the_json_option(arguments: tuple[str, ...]) 
     assert "--help" in told["message"]
 
 
-@pytest.mark.parametrize("arguments", [("topics", "list"), ("produce", "t"), ("consume", "t")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [("topics", "list"), ("groups", "list"), ("produce", "t"), ("consume", "t")],
+    ids=" ".join,
+)
 def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
     """
     A command that reaches no broker fails without retry, and its error names the fix.
@@ -75,7 +82,17 @@ def test_a_missing_http_listener_exits_with_3() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [(), ("dev",), ("broker",), ("produce",), ("consume",), ("topics",), ("topics", "create"), ("cluster", "status")],
+    [
+        (),
+        ("dev",),
+        ("broker",),
+        ("produce",),
+        ("consume",),
+        ("topics",),
+        ("topics", "create"),
+        ("cluster", "status"),
+        ("groups", "reset"),
+    ],
     ids=" ".join,
 )
 def test_help_contains_examples(command: tuple[str, ...]) -> None:

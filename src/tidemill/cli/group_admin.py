@@ -1,0 +1,156 @@
+"""Requests about consumer groups with confluent-kafka's admin client, for `tidemill groups`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+from tidemill.cli.failure import Failed
+from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, error_name, failed
+from tidemill.cli.output import counted
+from tidemill.cli.refusal import refusal
+from tidemill.cli.topic_admin import Partition, TopicAdmin
+
+LIST_TIMEOUT_S: Final = 10.0  # the library waits so long for a broker that has just died
+_STATES: Final = {
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+}
+"""Kafka's names of the states that librdkafka names differently."""
+
+
+class GroupAdmin:
+    """Requests about groups.  Every method raises `Failed` if a broker refuses or does not respond."""
+
+    def __init__(self, bootstrap: str, topics: TopicAdmin) -> None:
+        self._bootstrap = bootstrap
+        self.topics = topics
+        self._client = topics.client
+
+    def rows(self) -> tuple[list[dict[str, Any]], Failed | None]:
+        """Return the rows of `groups list`, ordered by name, and the failure of a broker that listed none."""
+        future = self._client.list_consumer_groups(request_timeout=LIST_TIMEOUT_S)
+        listed = awaited(future, "groups", self._bootstrap)
+        rows = [
+            {"group": it.group_id, "state": _state_name(it.state), "type": _type_name(it.type)} for it in listed.valid
+        ]
+        problem = None
+        if listed.errors:
+            error = listed.errors[0].args[0]
+            problem = refusal(error_name(error), "groups", f"the list is incomplete: {error.str()}")
+        return sorted(rows, key=lambda row: row["group"]), problem
+
+    def description_of(self, group: str) -> dict[str, Any]:
+        """Return the object of `groups describe`: the group, its members and its partitions.
+
+        Raise `Failed` (GROUP_ID_NOT_FOUND) if the group does not exist.
+        """
+        described = self._described(group)
+        if described is None:
+            raise refusal("GROUP_ID_NOT_FOUND", f"group {group!r}", "it does not exist")
+        committed = self.committed(group)
+        members = sorted(map(_member, described.members), key=lambda member: member["member_id"])
+        owners = {
+            (it["topic"], it["partition"]): member["member_id"] for member in members for it in member["partitions"]
+        }
+        partitions = sorted({*committed, *owners})
+        ends = self.topics.end_offsets(partitions)
+        rows = [
+            {
+                "topic": partition[0],
+                "partition": partition[1],
+                "committed": committed.get(partition),
+                "end_offset": ends.get(partition),
+                "lag": ends[partition] - committed[partition] if partition in ends and partition in committed else None,
+                "owner": owners.get(partition),
+            }
+            for partition in partitions
+        ]
+        coordinator = described.coordinator
+        return {
+            "group": group,
+            "state": _state_name(described.state),
+            "type": _type_name(described.type),
+            "assignor": described.partition_assignor or None,
+            "coordinator": {"id": coordinator.id, "host": coordinator.host, "port": coordinator.port},
+            "total_lag": sum(row["lag"] or 0 for row in rows),
+            "members": members,
+            "partitions": rows,
+        }
+
+    def committed(self, group: str) -> dict[Partition, int]:
+        """Return the group's committed offsets."""
+        about = f"group {group!r}"
+        futures = self._client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
+        )
+        partitions = awaited(futures[group], about, self._bootstrap).topic_partitions
+        self._check(partitions, about)
+        return {(it.topic, it.partition): it.offset for it in partitions if it.offset >= 0}
+
+    def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commit the offsets from outside the group, which creates it if it does not exist."""
+        about = f"group {group!r}"
+        changes = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        futures = self._client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, changes)], request_timeout=REQUEST_TIMEOUT_S
+        )
+        self._check(awaited(futures[group], about, self._bootstrap).topic_partitions, about)
+
+    def delete(self, group: str) -> None:
+        futures = self._client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)
+        awaited(futures[group], f"group {group!r}", self._bootstrap)
+
+    def exists_without_members(self, group: str, refused: str) -> bool:
+        """Return whether the group exists.  Raise `Failed` (NON_EMPTY_GROUP) if it has members.
+
+        `refused` says what is not possible then.
+        """
+        described = self._described(group)
+        if described is None:
+            return False
+        if described.state is not ConsumerGroupState.EMPTY:
+            members = counted(len(described.members), "active member")
+            reason = f"{refused} while it is in use (state {_state_name(described.state)}, {members})"
+            raise refusal("NON_EMPTY_GROUP", f"group {group!r}", reason)
+        return True
+
+    def _described(self, group: str) -> Any:
+        """Return confluent-kafka's description of the group, or None if the group does not exist."""
+        futures = self._client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            described = awaited(futures[group], f"group {group!r}", self._bootstrap)
+        except Failed as problem:
+            if problem.name == "GROUP_ID_NOT_FOUND":  # DescribeGroups from version 6 on (KIP-1043)
+                return None
+            raise
+        return None if described.state is ConsumerGroupState.DEAD else described
+
+    def _check(self, partitions: list[TopicPartition], about: str) -> None:
+        """Raise `Failed` if the broker refused one of the partitions."""
+        for it in partitions:
+            if it.error is not None:
+                error = it.error.args[0] if isinstance(it.error, KafkaException) else it.error
+                raise failed(error, f"{about}, {it.topic}-{it.partition}", self._bootstrap)
+
+
+def _member(member: Any) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "partitions": [
+            {"topic": it.topic, "partition": it.partition}
+            for it in sorted(member.assignment.topic_partitions, key=lambda it: (it.topic, it.partition))
+        ],
+    }
+
+
+def _state_name(state: Any) -> str:
+    return _STATES.get(state) or str(state.name).capitalize()
+
+
+def _type_name(group_type: Any) -> str | None:
+    """Return `Classic` or `Consumer`, or None if the broker is too old to say."""
+    return None if group_type.name == "UNKNOWN" else str(group_type.name).capitalize()

@@ -1,0 +1,70 @@
+"""Plans `tidemill groups reset`: a new committed offset for each selected partition of a group."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tidemill.cli.failure import Failed, usage
+from tidemill.cli.group_admin import GroupAdmin
+from tidemill.cli.located_offsets import locate
+from tidemill.cli.refusal import refusal
+from tidemill.cli.start_position import StartPosition
+from tidemill.cli.topic_admin import Partition, TopicAdmin
+
+Row = dict[str, Any]
+
+
+def plan(
+    admin: GroupAdmin, group: str, position: StartPosition, topics: Sequence[str], partitions: Sequence[int]
+) -> list[Row]:
+    """
+    Return one row per selected partition, with its current and its new offset.
+
+    Without `topics`, the partitions with a committed offset are selected, otherwise all partitions of these topics.
+    `partitions` replaces this selection within one topic.  Raise `Failed` if nothing is selected, or if a selected
+    partition does not exist or has no leader.
+    """
+    committed = admin.committed(group)
+    names = list(dict.fromkeys(topics)) or sorted({topic for topic, _ in committed})
+    if not names:
+        raise usage(f"group {group!r} has no committed offsets; select partitions with --topic NAME")
+    if partitions and len(names) > 1:
+        raise usage(f"--partition {partitions[0]}: the group reads {', '.join(names)}; select one with --topic NAME")
+    rows = []
+    for topic in names:
+        numbers = _selected(admin.topics, topic, partitions, None if topics else committed)
+        for number, found in locate(admin.topics, topic, numbers, position).items():
+            current = committed.get((topic, number))
+            rows.append(
+                {
+                    "topic": topic,
+                    "partition": number,
+                    "current": current,
+                    "new": found.offset,
+                    "change": None if current is None else found.offset - current,
+                    "log_start": found.log_start,
+                    "end_offset": found.end_offset,
+                    "clamped": found.is_clamped,
+                }
+            )
+    if not rows:
+        raise Failed(f"the partitions for which group {group!r} has committed offsets no longer exist")
+    return rows
+
+
+def _selected(
+    admin: TopicAdmin, topic: str, partitions: Sequence[int], among: Collection[Partition] | None
+) -> list[int]:
+    """Return the numbers of the topic's selected partitions: `partitions`, or else those in `among`, or else all."""
+    leaders = admin.leaders_of(topic)
+    for number in partitions:
+        if number not in leaders:
+            raise refusal("UNKNOWN_PARTITION", f"--partition {number}", f"topic {topic!r} has no such partition")
+    numbers = sorted(set(partitions) or {number for number in leaders if among is None or (topic, number) in among})
+    for number in numbers:
+        if leaders[number] is None:
+            raise Failed(
+                f"{topic}-{number} has no leader, so its offsets are unknown; try again later, or select other "
+                "partitions with --topic and --partition",
+                name="LEADER_NOT_AVAILABLE",
+            )
+    return numbers

@@ -1,0 +1,115 @@
+"""Answers about groups that a single healthy broker does not give."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from tidemill.cli.failure import Failed
+from tidemill.cli.group_admin import GroupAdmin
+
+
+class Client:
+    """Stands for confluent-kafka's admin client: returns `answer`, or raises it, for every request."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def _future(self, answer: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+        return future
+
+    def list_consumer_groups(self, **_: Any) -> "Future[Any]":
+        return self._future(self._answer)
+
+    def describe_consumer_groups(self, groups: list[str], **_: Any) -> "dict[str, Future[Any]]":
+        return {group: self._future(self._answer) for group in groups}
+
+    def list_consumer_group_offsets(
+        self, requests: list[ConsumerGroupTopicPartitions], **_: Any
+    ) -> "dict[str, Future[Any]]":
+        committed = [TopicPartition("t", 0, 7), TopicPartition("t", 1, 3), TopicPartition("t", 2, -1001)]
+        return {it.group_id: self._future(SimpleNamespace(topic_partitions=committed)) for it in requests}
+
+
+def admin_with(answer: Any, ends: dict[tuple[str, int], int] | None = None) -> GroupAdmin:
+    topics = SimpleNamespace(client=Client(answer), end_offsets=lambda _: ends or {})
+    return GroupAdmin("127.0.0.1:9092", topics)  # type: ignore[arg-type]
+
+
+def group(state: ConsumerGroupState, *members: Any) -> SimpleNamespace:
+    return SimpleNamespace(
+        group_id="g",
+        state=state,
+        type=ConsumerGroupType.UNKNOWN,
+        members=members,
+        partition_assignor="",
+        coordinator=SimpleNamespace(id=1, host="h", port=2),
+    )
+
+
+def test_a_list_without_one_broker_is_incomplete() -> None:
+    """
+    The groups of the other brokers are returned, with the failure of the broker that did not respond.
+    """
+    error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    listed = SimpleNamespace(valid=[group(ConsumerGroupState.PREPARING_REBALANCING)], errors=[error])
+
+    rows, problem = admin_with(listed).rows()
+
+    assert [{"group": "g", "state": "PreparingRebalance", "type": None}] == rows
+    assert problem is not None and "the list is incomplete" in problem.message
+
+
+def test_a_partition_without_leader_has_no_lag() -> None:
+    """
+    Without a leader the end offset is unknown, and so is the lag; the total counts the other partitions.
+    """
+    described = admin_with(group(ConsumerGroupState.EMPTY), {("t", 0): 10}).description_of("g")
+
+    assert [(0, 7, 10, 3), (1, 3, None, None)] == [
+        (it["partition"], it["committed"], it["end_offset"], it["lag"]) for it in described["partitions"]
+    ]
+    assert 3 == described["total_lag"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [group(ConsumerGroupState.DEAD), KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND))],
+    ids=["dead", "not found"],
+)
+def test_brokers_say_in_two_ways_that_a_group_does_not_exist(answer: Any) -> None:
+    """
+    Brokers before Kafka 4.0 describe a missing group as dead, and later ones answer with an error (KIP-1043).
+    """
+    admin = admin_with(answer)
+
+    with pytest.raises(Failed) as caught:
+        admin.description_of("g")
+
+    assert "GROUP_ID_NOT_FOUND" == caught.value.name
+    assert not admin.exists_without_members("g", "it cannot be deleted")
+
+
+@pytest.mark.parametrize("state", [state for state in ConsumerGroupState if state.name not in ("EMPTY", "DEAD")])
+def test_only_an_empty_group_may_be_changed(state: ConsumerGroupState) -> None:
+    """
+    A group is in use in every state but Empty, also in one that this library does not know.
+    """
+    with pytest.raises(Failed, match="it cannot be deleted while it is in use") as caught:
+        admin_with(group(state)).exists_without_members("g", "it cannot be deleted")
+
+    assert "NON_EMPTY_GROUP" == caught.value.name
