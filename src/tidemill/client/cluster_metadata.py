@@ -102,6 +102,10 @@ class ClusterMetadata:
             raise LeaderUnknown(f"{partition.topic}-{partition.partition} has no leader at the moment")
         return leader
 
+    def broker_ids(self) -> tuple[int, ...]:
+        """Return the ids of the live brokers, ordered.  Call `refresh` first."""
+        return tuple(sorted(self._brokers))
+
     def connection_to(self, broker_id: int) -> BrokerConnection:
         """Return an idle connection to this broker; it is kept for later calls.  Raise BrokerUnreachable."""
         return self._connection(self._brokers[broker_id])

@@ -73,6 +73,28 @@ def test_a_healthy_start_causes_no_warning(cluster: Cluster) -> None:
     ]
 
 
+def test_configurations_come_from_the_broker_that_is_named(cluster: Cluster) -> None:
+    """
+    A broker describes only itself, so the command finds its address; the bootstrap address may be of another broker.
+    """
+    bootstrap = cluster.brokers[0]["kafka"]
+    key = "log.segment.delete.delay.ms"
+
+    changed = [
+        tidemill("configs", command, "--broker", "3", text, bootstrap=bootstrap).exit_code
+        for command, text in (("set", f"{key}=1000"), ("describe", key), ("unset", key))
+    ]
+    described = [
+        json.loads(
+            tidemill("configs", "describe", "--broker", str(number), "node.id", "--json", bootstrap=bootstrap).out
+        )
+        for number in (1, 2, 3)
+    ]
+
+    assert [0, 0, 0] == changed
+    assert ["1", "2", "3"] == [it["configs"][0]["value"] for it in described]
+
+
 def test_ready_means_that_three_voters_have_the_metadata(cluster: Cluster) -> None:
     """
     A ready cluster survives the loss of any one broker, and every broker knows the HTTP listeners of the others.

@@ -15,6 +15,9 @@ from tests.integration.cli.command import tidemill
         ("topics", "list", "--bootstrap", "nowhere"),
         ("topics", "create", "t", "--config", "retention.ms"),
         ("topics", "alter", "t"),
+        ("configs", "describe"),
+        ("configs", "describe", "--topic", "t", "--cluster"),
+        ("configs", "set", "--topic", "t", "retention.ms"),
         ("groups", "describe", ""),
         ("groups", "reset", "g"),
         ("groups", "reset", "g", "--to", "yesterday"),
@@ -55,7 +58,7 @@ def test_a_usage_error_is_json_with_the_json_option(arguments: tuple[str, ...]) 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("topics", "list"), ("groups", "list"), ("produce", "t"), ("consume", "t")],
+    [("topics", "list"), ("groups", "list"), ("configs", "describe", "--cluster"), ("produce", "t"), ("consume", "t")],
     ids=" ".join,
 )
 def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
@@ -92,6 +95,7 @@ def test_a_missing_http_listener_exits_with_3() -> None:
         ("topics", "create"),
         ("cluster", "status"),
         ("groups", "reset"),
+        ("configs", "set"),
     ],
     ids=" ".join,
 )

@@ -1,0 +1,145 @@
+"""Requests about configurations, for `tidemill configs`.
+
+They use Tidemill's own client: confluent-kafka cannot name the resource of the cluster-wide defaults, and of several
+values of one key in a broker's levels it keeps only the last.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from tidemill.cli.bootstrap import check_reachable, no_broker
+from tidemill.cli.failure import Failed
+from tidemill.cli.refusal import refusal
+from tidemill.client.broker_connection import BrokerConnection
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.connection_settings import from_keys
+from tidemill.client.failures import BrokerUnreachable, ClientError, RetriesExhausted
+from tidemill.model import errors
+from tidemill.model.config_resolution import ConfigSource
+from tidemill.wire.messages import describe_configs, incremental_alter_configs
+from tidemill.wire.schema import Api, Message
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+TOPIC: Final = 2
+BROKER: Final = 4
+SET: Final = 0
+DELETE: Final = 1
+
+
+class Resource(NamedTuple):
+    """What is configured.  A broker's name is its id; the cluster-wide defaults are the broker without a name."""
+
+    type: int
+    name: str
+
+    @property
+    def about(self) -> str:
+        if self.type == TOPIC:
+            return f"topic {self.name!r}"
+        return f"broker {self.name}" if self.name else "the cluster"
+
+
+class ConfigAdmin:
+    """Requests about configurations.  Every method raises `Failed` if a broker refuses or does not respond."""
+
+    def __init__(self, bootstrap: str) -> None:
+        check_reachable(bootstrap)
+        self._bootstrap = bootstrap
+        timeouts = dict.fromkeys(("request.timeout.ms", "default.api.timeout.ms"), str(REQUEST_TIMEOUT_MS))
+        self._cluster = ClusterMetadata(from_keys({"bootstrap.servers": bootstrap, **timeouts}))
+
+    def rows(self, resource: Resource, keys: Sequence[str] | None) -> list[dict[str, Any]]:
+        """Return the configurations of the resource, ordered by key; only those in `keys` unless it is None."""
+        request = describe_configs.Request(
+            resources=[
+                describe_configs.Request.Resource(
+                    resource_type=resource.type, resource_name=resource.name, configuration_keys=keys
+                )
+            ],
+            include_synonyms=True,
+        )
+        (result,) = self._ask(resource, describe_configs.API, request).results
+        _check(result, resource)
+        return [_row(config) for config in sorted(result.configs, key=lambda config: config.name)]
+
+    def alter(self, resource: Resource, changes: Mapping[str, str | None]) -> None:
+        """Set each key of `changes` to its value, or remove the resource's own value of the key if it is None."""
+        change = incremental_alter_configs.Request.Resource.Config
+        request = incremental_alter_configs.Request(
+            resources=[
+                incremental_alter_configs.Request.Resource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configs=[
+                        change(name=key, config_operation=DELETE if value is None else SET, value=value)
+                        for key, value in changes.items()
+                    ],
+                )
+            ],
+            validate_only=False,
+        )
+        (result,) = self._ask(resource, incremental_alter_configs.API, request).responses
+        _check(result, resource)
+
+    def _ask(self, resource: Resource, api: Api, request: Message) -> Any:
+        try:
+            self._cluster.refresh(())
+            return self._connection_for(resource).request(api, request)
+        except (BrokerUnreachable, RetriesExhausted) as problem:
+            raise no_broker(self._bootstrap, f"{resource.about}: {problem}") from problem
+        except ClientError as problem:
+            raise Failed(f"{resource.about}: {problem}") from problem
+
+    def _connection_for(self, resource: Resource) -> BrokerConnection:
+        """Return a connection to the broker that is configured, or to any broker for other resources."""
+        ids = self._cluster.broker_ids()
+        if resource.type == BROKER and resource.name:
+            if int(resource.name) not in ids:
+                known = ", ".join(map(str, ids))
+                raise Failed(f"--broker {resource.name}: the cluster has no such live broker; it has {known}")
+            return self._cluster.connection_to(int(resource.name))
+        for broker_id in ids[:-1]:
+            try:
+                return self._cluster.connection_to(broker_id)
+            except BrokerUnreachable:
+                continue
+        return self._cluster.connection_to(ids[-1])
+
+
+def _check(result: Any, resource: Resource) -> None:
+    if result.error_code != errors.NONE:
+        name = errors.name(result.error_code)
+        raise refusal(name, resource.about, result.error_message or "the broker refused the request")
+
+
+def _row(config: describe_configs.Response.Resource.Config) -> dict[str, Any]:
+    return {
+        "key": config.name,
+        "value": config.value,
+        "source": _source_name(config.config_source),
+        "default": default_of(config),
+        "read_only": config.read_only,
+        "sensitive": config.is_sensitive,
+        "levels": [{"key": it.name, "value": it.value, "source": _source_name(it.source)} for it in config.synonyms],
+    }
+
+
+def default_of(config: describe_configs.Response.Resource.Config) -> str | None:
+    """Return the value without any setting, or None if the broker does not say.
+
+    A default with another unit is shown with its key, such as log.retention.hours=168 for retention.ms.
+    """
+    if config.config_source == ConfigSource.DEFAULT_CONFIG:
+        return config.value
+    for level in config.synonyms:
+        if level.source == ConfigSource.DEFAULT_CONFIG:
+            same_unit = level.name.rpartition(".")[2] == config.name.rpartition(".")[2]
+            return level.value if same_unit else f"{level.name}={level.value}"
+    return None
+
+
+def _source_name(source: int) -> str:
+    try:
+        return ConfigSource(source).name
+    except ValueError:
+        return f"source {source}"
