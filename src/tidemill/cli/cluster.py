@@ -1,4 +1,11 @@
-"""Show the state of a cluster, as its brokers report it over HTTP."""
+"""Show the state of a cluster, as its brokers report it over HTTP.
+
+\b
+Examples:
+  tidemill cluster status
+  tidemill cluster status --once
+  tidemill cluster status --http 127.0.0.1:9081 --json
+"""
 
 import os
 from typing import Annotated, Final
