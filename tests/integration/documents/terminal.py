@@ -1,0 +1,112 @@
+"""A terminal in which a test types commands, as the reader of a page does."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+COLUMNS: Final = 120
+ROWS: Final = 60
+_ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
+_END: Final = "@@end"
+
+
+class Terminal:
+    """A shell behind a pseudo-terminal.  `screen` has all that it has printed since the last command was typed."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self.screen = ""
+        self.is_occupied = False  # a server runs in the foreground
+        self._typed = 0  # the number of the last commands
+        self._ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (ROWS, COLUMNS))
+        self._shell = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "+o", "history"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=directory,
+            env=dict(environment) | {"PS1": "", "PS2": "", "TERM": "xterm", "COLUMNS": str(COLUMNS)},
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
+        os.close(theirs)
+        self._type("stty -echo; set -m\n")
+        self.run("true", lambda _: False, 30)
+
+    def run(self, commands: str, is_server_ready: Callable[[str], object], seconds_max: float) -> int | None:
+        """
+        Type `commands` and return their exit status, or None if a server in the foreground is ready before they end.
+
+        Fail if neither happens within `seconds_max`.
+        """
+        self.screen = ""
+        self._typed += 1
+        end = re.compile(rf"{_END}{self._typed}:(\d+)\n")
+        # One group of commands: the shell reads all of it before it starts, so no command reads the next one as input.
+        self._type(f"{{ {commands.rstrip()}\n}}; echo {_END}{self._typed}:$?\n")
+        until = time.monotonic() + seconds_max
+        while True:
+            if ended := end.search(self.screen):
+                self.screen = self.screen[: ended.start()]
+                return int(ended[1])
+            if is_server_ready(self.screen):
+                self.is_occupied = True
+                return None
+            assert time.monotonic() < until, f"{commands}\nhas not ended, and printed only:\n{self.screen}"
+            self._read(0.1)
+
+    def wait_for(self, pattern: re.Pattern[str], seconds_max: float) -> bool:
+        """Return whether the screen matches `pattern` within `seconds_max`."""
+        until = time.monotonic() + seconds_max
+        while not pattern.search(self.screen):
+            if time.monotonic() > until:
+                return False
+            self._read(0.1)
+        return True
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, and wait until the server in the foreground has ended."""
+        end = re.compile(rf"{_END}{self._typed}:|\n{_END}interrupted\n")
+        self._type("\x03")
+        self._type(f"echo; echo {_END}interrupted\n")
+        assert self.wait_for(end, 30), f"Ctrl-C did not end the server, which printed:\n{self.screen}"
+        self.is_occupied = False
+
+    def close(self) -> None:
+        """Press Ctrl-C, wait for what runs in the foreground, and close the terminal."""
+        self._type("\x03")
+        self._type("\nexit\n")
+        until = time.monotonic() + 30
+        while self._shell.poll() is None and time.monotonic() < until:
+            self._read(0.1)
+        if self._shell.poll() is None:
+            os.killpg(self._shell.pid, signal.SIGKILL)
+            self._shell.wait()
+        os.close(self._ours)
+
+    def _type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def _read(self, seconds: float) -> None:
+        ready, _, _ = select.select([self._ours], [], [], seconds)
+        if ready:
+            try:
+                data = os.read(self._ours, 1 << 16)
+            except OSError:  # Linux reports EIO when the shell has closed its side.
+                return
+            self.screen += _ESCAPE.sub("", data.decode(errors="replace"))
+
+
+def _take_terminal() -> None:
+    """Make the pseudo-terminal, which is stdin, the controlling terminal, so that Ctrl-C works."""
+    import fcntl
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

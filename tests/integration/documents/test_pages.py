@@ -1,0 +1,96 @@
+"""Every command and file of a page does what the page says: the suite types them as they stand."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.integration.documents.page import Commands, File, Prints, steps_of
+from tests.integration.documents.terminal import Terminal
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+PAGES: Final = ("README.md",)
+SECONDS_MAX: Final = 600  # for one step; an installation from an empty cache takes minutes
+PRINTS_SECONDS_MAX: Final = 60
+READY: Final = re.compile(r"is ready|ready: |\bready\b.*kafka")
+PLACEHOLDERS: Final = {"<this repository>": str(ROOT)}
+
+
+class Reader:
+    """Follows a page in a directory of its own, with an empty home and nothing of this repository on the path."""
+
+    def __init__(self, directory: Path) -> None:
+        home = directory / "home"
+        home.mkdir()
+        self._directory = directory
+        self._environment = {
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "PATH": os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part),
+            "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip")),
+            **{name: os.environ[name] for name in ("JAVA_HOME", "PIP_INDEX_URL") if name in os.environ},
+        }
+        self._terminals: dict[str, Terminal] = {}
+        self._last: Terminal | None = None
+
+    def follow(self, page: Path) -> None:
+        for step in steps_of(page):
+            where = f"{page.name}:{step.line}"
+            match step:
+                case Commands():
+                    self._type(step, where)
+                case Prints():
+                    assert self._last is not None, f"{where}: nothing was typed before"
+                    found = self._last.wait_for(step.pattern(), PRINTS_SECONDS_MAX)
+                    assert found, f"{where}: expected\n{step.text}\nbut the terminal shows\n{self._last.screen}"
+                case File():
+                    self._have(step, where)
+
+    def close(self) -> None:
+        for terminal in reversed(self._terminals.values()):
+            terminal.close()
+
+    def _have(self, step: File, where: str) -> None:
+        """Write the file, unless the clone has it; then the page must show it as it is."""
+        path = self._here() / step.name
+        if path.exists():
+            assert path.read_text() == step.text, f"{where}: {step.name} differs from the file"
+        else:
+            path.write_text(step.text)
+
+    def _here(self) -> Path:
+        """Return the directory in which the reader works: the clone, once there is one."""
+        clone = self._directory / "tidemill"
+        return clone if clone.is_dir() else self._directory
+
+    def _type(self, step: Commands, where: str) -> None:
+        terminal = self._terminals.get(step.terminal)
+        if terminal is not None and terminal.is_occupied:
+            terminal.interrupt()
+        if terminal is None:
+            terminal = self._terminals[step.terminal] = Terminal(self._here(), self._environment)
+        text = step.text
+        for placeholder, value in PLACEHOLDERS.items():
+            text = text.replace(placeholder, value)
+        status = terminal.run(text, READY.search, SECONDS_MAX)
+        assert status in (0, None), f"{where}: exit status {status}\n{text}\n{terminal.screen}"
+        self._last = terminal
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    following = Reader(tmp_path)
+    yield following
+    following.close()
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_does_what_it_says(page: str, reader: Reader) -> None:
+    """
+    Every command of the page succeeds, a server gets ready, and what the page shows as output is printed.
+    """
+    reader.follow(ROOT / page)
