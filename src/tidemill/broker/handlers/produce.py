@@ -26,6 +26,12 @@ from functools import partial
 from typing import Final
 
 from tidemill.broker.clients.pipelines import SENT_AGAIN, TopicPartition
+from tidemill.broker.request.append_refusals import (
+    not_accepting,
+    request_refusal,
+    too_few_replicas,
+    unknown_partition,
+)
 from tidemill.broker.request.awaited_appends import ACKS_ALL, AwaitedAppends
 from tidemill.broker.request.leader_hints import Misdirected, add_leader_hints
 from tidemill.broker.request.request_context import RequestContext
@@ -38,7 +44,6 @@ from tidemill.shard.pending import Pending
 from tidemill.wire.messages.produce import Request, Response
 
 COPIED_BYTES_MAX: Final = 16 << 10  # a smaller batch is copied, so that it does not pin its receive buffer
-ACKS_LEGAL: Final = (-1, 0, 1)
 NEW_LEADERS_SINCE: Final = 10
 
 TopicResponse = Response.Topic
@@ -53,7 +58,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
     awaited = AwaitedAppends(response, broker.deadlines, request.timeout_ms)
     misdirected: list[Misdirected] = []
     table = broker.shard_table
-    refusal = _refusal(request, context)
+    refusal = request_refusal(request, context)
     metrics = broker.metrics
     pipelines = context.connection.pipelines
     for topic in request.topic_data:
@@ -73,9 +78,9 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             if refusal is not None:
                 appended = refusal
             elif partition is None:
-                appended = _unknown(context, name, topic.topic_id, data.index)
+                appended = unknown_partition(context, name, topic.topic_id, data.index)
             elif not partition.shard.accepts_writes:
-                appended = _not_accepting(partition)
+                appended = not_accepting(partition)
             elif is_written_by_cluster:
                 appended = Appended(
                     errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is an internal topic: clients may not write to it"
@@ -91,7 +96,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
                     code, message="an earlier batch of this producer was refused and has not been sent again"
                 )
             elif acks == ACKS_ALL and 1 < insync > partition.shard.live_voters:
-                appended = _too_few_replicas(partition, insync)
+                appended = too_few_replicas(partition, insync)
             else:
                 batch = data.records
                 size = len(batch)
@@ -140,34 +145,6 @@ def _lost_leadership(context: RequestContext, topic_partition: TopicPartition, b
         context.connection.pipelines.refuse(topic_partition, batch, errors.REQUEST_TIMED_OUT, now_ms)
 
 
-def _refusal(request: Request, context: RequestContext) -> Appended | None:
-    """Return the refusal for every partition if the whole request must be refused, else None."""
-    if context.version < 3:
-        return Appended(
-            errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, message="only record batch v2 (Produce v3 and later) is stored"
-        )
-    if request.acks not in ACKS_LEGAL:
-        return Appended(errors.INVALID_REQUIRED_ACKS, message=f"acks={request.acks} is invalid: use -1 (all), 0 or 1")
-    if request.transactional_id is not None:
-        return Appended(
-            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            message="transactions are not implemented: unset transactional.id",
-        )
-    problem = context.broker.storage_problem()
-    if problem is not None:
-        return Appended(errors.KAFKA_STORAGE_ERROR, message=problem)
-    return None
-
-
-def _unknown(context: RequestContext, name: str | None, topic_id: bytes, number: int) -> Appended:
-    if name is None:
-        return Appended(errors.UNKNOWN_TOPIC_ID, message=f"no topic has the id {topic_id.hex()}")
-    code = context.broker.missing_partition(name, b"", number)
-    if code == errors.NOT_LEADER_OR_FOLLOWER:
-        return Appended(code, message=f"this broker does not lead partition {number} of {name}")
-    return Appended(code, message=f"topic {name} does not exist, or has no partition {number}")
-
-
 def _insync_wanted(image: ClusterImage, partition: Partition) -> int:
     """Return min.insync.replicas, or the topic's number of replicas if that is smaller.
 
@@ -176,28 +153,3 @@ def _insync_wanted(image: ClusterImage, partition: Partition) -> int:
     wanted = partition.config.min_insync_replicas
     topic = image.topic(partition.topic) if wanted > 1 else None
     return wanted if topic is None else min(wanted, image.replication_factor(topic))
-
-
-def _too_few_replicas(partition: Partition, insync: int) -> Appended:
-    live = partition.shard.live_voters
-    return Appended(
-        errors.NOT_ENOUGH_REPLICAS,
-        message=f"min.insync.replicas={insync} of topic {partition.topic}, but {live} of its "
-        f"{len(partition.shard.replica.voters)} replicas are up: lower it, or start the missing brokers",
-    )
-
-
-def _not_accepting(partition: Partition) -> Appended:
-    shard = partition.shard
-    if shard.log.damage is not None:
-        return Appended(errors.KAFKA_STORAGE_ERROR, message=f"{shard.log.damage}; {shard.damage.outlook}")
-    if shard.is_serving:
-        return Appended(
-            errors.NOT_LEADER_OR_FOLLOWER, message="the leader is transferring its leadership to another broker"
-        )
-    if shard.is_unconfirmed:
-        return Appended(errors.NOT_LEADER_OR_FOLLOWER, message="the leader has not confirmed its term yet")
-    return Appended(
-        errors.NOT_LEADER_OR_FOLLOWER,
-        message=f"this broker does not lead partition {partition.number} of {partition.topic}",
-    )
