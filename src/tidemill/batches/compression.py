@@ -7,7 +7,7 @@ the first.  Data that ends in the middle of a frame is refused.
     gzip    members as in RFC 1952
     snappy  written in the framing of Java's SnappyOutputStream ("xerial": a magic, then raw blocks of at most 32 KiB);
             read in that framing or as a single raw block, which some clients send
-    lz4     the frame format
+    lz4     the frame format; written in independent blocks, because Java's clients read no others
     zstd    RFC 8878, with or without a content size; windows up to 8 MiB, the most that levels up to 19 use
 """
 
@@ -39,11 +39,16 @@ class CompressionError(ValueError):
     """The codec is unknown, or the data is damaged or decompresses to more than the limit."""
 
 
+class TooLarge(CompressionError):
+    """The data decompresses to more than the limit."""
+
+
 def compress(codec: int, data: Buffer | Sequence[Buffer], level: int | None = None) -> bytes:
     """
     Compress `data`; a sequence of parts is concatenated.
 
-    `level` depends on the codec (gzip 1-9, lz4 0-16, zstd 1-22).  Raise CompressionError for an unknown codec.
+    `level` depends on the codec: gzip -1 (its default) to 9, lz4 0 to 16 (fast below 3), zstd -131072 to 22.  Raise
+    CompressionError for an unknown codec.
     """
     whole = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
     if codec == Codec.NONE:
@@ -69,8 +74,8 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
     return _DECOMPRESSORS[codec](data, size_max)
 
 
-def _too_large(size_max: int) -> CompressionError:
-    return CompressionError(f"the records decompress to more than {size_max} bytes")
+def _too_large(size_max: int) -> TooLarge:
+    return TooLarge(f"the records decompress to more than {size_max} bytes")
 
 
 def _damaged(codec: Codec, why: object) -> CompressionError:
@@ -171,7 +176,7 @@ def _unsnappy_block(block: memoryview, room: int, size_max: int) -> bytes:
 def _lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
-    return bytes(lz4.frame.compress(data, compression_level=level or 0))
+    return bytes(lz4.frame.compress(data, compression_level=level or 0, block_linked=False, store_size=False))
 
 
 def _unlz4(data: Buffer, size_max: int) -> bytes:
@@ -211,7 +216,12 @@ def _unlz4(data: Buffer, size_max: int) -> bytes:
 def _zstd(data: Buffer, level: int | None) -> bytes:
     import zstandard
 
-    return zstandard.ZstdCompressor(level=level if level is not None else 3).compress(data)
+    level = 3 if level is None else level
+    parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=len(data))
+    if 1 << parameters.window_log > ZSTD_WINDOW_BYTES_MAX:  # levels above 19; `decompress` refuses wider windows
+        window_log = ZSTD_WINDOW_BYTES_MAX.bit_length() - 1
+        parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=len(data), window_log=window_log)
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
 
 
 def _unzstd(data: Buffer, size_max: int) -> bytes:

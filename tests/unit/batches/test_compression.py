@@ -176,3 +176,19 @@ def test_lz4_frames_of_other_clients_are_read():
     unfolded = decompress(Codec.LZ4, folded)
 
     assert unfolded == TEXT
+
+
+@pytest.mark.parametrize("level", [-131_072, -1, 1, 19, 20, 22])
+def test_every_level_of_zstd_can_be_read_again(level):
+    """The window stays within 8 MiB, which is all that the broker and many clients read."""
+    block = bytes(9 << 20)
+
+    assert decompress(Codec.ZSTD, compress(Codec.ZSTD, block, level)) == block
+
+
+@pytest.mark.parametrize("level", [1, 3, 9, 12, 17])
+def test_lz4_is_written_in_independent_blocks(level):
+    """Java's clients refuse blocks that depend on earlier ones; bit 5 of the frame's flags says which kind they are."""
+    frame = compress(Codec.LZ4, b"tide mill " * 20_000, level)
+
+    assert (b"\x04\x22\x4d\x18", 1) == (frame[:4], frame[4] >> 5 & 1)
