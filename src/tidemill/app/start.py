@@ -48,6 +48,7 @@ T = TypeVar("T")
 
 TICK_S: Final = 0.25
 READ_THREADS: Final = 2  # threads for reads that wait for the disk, without the GIL
+COMPRESSION_THREADS_MAX: Final = 4  # threads that recompress batches, at most one per core, without the GIL
 STOP_S: Final = 1.5  # a clean stop takes less; if it times out, the next start replays the journal
 FAILED_EXIT: Final = 1  # the exit code of every failed command, `cli.failure.ExitCode.FAILED`
 
@@ -213,7 +214,9 @@ class _Process:
         write_back = ThreadJobs(self.loop, name="write_back")
         background = ThreadJobs(self.loop, name="background")
         reads = ThreadJobs(self.loop, name="read", threads=READ_THREADS)
-        self.jobs = [journal, write_back, background, reads]
+        threads = min(COMPRESSION_THREADS_MAX, os.cpu_count() or 1)
+        compression = ThreadJobs(self.loop, name="compression", threads=threads)
+        self.jobs = [journal, write_back, background, reads, compression]
         return Machine(
             turns=self.loop,
             clock=self.clock,
@@ -222,6 +225,7 @@ class _Process:
             write_back_jobs=write_back,
             background_jobs=background,
             read_jobs=reads,
+            compression_jobs=compression,
             call_later=self.loop.call_later,
             failed=self._failed,
             events=self.events,

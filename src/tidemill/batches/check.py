@@ -1,8 +1,8 @@
 """Checks whether a batch sent by a producer may be appended to the log.
 
-The broker never decompresses records, so it checks only the header of a compressed batch.  It scans uncompressed
-records once, to make sure that consumers can read them.  Each check relies on the checks before it: first the size of
-the batch, then the format, then the CRC, and finally the fields.
+A compressed batch that is stored as sent is never decompressed, so only its header is checked.  Uncompressed records
+are scanned once, to make sure that consumers can read them.  Each check relies on the checks before it: first the size
+of the batch, then the format, then the CRC, and finally the fields.
 """
 
 from typing import NamedTuple

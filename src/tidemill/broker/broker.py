@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from tidemill.broker.clients.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.clients.deadlines import Deadlines
 from tidemill.broker.clients.fetch_session import FetchSessions
+from tidemill.broker.clients.recompressor import Recompressor
 from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.controller.image_follower import ImageFollower
@@ -143,6 +144,7 @@ class Broker:
         )
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.memory = ConnectionMemory(_queued_bytes_max(self.layers), machine.clock)
+        self.recompressor = Recompressor(machine.compression_jobs, self.memory)
         self.connections: dict[Connection, None] = {}
         self._refusals = RateLimitedEvents(machine.clock)
         self._damages = RateLimitedEvents(machine.clock)

@@ -28,6 +28,7 @@ class Machine:
     write_back_jobs: Jobs  # a separate thread, so that a slow write-back delays no acknowledgement
     background_jobs: Jobs
     read_jobs: Jobs
+    compression_jobs: Jobs  # separate threads, so that recompression delays no read
     call_later: Callable[[float, Callable[[], None]], Any]  # seconds; returns an object with `cancel()`
     failed: Callable[[BaseException], None]  # called when the machine has failed; ends the process
     events: EventLog

@@ -5,12 +5,13 @@ from typing import Final
 from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
 from tidemill.model.config_types import LONG_MAX, ConfigType, ConfigValue
 from tidemill.model.topic_config_keys import (
+    COMPRESSION_TYPES,
     NO_COMPACTION,
-    NO_RECOMPRESSION,
     NO_TIERING,
     ONLY_DELETE,
     PACED_WRITES,
     SYNCED_ANYWAY,
+    gzip_level_problem,
 )
 
 BOOLEAN = ConfigType.BOOLEAN
@@ -112,26 +113,47 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         update=CLUSTER_WIDE,
     ),
     obeyed(
+        "compression.type",
+        STRING,
+        "producer",
+        "The default of the topic's compression.type.",
+        choices=COMPRESSION_TYPES,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "compression.gzip.level",
+        INT,
+        -1,
+        "The default of the topic's compression.gzip.level.",
+        at_least=-1,
+        at_most=9,
+        check=gzip_level_problem,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "compression.lz4.level",
+        INT,
+        9,
+        "The default of the topic's compression.lz4.level.",
+        at_least=1,
+        at_most=17,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "compression.zstd.level",
+        INT,
+        3,
+        "The default of the topic's compression.zstd.level.",
+        at_least=-131_072,
+        at_most=22,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
         "producer.id.expiration.ms",
         INT,
         86_400_000,
         "A partition drops the state of an idempotent producer that was idle for this long, except of the newest 100.",
         at_least=1,
-    ),
-    refused(
-        "compression.type",
-        STRING,
-        "producer",
-        NO_RECOMPRESSION,
-        choices=(
-            "uncompressed",
-            "zstd",
-            "lz4",
-            "snappy",
-            "gzip",
-            "producer",
-        ),
-        update=CLUSTER_WIDE,
     ),
     refused(
         "log.cleanup.policy",
@@ -151,11 +173,6 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         False,
         "a leader that lacks acknowledged records would lose them",
         update=CLUSTER_WIDE,
-    ),
-    without_effect("compression.gzip.level", INT, -1, NO_RECOMPRESSION, at_least=-1, at_most=9, update=CLUSTER_WIDE),
-    without_effect("compression.lz4.level", INT, 9, NO_RECOMPRESSION, at_least=1, at_most=17, update=CLUSTER_WIDE),
-    without_effect(
-        "compression.zstd.level", INT, 3, NO_RECOMPRESSION, at_least=-131_072, at_most=22, update=CLUSTER_WIDE
     ),
     without_effect("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, NO_TIERING, update=CLUSTER_WIDE),
     without_effect("log.cleaner.backoff.ms", LONG, 15_000, NO_COMPACTION, at_least=0, update=CLUSTER_WIDE),

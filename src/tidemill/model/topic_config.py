@@ -15,6 +15,9 @@ class TopicConfig:
     kind: str
     cleanup_policy: str
     compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
     index_interval_bytes: int
     max_message_bytes: int
     message_timestamp_type: str
@@ -51,6 +54,9 @@ def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerL
         kind=str(value("tidemill.kind")),
         cleanup_policy=",".join(cleanup_policies),
         compression_type=str(value("compression.type")),
+        compression_gzip_level=number("compression.gzip.level"),
+        compression_lz4_level=number("compression.lz4.level"),
+        compression_zstd_level=number("compression.zstd.level"),
         index_interval_bytes=number("index.interval.bytes"),
         max_message_bytes=number("max.message.bytes"),
         message_timestamp_type=timestamp_type,

@@ -12,9 +12,7 @@ KIND: Final = "tidemill.kind"
 
 NO_COMPACTION: Final = "only keyed topics are compacted, and they are not implemented yet"
 ONLY_DELETE: Final = "only keyed topics are compacted, and they are not implemented yet"
-NO_RECOMPRESSION: Final = (
-    "the broker keeps batches as the producer compressed them; recompression is not implemented yet"
-)
+COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 SYNCED_ANYWAY: Final = "every record is on disk before it is acknowledged"
 PACED_WRITES: Final = "checkpoints pace their writes, so segments that roll at the same time do no harm"
 NO_TIERING: Final = "tiering to object storage is not implemented yet"
@@ -25,6 +23,10 @@ def _kind_problem(value: ConfigValue) -> str | None:
     if value in ("keyed", "timer"):
         return f"{value} topics are not implemented yet; use log"
     return None
+
+
+def gzip_level_problem(value: ConfigValue) -> str | None:
+    return "must be -1, the default of gzip, or 1 to 9" if value == 0 else None
 
 
 TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -86,7 +88,7 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         "max.message.bytes",
         INT,
         1_048_588,
-        "The largest record batch accepted, in bytes as received (compressed, with its header).",
+        "The largest record batch accepted, in bytes with its header, as received and as stored.",
         at_least=0,
     ),
     obeyed(
@@ -110,16 +112,40 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         "How far a record's timestamp may be ahead of the broker's clock (CreateTime only).",
         at_least=0,
     ),
-    refused(
+    obeyed(
         "compression.type",
         STRING,
         "producer",
-        NO_RECOMPRESSION,
-        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        "The codec in which batches are stored: the broker compresses a batch of another codec again; producer keeps "
+        "every batch as it was sent.",
+        choices=COMPRESSION_TYPES,
     ),
-    without_effect("compression.gzip.level", INT, -1, NO_RECOMPRESSION, at_least=-1, at_most=9),
-    without_effect("compression.lz4.level", INT, 9, NO_RECOMPRESSION, at_least=1, at_most=17),
-    without_effect("compression.zstd.level", INT, 3, NO_RECOMPRESSION, at_least=-131_072, at_most=22),
+    obeyed(
+        "compression.gzip.level",
+        INT,
+        -1,
+        "The level at which the broker compresses if compression.type=gzip; -1 is the default of gzip.",
+        at_least=-1,
+        at_most=9,
+        check=gzip_level_problem,
+    ),
+    obeyed(
+        "compression.lz4.level",
+        INT,
+        9,
+        "The level at which the broker compresses if compression.type=lz4; 9 is the fast method, every other level "
+        "compresses more and takes longer.",
+        at_least=1,
+        at_most=17,
+    ),
+    obeyed(
+        "compression.zstd.level",
+        INT,
+        3,
+        "The level at which the broker compresses if compression.type=zstd.",
+        at_least=-131_072,
+        at_most=22,
+    ),
     # Replication.
     obeyed(
         "min.insync.replicas",

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from tidemill.batches.recompression import compression_of
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica
@@ -63,7 +64,7 @@ class PartitionShard(Protocol):
 class Partition:
     """One partition of a shard.  Only records below the high watermark are served, because only they are committed."""
 
-    __slots__ = ("config", "counters", "high_watermark", "log", "number", "shard", "topic", "watchers")
+    __slots__ = ("compression", "config", "counters", "high_watermark", "log", "number", "shard", "topic", "watchers")
 
     def __init__(self, shard: PartitionShard, topic: str, log: PartitionLog, config: TopicConfig) -> None:
         self.shard = shard
@@ -91,6 +92,7 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
+        self.compression = compression_of(config)  # None keeps every batch as sent
         self.log.config = LogConfig(
             segment_bytes=config.segment_bytes,
             segment_ms=config.segment_ms,

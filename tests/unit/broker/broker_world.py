@@ -184,11 +184,12 @@ class BrokerWorld:
         extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
         """
-        Start the broker.  The reader threads do nothing while `reads` is False, and the journal thread does nothing
-        while the attribute `writes` is False.
+        Start the broker.  The reader threads do nothing while `reads` is False, the journal thread does nothing while
+        the attribute `writes` is False, and the compression threads do nothing while `recompresses` is False.
         """
         self.reads = reads
         self.writes = True
+        self.recompresses = True
         self.static = static
         self.extra_coordinators = extra_coordinators
         self.options = options
@@ -199,6 +200,7 @@ class BrokerWorld:
         self.turns = HandTurns()
         self.journal_jobs, self.write_back_jobs = SimulatedJobs(), SimulatedJobs()
         self.background_jobs, self.read_jobs = SimulatedJobs(), SimulatedJobs()
+        self.compression_jobs = SimulatedJobs()
         self.timers: list[Timer] = []
         self.events: list[str] = []
         self.broker: Broker = asyncio.run(self._up())
@@ -213,6 +215,7 @@ class BrokerWorld:
             write_back_jobs=self.write_back_jobs,
             background_jobs=self.background_jobs,
             read_jobs=self.read_jobs,
+            compression_jobs=self.compression_jobs,
             call_later=self._call_later,
             failed=_failed,
             events=EventLog(self.events.append, self.clock.wall_ms, as_json=False),
@@ -249,8 +252,11 @@ class BrokerWorld:
 
     def step(self) -> bool:
         """Execute one turn, or one job and its callback; False when nothing is left to do."""
-        jobs = (self.journal_jobs, self.write_back_jobs, self.background_jobs, self.read_jobs)
-        return self.turns.turn() or any(queue.step() for queue in jobs[1 - self.writes : 3 + self.reads])
+        jobs = [self.journal_jobs] if self.writes else []
+        jobs += [self.write_back_jobs, self.background_jobs]
+        jobs += [self.read_jobs] if self.reads else []
+        jobs += [self.compression_jobs] if self.recompresses else []
+        return self.turns.turn() or any(queue.step() for queue in jobs)
 
     def pass_time(self, duration_ms: int) -> None:
         """Move the clock; timers fire in order, each at its time.  At the end the broker ticks once."""

@@ -370,7 +370,7 @@ def test_the_most_specific_setting_applies() -> None:
         (topic("t"), Change("retention.ms", APPEND, "1"), errors.INVALID_CONFIG, "needs a list"),
         (topic("t"), Change("cleanup.policy", APPEND, "compact"), errors.INVALID_CONFIG, "delete,compact is refused"),
         (topic("t"), Change("unclean.leader.election.enable", SET, "true"), errors.INVALID_CONFIG, "would lose them"),
-        (topic("t"), Change("compression.type", SET, "zstd"), errors.INVALID_CONFIG, "not implemented yet"),
+        (topic("t"), Change("compression.type", SET, "best"), errors.INVALID_CONFIG, "must be one of"),
         (topic(METADATA_TOPIC), Change("retention.ms", SET, "1"), errors.INVALID_CONFIG, "cannot be changed"),
         (ConfigResource(4, ""), Change("num.partitions", SET, "1"), errors.INVALID_CONFIG, "read only at start-up"),
         (ConfigResource(4, "7"), Change("log.retention.ms", SET, "1"), errors.INVALID_REQUEST, "brokers: 1"),

@@ -5,14 +5,15 @@
 Requests of one connection take effect in order: a request sees the effects of all earlier ones.
 
     request    begins when
-    Produce    every earlier request that is not Produce has been answered
+    Produce    every earlier request that is not Produce has been answered, and no batch waits for recompression
     any other  every earlier request has been answered
 
 Produce requests are pipelined: each batch enters the log as soon as its request begins, so batches stay in request
 order, and one journal write serves many of them.  Every other request waits, as in Kafka, which handles one request per
 connection at a time.  Produce waits for other requests, so that a Produce after CreateTopics finds the topic, and a
 Produce after Fetch does not change what that Fetch returns.  A Produce request with acks=0 has no response; it counts
-as answered when its batches are in this broker's journal.
+as answered when its batches are in this broker's journal.  A batch that is being recompressed (`compression.type`) is
+not in the log yet, so no further request begins.
 
 So the unanswered requests of a connection are either Produce requests, or one request of another kind.  A long poll
 (Fetch, JoinGroup) delays all later requests on the same connection.
@@ -22,7 +23,7 @@ right is what makes the connection continue:
 
     unsent responses, or responses held for an earlier one     `resume_writing`, or the earlier request's response
     unanswered requests, and the bytes that they keep          `_completed`
-    the next frame, while it must wait for earlier requests    `_completed`
+    the next frame, while it must wait for earlier requests    `_completed`, `release`
     the work for one connection in one turn of the loop        the next turn
     the memory of all connections together                     `room_again`, called by `ConnectionMemory`
 
@@ -100,6 +101,7 @@ class KafkaConnection:
         self._is_paused = False
         self._is_writing_paused = False
         self._is_stopping = False
+        self._is_held = False
         self._is_turn_scheduled = False
         broker.connections[self] = None
         broker.metrics.connections += 1
@@ -269,6 +271,7 @@ class KafkaConnection:
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._turn_requests >= TURN_REQUESTS_MAX
             or self._is_stopping
+            or self._is_held
             or not (self.broker.memory.has_room or self._may_resume())
             or self._must_wait()
         )
@@ -321,6 +324,13 @@ class KafkaConnection:
             self._work_off()
 
     def room_again(self) -> None:
+        self._wake()
+
+    def hold(self) -> None:
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
         self._wake()
 
     def pause_writing(self) -> None:

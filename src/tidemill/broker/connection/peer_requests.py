@@ -55,6 +55,12 @@ class BrokerCaller:
         host, _, port = self._address.rpartition(":")
         return host, int(port or 0)
 
+    def hold(self) -> None:
+        """Do nothing: only Produce holds its connection, and brokers do not forward it."""
+
+    def release(self) -> None:
+        """Do nothing, like `hold`."""
+
     def close(self) -> None:
         """Do nothing: the link must stay open, because it carries other requests, too."""
 

@@ -12,6 +12,9 @@ error is NOT_ENOUGH_REPLICAS.  After timeout_ms the error is
 NOT_ENOUGH_REPLICAS_AFTER_APPEND if the batch is committed but too few replicas have it, else REQUEST_TIMED_OUT.
 REQUEST_TIMED_OUT is also the error if the leader steps down before it can respond: the outcome is then unknown.
 
+If the topic's compression.type names another codec than that of a batch, the batch is recompressed first, off the event
+loop (`batches/recompression.py`).  A batch that cannot be decompressed is refused with CORRUPT_MESSAGE.
+
 After a batch of an idempotent producer was refused with a retriable error, or had an unknown outcome, the producer's
 later batches are refused with the same error until it sends that batch again (`broker/clients/pipelines.py`).
 
@@ -22,10 +25,14 @@ v10   current_leader and node_endpoints, if an error is NOT_LEADER_OR_FOLLOWER (
 v13   topics by id
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
+from tidemill.batches.check import BatchProblem
+from tidemill.batches.recompression import Recompression
 from tidemill.broker.clients.pipelines import SENT_AGAIN, TopicPartition
+from tidemill.broker.clients.recompressor import Results, size_of
 from tidemill.broker.request.append_refusals import (
     not_accepting,
     request_refusal,
@@ -41,101 +48,231 @@ from tidemill.model.internal_topics import is_internal
 from tidemill.shard.append import Appended, append_batch
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
+from tidemill.shard.recompression import must_recompress, recompression_of
 from tidemill.wire.messages.produce import Request, Response
 
 COPIED_BYTES_MAX: Final = 16 << 10  # a smaller batch is copied, so that it does not pin its receive buffer
 NEW_LEADERS_SINCE: Final = 10
 
+TopicRequest = Request.Topic
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response | None]:
-    acks = request.acks
-    responses: list[TopicResponse] = []
-    broker = context.broker
-    response = Response(responses=responses)
-    awaited = AwaitedAppends(response, broker.deadlines, request.timeout_ms)
-    misdirected: list[Misdirected] = []
-    table = broker.shard_table
-    refusal = request_refusal(request, context)
-    metrics = broker.metrics
-    pipelines = context.connection.pipelines
-    for topic in request.topic_data:
-        name = topic.name or table.name_of(topic.topic_id)
-        partitions = table.topics.get(name) if name is not None else None
-        is_written_by_cluster = name is not None and is_internal(name)
-        answers: list[PartitionResponse] = []
-        responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-        counters = None
-        for data in topic.partition_data:
-            partition = None if partitions is None else partitions.get(data.index)
-            insync = 1
-            if partition is not None:
-                counters = partition.counters
-                insync = _insync_wanted(broker.image, partition)
-            topic_partition = (topic.name or topic.topic_id, data.index)
-            if refusal is not None:
-                appended = refusal
-            elif partition is None:
-                appended = unknown_partition(context, name, topic.topic_id, data.index)
-            elif not partition.shard.accepts_writes:
-                appended = not_accepting(partition)
-            elif is_written_by_cluster:
-                appended = Appended(
-                    errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is an internal topic: clients may not write to it"
+    production = _Production(request, context)
+    production.response.responses = production.append(request.topic_data)
+    return _Recompressed(production, context) if production.deferred else production.finish()
+
+
+class _Deferred(NamedTuple):
+    """A batch that must be recompressed before it can be appended, and the place of its response."""
+
+    topic: TopicRequest
+    partition: int
+    recompression: Recompression
+    answers: list[PartitionResponse]
+    at: int
+
+
+class _Production:
+    """One Produce request in progress."""
+
+    __slots__ = ("_awaited", "_context", "_misdirected", "_request", "deferred", "response")
+
+    def __init__(self, request: Request, context: RequestContext) -> None:
+        self._request = request
+        self._context = context
+        self._misdirected: list[Misdirected] = []
+        self.response = Response(responses=[])
+        self._awaited = AwaitedAppends(self.response, context.broker.deadlines, request.timeout_ms)
+        self.deferred: list[_Deferred] = []
+
+    def append(self, topics: Sequence[TopicRequest], *, is_again: bool = False) -> list[TopicResponse]:
+        """
+        Append the batches of `topics` and return their responses; `deferred` receives those to recompress first.
+        `is_again` says that the request has been counted.
+        """
+        context, acks = self._context, self._request.acks
+        responses: list[TopicResponse] = []
+        broker = context.broker
+        awaited = self._awaited
+        table = broker.shard_table
+        refusal = request_refusal(self._request, context)
+        metrics = broker.metrics
+        pipelines = context.connection.pipelines
+        for topic in topics:
+            name = topic.name or table.name_of(topic.topic_id)
+            partitions = table.topics.get(name) if name is not None else None
+            is_written_by_cluster = name is not None and is_internal(name)
+            answers: list[PartitionResponse] = []
+            responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+            counters = None
+            for data in topic.partition_data:
+                partition = None if partitions is None else partitions.get(data.index)
+                insync = 1
+                if partition is not None:
+                    counters = partition.counters
+                    insync = _insync_wanted(broker.image, partition)
+                topic_partition = (topic.name or topic.topic_id, data.index)
+                if refusal is not None:
+                    appended = refusal
+                elif partition is None:
+                    appended = unknown_partition(context, name, topic.topic_id, data.index)
+                elif not partition.shard.accepts_writes:
+                    appended = not_accepting(partition)
+                elif is_written_by_cluster:
+                    appended = Appended(
+                        errors.INVALID_TOPIC_EXCEPTION,
+                        message=f"{name} is an internal topic: clients may not write to it",
+                    )
+                elif data.records is None:
+                    appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
+                elif pipelines and (
+                    code := pipelines.refusal(
+                        topic_partition, data.records, partition.log.producers, broker.clock.monotonic_ms()
+                    )
+                ):
+                    appended = Appended(
+                        code, message="an earlier batch of this producer was refused and has not been sent again"
+                    )
+                elif acks == ACKS_ALL and 1 < insync > partition.shard.live_voters:
+                    appended = too_few_replicas(partition, insync)
+                elif partition.compression is not None and must_recompress(partition, data.records):
+                    self._defer(topic, partition, data.index, data.records, answers)
+                    continue
+                else:
+                    batch = data.records
+                    size = len(batch)
+                    appended = append_batch(
+                        partition, bytearray(batch) if size <= COPIED_BYTES_MAX else batch, context.now_ms
+                    )
+                    if appended.record_count:
+                        metrics.produce_records += appended.record_count
+                        metrics.produce_batches += 1
+                        metrics.produce_bytes += size
+                        partition.counters.records_in += appended.record_count
+                        partition.counters.bytes_in += size
+                answer = PartitionResponse(
+                    index=data.index,
+                    error_code=appended.error_code,
+                    base_offset=appended.base_offset,
+                    log_append_time_ms=appended.log_append_time,
+                    log_start_offset=-1 if partition is None or appended.error_code else partition.log.log_start,
+                    error_message=appended.message,
                 )
-            elif data.records is None:
-                appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
-            elif pipelines and (
-                code := pipelines.refusal(
-                    topic_partition, data.records, partition.log.producers, broker.clock.monotonic_ms()
+                answers.append(answer)
+                metrics.produce_refusals += appended.error_code != errors.NONE
+                if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
+                    self._misdirected.append((name, data.index, answer))
+                if appended.error_code in SENT_AGAIN and data.records is not None:
+                    pipelines.refuse(topic_partition, data.records, appended.error_code, broker.clock.monotonic_ms())
+                if not appended.error_code and partition is not None:
+                    lost_leadership = partial(_lost_leadership, context, topic_partition, data.records)
+                    awaited.wait_for(partition.shard, appended, answer, acks, insync, lost_leadership)
+            if counters is not None and not is_again:
+                counters.produce_requests += 1
+        return responses
+
+    def _defer(
+        self,
+        topic: TopicRequest,
+        partition: Partition,
+        index: int,
+        batch: memoryview,
+        answers: list[PartitionResponse],
+    ) -> None:
+        """Keep a batch for `append_recompressed`, with a response that is replaced then."""
+        recompression = recompression_of(partition, batch, self._context.now_ms)
+        self.deferred.append(_Deferred(topic, index, recompression, answers, len(answers)))
+        answers.append(PartitionResponse(index=index, error_code=errors.NONE, base_offset=-1))
+
+    def append_recompressed(self, deferred: Sequence[_Deferred], results: Results) -> None:
+        """
+        Append the deferred batches like those of a new request, because leaders and settings may have changed.  If
+        `compression.type` has, a batch is deferred again.
+        """
+        for it, result in zip(deferred, results, strict=True):
+            if isinstance(result, BatchProblem):
+                self._context.broker.metrics.produce_refusals += 1
+                it.answers[it.at] = PartitionResponse(
+                    index=it.partition,
+                    error_code=result.error_code,
+                    base_offset=-1,
+                    log_start_offset=-1,
+                    error_message=result.message,
                 )
-            ):
-                appended = Appended(
-                    code, message="an earlier batch of this producer was refused and has not been sent again"
-                )
-            elif acks == ACKS_ALL and 1 < insync > partition.shard.live_voters:
-                appended = too_few_replicas(partition, insync)
-            else:
-                batch = data.records
-                size = len(batch)
-                appended = append_batch(
-                    partition, bytearray(batch) if size <= COPIED_BYTES_MAX else batch, context.now_ms
-                )
-                if appended.record_count:
-                    metrics.produce_records += appended.record_count
-                    metrics.produce_batches += 1
-                    metrics.produce_bytes += size
-                    partition.counters.records_in += appended.record_count
-                    partition.counters.bytes_in += size
-            answer = PartitionResponse(
-                index=data.index,
-                error_code=appended.error_code,
-                base_offset=appended.base_offset,
-                log_append_time_ms=appended.log_append_time,
-                log_start_offset=-1 if partition is None or appended.error_code else partition.log.log_start,
-                error_message=appended.message,
-            )
-            answers.append(answer)
-            metrics.produce_refusals += appended.error_code != errors.NONE
-            if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
-                misdirected.append((name, data.index, answer))
-            if appended.error_code in SENT_AGAIN and data.records is not None:
-                pipelines.refuse(topic_partition, data.records, appended.error_code, broker.clock.monotonic_ms())
-            if not appended.error_code and partition is not None:
-                lost_leadership = partial(_lost_leadership, context, topic_partition, data.records)
-                awaited.wait_for(partition.shard, appended, answer, acks, insync, lost_leadership)
-        if counters is not None:
-            counters.produce_requests += 1
-    if misdirected and context.version >= NEW_LEADERS_SINCE:
-        response.node_endpoints = add_leader_hints(context, Response, misdirected)
-    if acks == 0:
-        awaited.response = None  # acks=0 has no response
-        if any(answer.error_code for topic in responses for answer in topic.partition_responses):
-            context.connection.close()  # as in Kafka, so that the client looks for the leader again
-    awaited.all_begun(acks)
-    return awaited.response if awaited.is_done and awaited.response is not None else awaited
+                continue
+            data = TopicRequest.Partition(index=it.partition, records=memoryview(result))
+            topic = TopicRequest(name=it.topic.name, topic_id=it.topic.topic_id, partition_data=[data])
+            count = len(self.deferred)
+            (answer,) = self.append([topic], is_again=True)[0].partition_responses
+            it.answers[it.at] = answer
+            if len(self.deferred) > count:
+                self.deferred[-1] = self.deferred[-1]._replace(answers=it.answers, at=it.at)
+
+    def finish(self) -> Response | Pending[Response | None]:
+        """Return the response, or what waits for it: every batch has been appended or refused."""
+        context, acks, awaited = self._context, self._request.acks, self._awaited
+        if self._misdirected and context.version >= NEW_LEADERS_SINCE:
+            self.response.node_endpoints = add_leader_hints(context, Response, self._misdirected)
+        if acks == 0:
+            awaited.response = None  # acks=0 has no response
+            if any(answer.error_code for topic in self.response.responses for answer in topic.partition_responses):
+                context.connection.close()  # as in Kafka, so that the client looks for the leader again
+        awaited.all_begun(acks)
+        return awaited.response if awaited.is_done and awaited.response is not None else awaited
+
+
+class _Recompressed(Pending[Response | None]):
+    """
+    The response to a request whose deferred batches are recompressed, on other threads, before they are appended.
+
+    The connection begins no other request until they are appended, so that its batches stay in order.
+    """
+
+    __slots__ = ("_bytes", "_context", "_production")
+
+    keeps_request = True  # the threads read the batches from the request's bytes
+
+    def __init__(self, production: _Production, context: RequestContext) -> None:
+        super().__init__()
+        self._production = production
+        self._context = context
+        self._bytes = 0  # of recompressed batches, which are counted until the request is answered
+        context.connection.hold()
+        self._recompress()
+
+    def _recompress(self) -> None:
+        deferred, self._production.deferred = self._production.deferred, []
+        asked = [it.recompression for it in deferred]
+        self._context.broker.recompressor.submit(asked, partial(self._append, deferred), self._abandon)
+
+    def _append(self, deferred: Sequence[_Deferred], results: Results) -> None:
+        self._bytes += size_of(results)
+        try:
+            self._production.append_recompressed(deferred, results)
+            if self._production.deferred:
+                self._recompress()
+                return
+            outcome = self._production.finish()
+        except Exception as error:  # a defect: without an answer, the connection would wait forever
+            self._abandon(error)
+            return
+        self._context.connection.release()
+        if isinstance(outcome, Pending):
+            outcome.then(self._answer, self._abandon)
+        else:
+            self._answer(outcome)
+
+    def _answer(self, response: Response | None) -> None:
+        self._context.broker.memory.end_work(self._bytes)
+        self.complete(response)
+
+    def _abandon(self, error: BaseException) -> None:
+        self._context.broker.memory.end_work(self._bytes)
+        self._context.connection.release()
+        self.fail(error)
 
 
 def _lost_leadership(context: RequestContext, topic_partition: TopicPartition, batch: memoryview | None) -> None:

@@ -26,6 +26,14 @@ class Caller(Protocol):
     @property
     def peer(self) -> tuple[str, int]: ...
 
+    def hold(self) -> None:
+        """Begin no further request of this connection until `release`."""
+        ...
+
+    def release(self) -> None:
+        """Begin requests again, but in a later turn."""
+        ...
+
     def close(self) -> None:
         """Close the connection as soon as the responses that are ready have been sent."""
         ...

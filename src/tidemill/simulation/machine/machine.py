@@ -152,13 +152,17 @@ def simulated_machine(
     def jobs(threads: int = 1, executed: Callable[[Any], None] | None = None) -> TimedJobs:
         return TimedJobs(loop, Random(random.getrandbits(64)), pace, threads=threads, executed=executed)
 
+    entropy = SeededEntropy(Random(random.getrandbits(64)))
+    journal_jobs, background_jobs = jobs(executed=executed), jobs()
+    read_jobs = jobs(READ_THREADS)
     return Machine(
         turns=loop,
         clock=clock,
-        entropy=SeededEntropy(Random(random.getrandbits(64))),
-        journal_jobs=jobs(executed=executed),
-        background_jobs=jobs(),
-        read_jobs=jobs(READ_THREADS),
+        entropy=entropy,
+        journal_jobs=journal_jobs,
+        background_jobs=background_jobs,
+        read_jobs=read_jobs,
+        compression_jobs=read_jobs,
         write_back_jobs=jobs(),
         call_later=loop.call_later,
         failed=failed,

@@ -1,0 +1,86 @@
+"""Recompression stays within the memory of all connections, and runs a bounded number of requests at a time."""
+
+import pytest
+
+from tests.unit.broker.broker_world import HandClock
+from tidemill.batches.builder import build_batch
+from tidemill.batches.compression import Codec
+from tidemill.batches.recompression import Compression, Recompression
+from tidemill.broker.clients import recompressor
+from tidemill.broker.clients.connection_memory import ConnectionMemory
+from tidemill.broker.clients.recompressor import RUNNING_MAX, Recompressor, Results, size_of
+from tidemill.simulation.machine.jobs import SimulatedJobs
+
+BATCH = build_batch([(None, bytes(1_000), (), 0)], codec=Codec.ZSTD)
+ASKED = [Recompression(BATCH, Compression(Codec.NONE), 1 << 20)]
+
+
+class World:
+    def __init__(self, memory_bytes: int = 1 << 20) -> None:
+        self.jobs = SimulatedJobs()
+        self.memory = ConnectionMemory(memory_bytes, HandClock())
+        self.recompressor = Recompressor(self.jobs, self.memory)
+        self.done: list[Results] = []
+        self.failures: list[BaseException] = []
+
+    def submit(self) -> None:
+        self.recompressor.submit(ASKED, self.done.append, self.failures.append)
+
+
+def test_results_count_as_work_until_their_request_is_answered() -> None:
+    """
+    The batch is far larger than the request's bytes, which are all that the connection counts.
+    """
+    world = World()
+
+    world.submit()
+    world.jobs.stabilize()
+
+    assert len(BATCH) < 200 < 1_000 < size_of(world.done[0]) == world.memory.working_bytes
+
+
+def test_no_recompression_begins_without_memory() -> None:
+    """
+    It begins as soon as the journal has made room.
+    """
+    world = World(memory_bytes=100)
+    world.memory.begin_work(100)
+    world.submit()
+    before = world.jobs.unreported
+
+    world.memory.end_work(100)
+    world.jobs.stabilize()
+
+    assert (0, 1) == (before, len(world.done))
+
+
+def test_a_bounded_number_of_requests_runs_at_a_time() -> None:
+    """
+    The bytes of running requests are not counted yet, so their number is bounded; the others begin in order.
+    """
+    world = World()
+    for _ in range(RUNNING_MAX + 2):
+        world.submit()
+    running = world.jobs.unreported
+
+    world.jobs.step()
+
+    assert (RUNNING_MAX, RUNNING_MAX, 1) == (running, world.jobs.unreported, len(world.done))
+    world.jobs.stabilize()
+    assert RUNNING_MAX + 2 == len(world.done)
+
+
+def test_a_defect_is_reported_and_the_next_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A library that raises what it should not must not stop recompression for other connections.
+    """
+    world = World()
+    monkeypatch.setattr(recompressor, "RUNNING_MAX", 1)
+    monkeypatch.setattr(recompressor, "recompress_all", lambda asked: 1 // 0)
+    world.submit()
+    monkeypatch.undo()
+    world.submit()
+
+    world.jobs.stabilize()
+
+    assert ([ZeroDivisionError], 1) == ([type(failure) for failure in world.failures], len(world.done))
