@@ -197,6 +197,38 @@ def test_a_broker_s_configuration_is_changed_while_it_runs(tools: KafkaTools) ->
     assert ["Dynamic configs for broker 1 are:"] == tools.run("kafka-configs", "--describe", *about)
 
 
+def test_groups_with_a_configuration_are_found_without_their_name(tools: KafkaTools, topic: str) -> None:
+    about = ("--entity-type", "groups")
+    named = (*about, "--entity-name", f"{topic}-group")
+
+    tools.run("kafka-configs", "--alter", *named, "--add-config", "consumer.session.timeout.ms=50000")
+    told = tools.run("kafka-configs", "--describe", *about)
+    tools.run("kafka-configs", "--alter", *named, "--delete-config", "consumer.session.timeout.ms")
+
+    assert f"Dynamic configs for group {topic}-group are:" in told
+
+
+def test_there_are_no_client_metrics(tools: KafkaTools) -> None:
+    assert [] == tools.run("kafka-client-metrics", "--list")
+
+
+# ---- kafka-log-dirs
+
+
+def test_log_directories_show_the_size_of_each_partition(tools: KafkaTools, topic: str) -> None:
+    tools.run("kafka-console-producer", "--topic", topic, stdin="x" * 10_000 + "\n")
+
+    told = tools.run("kafka-log-dirs", "--describe", "--topic-list", topic)
+
+    (broker,) = json.loads(told[-1])["brokers"]
+    (directory,) = broker["logDirs"]
+    sizes = [partition["size"] for partition in directory["partitions"]]
+    assert (1, None, True) == (broker["broker"], directory["error"], directory["logDir"].startswith("/"))
+    assert {f"{topic}-{number}" for number in range(len(sizes))} == {it["partition"] for it in directory["partitions"]}
+    assert 10_000 < sum(sizes) < 11_000
+    assert {(0, False)} == {(it["offsetLag"], it["isFuture"]) for it in directory["partitions"]}
+
+
 # ---- offsets
 
 
@@ -307,9 +339,7 @@ def test_the_end_to_end_latency_test_receives_every_record(tools: KafkaTools, to
     ("command", "missing"),
     [
         (("kafka-acls", "--list"), "DESCRIBE_ACLS"),
-        (("kafka-client-metrics", "--list"), "LIST_CONFIG_RESOURCES"),
         (("kafka-configs", "--describe", "--entity-type", "users"), "DESCRIBE_CLIENT_QUOTAS"),
-        (("kafka-log-dirs", "--describe"), "DESCRIBE_LOG_DIRS"),
         (("kafka-reassign-partitions", "--list"), "LIST_PARTITION_REASSIGNMENTS"),
         (("kafka-transactions", "list"), "LIST_TRANSACTIONS"),
     ],

@@ -190,6 +190,15 @@ NOTES = {
             2: "the voters' directory ids and endpoints (KIP-853)",
         },
     ),
+    "DescribeLogDirs": Note(
+        "Returns the log directories of this broker: their disks, and the size of each partition.  Null topics means\n"
+        "every partition.",
+        {3: "a top-level error", 4: "the size of the disk (KIP-827)", 5: "cordoned directories (KIP-1066)"},
+    ),
+    "ListConfigResources": Note(
+        "Returns the names of the resources that have configurations.  v0 is ListClientMetricsResources (KIP-714).",
+        {1: "resources of every type (KIP-1142)"},
+    ),
     "DescribeProducers": Note("Returns the active producers of partitions and their open transactions (KIP-664)."),
     "AddPartitionsToTxn": Note(
         "Adds partitions to a transaction that is about to write to them.",

@@ -38,7 +38,6 @@ class OsDisk:
 
     @property
     def root(self) -> str:
-        """The data directory's absolute path."""
         return self._root
 
     def open(self, path: str, *, create: bool = False) -> "OsFile":
@@ -95,6 +94,10 @@ class OsDisk:
     def sync_directory(self, path: str) -> None:
         self._check_writable(path)
         _sync_directory(self._absolute_path(path_parts(path)))
+
+    def total_space(self) -> int:
+        found = os.statvfs(self._root)
+        return found.f_blocks * found.f_frsize
 
     def free_space(self) -> int:
         found = os.statvfs(self._root)

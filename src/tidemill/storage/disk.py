@@ -112,6 +112,15 @@ class Disk(Protocol):
         """Make every earlier change of names in the directory durable.  Raises SyncFailed."""
         ...
 
+    @property
+    def root(self) -> str:
+        """The data directory's absolute path, for reports."""
+        ...
+
+    def total_space(self) -> int:
+        """Return the number of bytes of the file system that holds the data directory."""
+        ...
+
     def free_space(self) -> int:
         """Return the number of bytes that an unprivileged process can still write."""
         ...

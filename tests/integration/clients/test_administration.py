@@ -122,3 +122,41 @@ def test_kafka_pythons_client_administers_topics(kafka_python: kafka_admin.Kafka
     assert "retention.ms" in str(configs)
     assert (2, 1) == (len(described["partitions"]), cluster["controller_id"])
     assert name not in kafka_python.list_topics()
+
+
+def test_kafka_pythons_client_describes_log_directories(
+    broker: RunningBroker, kafka_python: kafka_admin.KafkaAdminClient, confluent: AdminClient
+) -> None:
+    """
+    A partition has the size of its records, and the directory has a path and a disk.
+    """
+    name = made(confluent, num_partitions=2, replication_factor=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(name, bytes(10_000), partition=1)
+    assert 0 == producer.flush(SECONDS_MAX)
+
+    (told,) = kafka_python.describe_log_dirs({name: [0, 1]})
+    (everything,) = kafka_python.describe_log_dirs()
+
+    (directory,) = told["log_dirs"]
+    (topic,) = directory["topics"]
+    sizes = {it["partition_index"]: it["partition_size"] for it in topic["partitions"]}
+    assert directory["log_dir"].startswith("/")
+    assert directory["total_bytes"] >= directory["usable_bytes"] > 0
+    assert (0, True) == (sizes[0], 10_000 < sizes[1] < 11_000)
+    assert topic in everything["log_dirs"][0]["topics"]
+
+
+def test_kafka_pythons_client_lists_what_has_a_configuration(
+    kafka_python: kafka_admin.KafkaAdminClient, confluent: AdminClient
+) -> None:
+    """
+    Resources are listed by type, all types or the one that is asked for.
+    """
+    name = made(confluent, num_partitions=1, replication_factor=1)
+
+    everything = kafka_python.list_config_resources()
+    brokers = kafka_python.list_config_resources(["BROKER"])
+
+    assert name in everything["topic"]
+    assert {"broker": ["1"]} == brokers

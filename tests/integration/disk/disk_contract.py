@@ -344,9 +344,13 @@ class DiskContract:
             with pytest.raises(ValueError, match="data directory"):
                 act()
 
-    def test_free_space_is_known(self, disk: Disk) -> None:
-        """The free space is positive on any machine that can run this test."""
-        assert disk.free_space() > 0
+    def test_the_space_of_the_file_system_is_known(self, disk: Disk) -> None:
+        """The free space is positive on any machine that can run this test, and a part of the whole."""
+        assert disk.total_space() >= disk.free_space() > 0
+
+    def test_the_path_of_the_data_directory_is_absolute(self, disk: Disk) -> None:
+        """Reports name the directory whatever the working directory of the broker was."""
+        assert disk.root.startswith("/")
 
     def test_one_process_can_lock_the_data_directory(self, disk: Disk, beside: Disk) -> None:
         """

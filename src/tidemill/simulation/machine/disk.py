@@ -154,6 +154,14 @@ class SimulatedDisk(DiskControls):
                 raise SyncFailed(errno.EIO, f"sync of directory {path!r} failed")
             self._tree.sync_directory(directory)
 
+    @property
+    def root(self) -> str:
+        return "/simulated"
+
+    def total_space(self) -> int:
+        self.check_power()
+        return ENDLESS
+
     def free_space(self) -> int:
         self.check_power()
         return ENDLESS if self.free_bytes is None else self.free_bytes
