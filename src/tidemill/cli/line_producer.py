@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, client_config, error_name, failed
 from tidemill.cli.output import counted
+from tidemill.client.producer_properties import PRODUCER_PROPERTIES
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
 DELIVERY_TIMEOUT_MS: Final = 30_000
@@ -31,7 +32,7 @@ class LineProducer:
         config = client_config(
             bootstrap,
             **{
-                "enable.idempotence": True,  # retries neither duplicate nor reorder records
+                **PRODUCER_PROPERTIES,
                 "linger.ms": 5,
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
                 "message.max.bytes": RECORD_BYTES_MAX,

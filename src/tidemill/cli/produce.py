@@ -40,7 +40,8 @@ def produce(
     """
     Send one record per line of stdin, with acknowledgement by all in-sync replicas.
 
-    Counts are printed to stderr; the exit code is 1 if a record was refused.
+    A key goes to the same partition as with Java's producer.  Counts are printed to stderr; the exit code is 1 if a
+    record was refused.
 
     Examples:
 

@@ -44,6 +44,31 @@ def test_a_refused_line_is_counted_and_reported(bootstrap: str) -> None:
     assert {"event": "produced", "topic": name, "produced": 2, "refused": 1} == counts
 
 
+MURMUR2 = {  # the values of Kafka's own test, UtilsTest.testMurmur2
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+
+
+def test_a_key_goes_to_the_partition_that_java_s_producer_chooses(bootstrap: str) -> None:
+    """
+    Java's producer takes murmur2 of the key without its sign, modulo the number of partitions.
+    """
+    name = new_topic(bootstrap, partitions=7)
+    lines = "".join(f"{key}:x\n" for key in MURMUR2)
+
+    tidemill("produce", name, "--key-separator", ":", stdin=lines.encode(), bootstrap=bootstrap)
+
+    consumed = tidemill("consume", name, "--format", "json", bootstrap=bootstrap)
+    assert {key: (value & 0x7FFFFFFF) % 7 for key, value in MURMUR2.items()} == {
+        record["key"]: record["partition"] for record in map(json.loads, consumed.out.splitlines())
+    }
+
+
 def test_producing_creates_a_missing_topic(bootstrap: str) -> None:
     """
     Producing to a missing topic creates it: both of the client's concurrent metadata responses contain the topic.
