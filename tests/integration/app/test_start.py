@@ -32,6 +32,8 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 OF_THE_MACHINE = ("event loop stalled", "compiled extension not found", "clean stop timed out")
 """Warnings about a machine that is busy, or lacks a compiler."""
 
+BUSY_RECORDS = 1_000  # acknowledged before a broker under load is stopped
+BUSY_S_MAX = 60
 FREE_PORTS = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
 
@@ -338,7 +340,10 @@ def test_a_broker_stops_under_load_and_comes_back_with_everything(tmp_path: Path
         threads = [threading.Thread(target=load, args=(producer,)) for producer in producers]
         for thread in threads:
             thread.start()
-        time.sleep(1)  # let the load run for a moment
+        until = time.monotonic() + BUSY_S_MAX
+        while len(acknowledged) < BUSY_RECORDS:
+            assert time.monotonic() < until, f"only {len(acknowledged)} records were acknowledged"
+            time.sleep(0.01)
         host, _, port = ready["http"].rpartition(":")
         with socket.create_connection((host, int(port))) as half_sent:
             half_sent.sendall(b"GET /metrics HTTP/1.1\r\n")
