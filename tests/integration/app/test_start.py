@@ -353,8 +353,7 @@ def test_a_broker_stops_under_load_and_comes_back_with_everything(tmp_path: Path
             thread.join()
             producer.flush(5)
         consumer.close()
-        assert process.stderr is not None
-        events = [json.loads(line) for line in process.stderr]
+        events = logged(process)
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (_, ready):
         reader = Consumer({"bootstrap.servers": ready["kafka"], "group.id": "reads"})
         partitions = reader.list_topics("load", timeout=10).topics["load"].partitions
