@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidemill.app.listeners import Address
 from tidemill.broker.rate_limited_events import RateLimitedEvents
+from tidemill.broker.wrong_port_events import WrongPortEvents
 from tidemill.model.clock import Clock
 from tidemill.telemetry.event_log import EventLog
+from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 
 if TYPE_CHECKING:
     from tidemill.http.application import Application
@@ -28,7 +30,9 @@ class HttpListener:
     def __init__(self, loop: asyncio.AbstractEventLoop, events: EventLog, clock: Clock) -> None:
         self._loop = loop
         self._log = _LogAsEvents(events, clock)
+        self._wrong_port = WrongPortEvents(events, clock)
         self._socket: socket.socket | None = None
+        self._kafka_port: Callable[[], int | None] = lambda: None
         self._server: Any = None
         self._starting: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -41,13 +45,14 @@ class HttpListener:
         self._socket = bound
         return Address(address.host, bound.getsockname()[1])
 
-    def serve(self, application: "Callable[[], Application]") -> None:
-        """Serve `application`.
+    def serve(self, application: "Callable[[], Application]", kafka_port: Callable[[], int | None]) -> None:
+        """Serve `application`.  `kafka_port` returns the port that Kafka clients should use, once it is open.
 
         The server is imported at the first connection, so that importing it does not delay the start of the broker,
         and because a broker without HTTP clients does not need it (decision 12).
         """
         assert self._socket is not None
+        self._kafka_port = kafka_port
         self._loop.add_reader(self._socket, self._on_first_connection, self._socket, application)
 
     def _on_first_connection(self, bound: socket.socket, application: "Callable[[], Application]") -> None:
@@ -60,10 +65,14 @@ class HttpListener:
             import_module(name)
             await asyncio.sleep(0)
         self._log.begin()
-        self._server = _server(application())
+        self._server = _server(application(), self._refused)
         # `Server.serve` is not used: it would replace the broker's handlers of SIGINT and SIGTERM.
         await self._server.startup(sockets=[self._socket])
         self._serving = self._loop.create_task(self._server.main_loop())
+
+    def _refused(self, arrived: ClientProtocol, client_host: str) -> None:
+        port = self._socket.getsockname()[1] if self._socket is not None else None
+        self._wrong_port.on_http_port(arrived, client_host, port=port, kafka_port=self._kafka_port())
 
     async def stop(self) -> None:
         """Stop serving and close the port.  Further calls have no effect."""
@@ -111,11 +120,28 @@ class _LogAsEvents(logging.Handler):
             self._events.warning("http request refused", problem=record.getMessage())
 
 
-def _server(application: "Application") -> Any:
+def _server(application: "Application", refused: Callable[[ClientProtocol, str], None]) -> Any:
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class HttpProtocol(H11Protocol):
+        """Refuses connections that begin with another protocol before uvicorn reads from them."""
+
+        is_checked = False
+
+        def data_received(self, data: bytes) -> None:
+            if not self.is_checked:
+                self.is_checked = True
+                arrived = protocol_of(data)
+                if arrived in (ClientProtocol.TLS, ClientProtocol.KAFKA):
+                    refused(arrived, self.client[0] if self.client else "")
+                    self.send_400_response(f"This port serves HTTP without TLS, not {arrived}.")
+                    return
+            super().data_received(data)
 
     config = uvicorn.Config(
         application,
+        http=HttpProtocol,
         lifespan="off",
         ws="none",
         log_config=None,

@@ -162,8 +162,12 @@ class _Process:
             address = self.http.bind(self.settings.http)
         except OSError as error:
             raise StartProblem(_unbindable("tidemill.http.listener", self.settings.http, error)) from error
-        self.http.serve(lambda: _http_application(lambda: self.broker))
+        self.http.serve(lambda: _http_application(lambda: self.broker), self._kafka_port)
         return address
+
+    def _kafka_port(self) -> int | None:
+        """Return the port of the first listener; None before it is bound."""
+        return self.servers[0].addresses[0][1] if self.servers else None
 
     async def _start(self) -> Broker:
         where = f"log.dirs={self.settings.data_directory}"

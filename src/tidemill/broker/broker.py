@@ -32,7 +32,9 @@ from tidemill.broker.shards.free_space import FreeSpace
 from tidemill.broker.shards.ready_loop import ReadyLoop
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
+from tidemill.broker.wrong_port_events import WrongPortEvents
 from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.metadata_records import HTTP_ENDPOINT
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
@@ -47,6 +49,7 @@ from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
+from tidemill.wire.first_bytes import ClientProtocol
 from tidemill.wire.messages import metadata
 from tidemill.wire.schema import Api
 
@@ -147,6 +150,7 @@ class Broker:
         self.recompressor = Recompressor(machine.compression_jobs, self.memory)
         self.connections: dict[Connection, None] = {}
         self._refusals = RateLimitedEvents(machine.clock)
+        self._wrong_port = WrongPortEvents(machine.events, machine.clock)
         self._damages = RateLimitedEvents(machine.clock)
         self._is_tick_scheduled = False  # whether an extra tick of the shards is scheduled, see `tick_shards`
         self.is_ready = False
@@ -229,6 +233,14 @@ class Broker:
     def refused_connection(self, peer: tuple[str, int], error: Exception) -> None:
         if self._refusals.may_log():
             self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
+
+    def refused_protocol(self, listener: str, peer: tuple[str, int], arrived: ClientProtocol) -> None:
+        """Log a client that speaks another protocol than Kafka's to `listener`."""
+        own = self.image.brokers.get(self.broker_id)
+        ports = {it.name: it.port for it in own.endpoints} if own is not None else {}
+        self._wrong_port.on_kafka_port(
+            arrived, peer[0], listener=listener, port=ports.get(listener), http_port=ports.get(HTTP_ENDPOINT)
+        )
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
         """Log a defect of the broker with its traceback, and count it."""

@@ -116,6 +116,10 @@ class FrameBuffer:
         key: int = _KEY.unpack_from(self._buffer, self._parsed + _SIZE.size)[0]
         return key
 
+    def unparsed(self) -> memoryview:
+        """Return the bytes that have arrived after the last frame that was yielded, from the size prefix on."""
+        return self._view[self._parsed : self._filled]
+
     @property
     def arriving_bytes(self) -> int:
         """The bytes of memory held for a large frame that was not taken yet."""

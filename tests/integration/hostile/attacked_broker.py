@@ -9,7 +9,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tidemill.wire.messages import create_topics, fetch, list_offsets, metadata,
 from tidemill.wire.schema import Api, Message
 
 MIB = 1 << 20
+EVENT_S_MAX = 60.0
 ANSWER_S_MAX = 5.0  # timeout of the client's socket, in seconds
 
 
@@ -90,6 +91,8 @@ class AttackedBroker:
         self._process.wait_until_ready()
         host, _, port = self._process.bootstrap.rpartition(":")
         self.address = (host, int(port))
+        self.bootstrap = self._process.bootstrap
+        self.http = self._process.http
         self._names = 0
         self._told = 0
         self.baseline = self.resident_bytes()
@@ -148,6 +151,16 @@ class AttackedBroker:
             assert line.startswith("{"), f"not a line of the event log: {line}"
             event = json.loads(line)
             assert event["level"] != "error", line
+
+    def awaited_events(self, names: Collection[str], count: int) -> list[dict[str, Any]]:
+        """Wait until the broker has logged `count` new events with one of these names, and return them."""
+        found: list[dict[str, Any]] = []
+        deadline = time.monotonic() + EVENT_S_MAX
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} events {names}: {found}"
+            found += [event for line in self.new_lines() if (event := json.loads(line))["event"] in names]
+            time.sleep(0.05)
+        return found
 
     def new_lines(self) -> list[str]:
         """Return the lines the broker has logged since the last call."""

@@ -41,6 +41,7 @@ from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.failure import failure_response
+from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 from tidemill.wire.frame import FrameBuffer
 from tidemill.wire.messages import produce
 from tidemill.wire.primitives import ProtocolError
@@ -133,8 +134,7 @@ class KafkaConnection:
                     self._turn_requests += 1
                     self._frame(frame, now_ms, begun_ms)
         except ProtocolError as error:
-            self.broker.metrics.protocol_errors += 1
-            self.broker.refused_connection(self.writer.peer, error)
+            self._refused(error)
             self._is_open = False
             self.writer.abort()
             return
@@ -146,6 +146,16 @@ class KafkaConnection:
             self._flush()
         self.broker.memory.arriving(self, frames.arriving_bytes)
         self._pace(has_more=has_more)
+
+    def _refused(self, error: ProtocolError) -> None:
+        """Count and log bytes that are not a request, by name if another protocol uses this port."""
+        broker = self.broker
+        broker.metrics.protocol_errors += 1
+        arrived = protocol_of(self._frames.unparsed())
+        if arrived in (ClientProtocol.TLS, ClientProtocol.HTTP):
+            broker.refused_protocol(self.listener, self.writer.peer, arrived)
+        else:
+            broker.refused_connection(self.writer.peer, error)
 
     def _frame(self, frame: memoryview, now_ms: int, begun_ms: int) -> None:
         envelope = self._wire.receive(frame)

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.broker_world import BrokerWorld, Client
+from tests.unit.broker.broker_world import LISTENER, BrokerWorld, Client
 from tidemill.batches.builder import build_batch
 from tidemill.broker.connection.dispatch import HANDLERS
 from tidemill.broker.connection.kafka_connection import TURN_REQUESTS_MAX
+from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages import (
@@ -492,3 +493,30 @@ def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
     world.stabilize()
 
     assert (1, 1, False) == (answers(client), world.partition("flights").high_watermark, client.writer.is_reading)
+
+
+@pytest.mark.parametrize(
+    ("first", "arrived", "fix"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "a TLS handshake", "security.protocol=PLAINTEXT"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "an HTTP request", "port 9080"),
+    ],
+    ids=["TLS", "HTTP"],
+)
+def test_another_protocol_is_logged_once_and_closed(first: bytes, arrived: str, fix: str) -> None:
+    """
+    The event says what arrived, from where, at which port, and what to set.  Each attempt counts as a protocol error.
+    """
+    world = BrokerWorld(
+        endpoints=(Endpoint(LISTENER, "h", 9092, "PLAINTEXT"), Endpoint("HTTP", "h", 9080, "PLAINTEXT"))
+    )
+    clients = [Client(world) for _ in range(3)]
+    for client in clients:
+        client.connection.get_buffer(len(first))[: len(first)] = first
+        client.connection.received(len(first))
+
+    assert [False] * 3 == [client.writer.is_open for client in clients]
+    assert 3 == world.broker.metrics.protocol_errors
+    (line,) = [line for line in world.events if "warning" in line]
+    for part in ("not a Kafka client", "client=127.0.0.1", arrived, "port=9092", fix):
+        assert part in line

@@ -1,0 +1,61 @@
+"""Repeated events are collapsed per key."""
+
+from tests.unit.broker.broker_world import HandClock
+from tidemill.broker.rate_limited_events import INTERVAL_MS as RATE_INTERVAL_MS
+from tidemill.broker.rate_limited_events import LOGGED_MAX
+from tidemill.broker.repeated_events import INTERVAL_MS, KEYS_MAX, RepeatedEvents
+
+
+def test_a_key_is_logged_once_per_interval_with_the_number_left_out() -> None:
+    """
+    The first event of a key is logged; the next one after the interval says how many were left out.
+    """
+    clock = HandClock()
+    repeated = RepeatedEvents(clock)
+
+    first = [repeated.occurred("a") for _ in range(4)]
+    clock.now_ms += INTERVAL_MS
+    second = [repeated.occurred("a") for _ in range(2)]
+    clock.now_ms += INTERVAL_MS
+
+    assert [0, None, None, None] == first
+    assert [3, None] == second
+    assert 1 == repeated.occurred("a")
+
+
+def test_keys_are_logged_independently() -> None:
+    """
+    Another client, or another mistake of the same client, is not collapsed.
+    """
+    repeated = RepeatedEvents(HandClock())
+
+    assert [0, 0, None] == [repeated.occurred(key) for key in ("a", "b", "a")]
+
+
+def test_many_keys_at_once_are_rate_limited_and_logged_later() -> None:
+    """
+    A key that was dropped by the rate limit is logged at its next event after the limit's interval.
+    """
+    clock = HandClock()
+    repeated = RepeatedEvents(clock)
+
+    logged = [repeated.occurred(key) is not None for key in range(LOGGED_MAX + 1)]
+    clock.now_ms += RATE_INTERVAL_MS
+
+    assert [True] * LOGGED_MAX + [False] == logged
+    assert 0 == repeated.occurred(LOGGED_MAX)
+
+
+def test_the_oldest_keys_are_forgotten() -> None:
+    """
+    The memory is bounded by KEYS_MAX: beyond it, the key that was logged longest ago is logged as new.
+    """
+    clock = HandClock()
+    repeated = RepeatedEvents(clock)
+    repeated.occurred("first")
+    repeated.occurred("first")
+    for key in range(KEYS_MAX):
+        clock.now_ms += RATE_INTERVAL_MS
+        repeated.occurred(key)
+
+    assert 0 == repeated.occurred("first")
