@@ -1,7 +1,6 @@
-"""The --bootstrap option: finds the addresses of brokers and checks that a broker accepts connections."""
+"""The --bootstrap option: finds the addresses of brokers and checks that one of them is a Kafka port."""
 
 import os
-import socket
 from typing import Annotated, Final
 
 import typer
@@ -41,19 +40,43 @@ def resolve(option: str | None) -> str:
 
 def check_reachable(bootstrap: str) -> None:
     """
-    Raise `Failed` with exit code NO_BROKER unless one of the addresses accepts a connection.
+    Raise `Failed` with exit code NO_BROKER unless one of the addresses accepts a connection and may be a Kafka port.
 
-    Without this check, librdkafka would retry for minutes.
+    Without this check, librdkafka would retry for minutes.  A port that does not respond is left to librdkafka: the
+    broker may be slow.
     """
-    reasons = []
+    from tidemill.client.port_probe import PortProtocol, probe  # imported late (decision 12)
+
+    reasons, wrong = [], None
     for address in bootstrap.split(","):
         host, _, port = address.rpartition(":")
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S):
-                return
+            protocol = probe(host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
         except OSError as error:
             reasons.append(f"{address}: {error.strerror or error}")
-    raise no_broker(bootstrap, "; ".join(reasons))
+            continue
+        if protocol is PortProtocol.HTTP:
+            wrong = wrong or _http_port(address)
+        elif protocol is PortProtocol.TLS:
+            wrong = wrong or _no_kafka(f"{address} speaks TLS, which commands do not", "a PLAINTEXT listener")
+        else:
+            return
+    raise wrong or no_broker(bootstrap, "; ".join(reasons))
+
+
+def _http_port(address: str) -> Failed:
+    """Return the error for an HTTP port, with the address of the Kafka port if a broker of Tidemill tells it."""
+    from tidemill.client.broker_http import NoResponse, Refused, kafka_address
+
+    try:
+        kafka = kafka_address(address)
+    except (NoResponse, Refused):
+        kafka = None
+    return _no_kafka(f"{address} is an HTTP port, not a Kafka port", kafka or "the broker's Kafka port")
+
+
+def _no_kafka(problem: str, fix: str) -> Failed:
+    return Failed(f"{problem}; set --bootstrap or TIDEMILL_BOOTSTRAP to {fix}", exit_code=ExitCode.NO_BROKER)
 
 
 def no_broker(bootstrap: str, reason: str) -> Failed:

@@ -17,6 +17,7 @@ from tidemill.cli.failure import ExitCode, Failed, usage
 
 HTTP_DEFAULT: Final = "127.0.0.1:9080"
 REFRESH_S: Final = 1.0
+PROBE_TIMEOUT_S: Final = 1.0
 
 HttpOption = Annotated[
     str | None,
@@ -79,12 +80,27 @@ def status(
             else:
                 print_once(view)
     except NoResponse as problem:
+        _check_not_kafka(address)
         fix = "start brokers with `tidemill dev --brokers 3`, or set --http HOST:PORT or TIDEMILL_HTTP"
         raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
     except Refused as problem:
         raise Failed(str(problem)) from problem
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.DONE) from None
+
+
+def _check_not_kafka(address: str) -> None:
+    """Raise `Failed` if `address` is a Kafka port."""
+    from tidemill.client.port_probe import PortProtocol, probe
+
+    host, _, port = address.rpartition(":")
+    try:
+        protocol = probe(host.strip("[]"), int(port), PROBE_TIMEOUT_S)
+    except OSError:
+        return
+    if protocol is PortProtocol.KAFKA:
+        fix = f"set --http or TIDEMILL_HTTP to the broker's tidemill.http.listener, by default {HTTP_DEFAULT}"
+        raise Failed(f"{address} is a Kafka port, not an HTTP port; {fix}", exit_code=ExitCode.NO_BROKER)
 
 
 def _resolve(option: str | None) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 TIMEOUT_S: Final = 2.0  # a broker responds from memory, so a slower broker is stalled or unreachable
 BODY_BYTES_MAX: Final = 16 << 20
+NOT_KAFKA: Final = frozenset({"PEER", "HTTP"})  # the endpoints of a broker that are not listeners for Kafka clients
 
 
 class NoResponse(Exception):
@@ -53,3 +54,19 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
         kind = NotReady if response.status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {response.status}'}")
     return answered
+
+
+def kafka_address(address: str) -> str | None:
+    """
+    Return the first Kafka listener (HOST:PORT) of the broker whose HTTP listener is `address`; None if it names none.
+
+    Raise NoResponse, NotReady or Refused.
+    """
+    answered = ask(address, "/v1/brokers")
+    for broker in answered.get("brokers", ()):
+        if broker["broker_id"] == answered["answered_by"]:
+            for endpoint in broker["endpoints"]:
+                if endpoint["name"] not in NOT_KAFKA:
+                    host, port = endpoint["host"], endpoint["port"]
+                    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return None

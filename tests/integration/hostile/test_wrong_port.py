@@ -1,13 +1,15 @@
-"""Clients that use the wrong port are logged.
+"""Clients and commands that use the wrong port are told so, and so is the operator.
 
 Repeats are collapsed per client host for a minute, so each test connects from a loopback address of its own.
 """
 
+import json
 import socket
 import ssl
 
 import pytest
 
+from tests.integration.cli.command import tidemill
 from tests.integration.hostile.attacked_broker import AttackedBroker, frame_of
 from tidemill.wire.messages import api_versions
 
@@ -92,3 +94,36 @@ def test_another_protocol_on_the_http_port_is_one_event(broker: AttackedBroker) 
     assert {address[1]} == {kafka["port"], tls["port"]}
     assert f"port {broker.address[1]}" in kafka["fix"] and "http://" in tls["fix"]
     broker.no_mistake()
+
+
+@pytest.mark.parametrize("command", [("topics", "list"), ("produce", "t"), ("consume", "t")], ids=" ".join)
+def test_a_command_given_the_http_port_names_the_kafka_port(broker: AttackedBroker, command: tuple[str, ...]) -> None:
+    """
+    A command exits with 3 before it tries to use Kafka, and its error has the address to set.
+    """
+    finished = tidemill(*command, "--json", bootstrap=broker.http)
+
+    told = json.loads(finished.err)
+    assert (3, 3, "") == (finished.exit_code, told["exit_code"], finished.out)
+    assert f"{broker.http} is an HTTP port" in told["message"]
+    assert broker.bootstrap in told["message"] and "--bootstrap" in told["message"]
+
+
+def test_a_command_uses_the_kafka_port_of_several_addresses(broker: AttackedBroker) -> None:
+    """
+    One wrong address does not matter while another one is right, as for other Kafka clients.
+    """
+    finished = tidemill("topics", "list", bootstrap=f"{broker.http},{broker.bootstrap}")
+
+    assert (0, "") == (finished.exit_code, finished.err)
+
+
+def test_cluster_status_given_the_kafka_port_says_so(broker: AttackedBroker) -> None:
+    """
+    The command exits with 3, and its error says which setting has the port.
+    """
+    finished = tidemill("cluster", "status", "--http", broker.bootstrap, "--json")
+
+    told = json.loads(finished.err)
+    assert (3, 3, "") == (finished.exit_code, told["exit_code"], finished.out)
+    assert "is a Kafka port" in told["message"] and "tidemill.http.listener" in told["message"]

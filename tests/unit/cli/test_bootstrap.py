@@ -1,0 +1,72 @@
+"""A command that is given a wrong port says which port it is, and goes on if it cannot tell."""
+
+import pytest
+
+from tidemill.cli.bootstrap import check_reachable
+from tidemill.cli.failure import ExitCode, Failed
+from tidemill.client import broker_http, port_probe
+from tidemill.client.broker_http import NoResponse
+from tidemill.client.port_probe import PortProtocol
+
+
+@pytest.fixture
+def ports(monkeypatch: pytest.MonkeyPatch) -> dict[int, PortProtocol | OSError]:
+    """Replace the network: the protocol of each port, or the error of a connection to it."""
+    ports: dict[int, PortProtocol | OSError] = {}
+
+    def probe(host: str, port: int, timeout_s: float) -> PortProtocol:
+        found = ports[port]
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def no_tidemill(address: str) -> str:
+        raise NoResponse(f"{address} has no JSON")
+
+    monkeypatch.setattr(port_probe, "probe", probe)
+    monkeypatch.setattr(broker_http, "kafka_address", no_tidemill)
+    return ports
+
+
+@pytest.mark.parametrize("protocol", [PortProtocol.KAFKA, PortProtocol.UNKNOWN])
+def test_a_kafka_port_and_a_silent_port_are_accepted(
+    ports: dict[int, PortProtocol | OSError], protocol: PortProtocol
+) -> None:
+    """
+    A broker that does not respond in time may only be slow.
+    """
+    ports[1] = protocol
+
+    check_reachable("h:1")
+
+
+def test_one_kafka_port_is_enough(ports: dict[int, PortProtocol | OSError]) -> None:
+    """
+    Other addresses may be down or wrong.
+    """
+    ports.update({1: PortProtocol.HTTP, 2: ConnectionRefusedError(111, "Connection refused"), 3: PortProtocol.KAFKA})
+
+    check_reachable("h:1,h:2,[::1]:3")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "problem"),
+    [
+        (PortProtocol.HTTP, "h:1 is an HTTP port"),
+        (PortProtocol.TLS, "h:1 speaks TLS"),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+    ],
+)
+def test_a_wrong_port_exits_with_no_broker(
+    ports: dict[int, PortProtocol | OSError], protocol: PortProtocol | OSError, problem: str
+) -> None:
+    """
+    The error names the address and what to set, also if the HTTP port is not that of a Tidemill broker.
+    """
+    ports[1] = protocol
+
+    with pytest.raises(Failed) as raised:
+        check_reachable("h:1")
+
+    assert ExitCode.NO_BROKER is raised.value.exit_code
+    assert problem in raised.value.message and "--bootstrap" in raised.value.message
