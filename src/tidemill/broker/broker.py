@@ -264,6 +264,7 @@ class Broker:
         self.free_space.check()
         self.drain_leadership.tick()
         self.deadlines.tick()
+        self.coordinators.group_lookups.tick()
         self.ready_loop.tick()
         self.memory.tick()
         self.metrics.request_bytes_in_flight = self.memory.request_bytes

@@ -26,6 +26,14 @@ class Caller(Protocol):
     @property
     def peer(self) -> tuple[str, int]: ...
 
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def active_at(self) -> float:
+        """The time in seconds, on a clock of the connection's own, at which bytes were last received or sent."""
+        ...
+
     def hold(self) -> None:
         """Begin no further request of this connection until `release`."""
         ...

@@ -20,6 +20,8 @@ FRAME_BYTES_MAX: Final = 100 << 20
 class SimulatedWriter:
     """The socket as `KafkaConnection` sees it."""
 
+    active_at = 0.0  # not simulated
+
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
 

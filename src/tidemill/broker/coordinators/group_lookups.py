@@ -1,0 +1,149 @@
+"""Finds clients that look up a group's coordinator but cannot use the group, because its protocol is not built.
+
+A consumer with `group.protocol=consumer` (KIP-848) and a share consumer (KIP-932) of librdkafka look up the coordinator
+three to five times within a second, see that it does not offer their heartbeat API, and then wait without an error.  A
+classic consumer looks it up twice, and a member of a group then sends group requests to the coordinator.
+
+    coordinator     counted                                   no longer counted
+    this broker     all lookups of the group                  at a group request for the group
+    another broker  the lookups of the group per connection   if the coordinator's leadership has changed since then
+
+A consumer that is assigned partitions looks up the coordinator, too, more than twice if the internal topic is created
+meanwhile.  It is not logged, because its connection is then used for other requests, or closed.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tidemill.broker.rate_limited_events import RateLimitedEvents
+from tidemill.model.clock import Clock
+from tidemill.telemetry.event_log import EventLog
+
+LOOKUPS_MIN: Final = 3
+LOOKUPS_ELSEWHERE_MIN: Final = 4  # larger, because the group requests that would refute it arrive at another broker
+WAIT_MS: Final = 10_000  # a classic member sends its first group request well within this time
+SILENT_S: Final = 2.0  # a connection with no bytes later than this after the last lookup is silent
+WATCHED_MAX: Final = 256  # bounds the memory
+CLIENT_IDS_MAX: Final = 256  # client ids that are remembered as logged, the latest ones
+
+PROBLEM: Final = (
+    "the client looked up the coordinator and sent no group request; the consumer protocol of KIP-848 "
+    "(ConsumerGroupHeartbeat) and share groups (ShareGroupHeartbeat) are not built"
+)
+FIX: Final = "set group.protocol=classic in the consumer; use a consumer group instead of a share group"
+
+
+class LookingConnection(Protocol):
+    """The part of a client's connection that is needed here."""
+
+    @property
+    def peer(self) -> tuple[str, int]: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def active_at(self) -> float: ...
+
+
+class _Watched:
+    """Lookups of one group; the client and its connection are those of the last one."""
+
+    __slots__ = (
+        "active_at",
+        "client_id",
+        "connection",
+        "count",
+        "count_min",
+        "group_id",
+        "leader",
+        "leader_then",
+        "since_ms",
+    )
+
+    def __init__(self, group_id: str, count_min: int, since_ms: int, leader: Callable[[], object]) -> None:
+        self.group_id = group_id
+        self.count_min = count_min
+        self.since_ms = since_ms
+        self.leader = leader
+        self.leader_then = leader()
+        self.count = 0
+        self.client_id = ""
+        self.connection: LookingConnection | None = None
+        self.active_at = 0.0  # of `connection` at the last lookup
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client still waits for a coordinator that serves it."""
+        connection = self.connection
+        return (
+            self.count >= self.count_min
+            and connection is not None
+            and connection.is_open
+            and connection.active_at - self.active_at <= SILENT_S
+            and self.leader() == self.leader_then
+        )
+
+
+class GroupLookups:
+    def __init__(self, clock: Clock, events: EventLog) -> None:
+        self._clock = clock
+        self._events = events
+        self._rate = RateLimitedEvents(clock)
+        self._watched: dict[str | tuple[str, tuple[str, int]], _Watched] = {}  # oldest first
+        self._logged: dict[str, None] = {}  # client ids, oldest first
+
+    def looked_up(
+        self,
+        group_id: str,
+        client_id: str,
+        connection: LookingConnection,
+        *,
+        is_here: bool,
+        leader: Callable[[], object],
+    ) -> None:
+        """Count a lookup.  `is_here` says whether this broker is the coordinator; `leader` returns the current one."""
+        key = group_id if is_here else (group_id, connection.peer)
+        watched = self._watched.get(key)
+        if watched is None:
+            if len(self._watched) >= WATCHED_MAX:
+                del self._watched[next(iter(self._watched))]
+            count_min = LOOKUPS_MIN if is_here else LOOKUPS_ELSEWHERE_MIN
+            watched = self._watched[key] = _Watched(group_id, count_min, self._clock.monotonic_ms(), leader)
+        watched.count += 1
+        watched.client_id = client_id
+        watched.connection = connection
+        watched.active_at = connection.active_at
+
+    def used(self, group_id: str) -> None:
+        """Forget the lookups of a group that gets a group request."""
+        self._watched.pop(group_id, None)
+
+    def tick(self) -> None:
+        """Log the clients that have waited for WAIT_MS, each client id once."""
+        due_ms = self._clock.monotonic_ms() - WAIT_MS
+        while self._watched:
+            key, watched = next(iter(self._watched.items()))
+            if watched.since_ms > due_ms:
+                return
+            del self._watched[key]
+            if watched.is_waiting:
+                self._log(watched)
+
+    def _log(self, watched: _Watched) -> None:
+        client_id, connection = watched.client_id, watched.connection
+        assert connection is not None, "a watched group has been looked up"
+        if client_id in self._logged or not self._rate.may_log():
+            return
+        self._logged[client_id] = None
+        if len(self._logged) > CLIENT_IDS_MAX:
+            del self._logged[next(iter(self._logged))]
+        self._events.warning(
+            "consumer does not join its group",
+            client_id=client_id,
+            client=connection.peer[0],
+            group=watched.group_id,
+            lookups=watched.count,
+            problem=PROBLEM,
+            fix=FIX,
+        )
