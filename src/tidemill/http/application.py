@@ -1,20 +1,24 @@
 """The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and `cluster_api`.
 
-There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
+All other paths belong to the console, which is an application of its own and is served to this machine only.  There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
 A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  A broker is
 ready while it serves Kafka clients, also if something is degraded, which the response to `/health/ready` lists.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tidemill.http.answer import Answer, json_answer, problem
 from tidemill.http.cluster_api import ClusterApi, ClusterState
+from tidemill.http.loopback import is_from_loopback, loopback_only
 from tidemill.telemetry.prometheus import CONTENT_TYPE
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+API_FOLDERS: Final = ("health", "metrics", "v1")  # the first parts of the paths that the console never gets
 
 
 class ObservableBroker(Protocol):
@@ -36,12 +40,15 @@ class ObservableBroker(Protocol):
 
 
 class Application:
-    def __init__(self, broker: ObservableBroker, state: Callable[[], ClusterState | None]) -> None:
+    def __init__(
+        self, broker: ObservableBroker, state: Callable[[], ClusterState | None], console: Asgi | None = None
+    ) -> None:
         """
         Serve the health and metrics of `broker`.  `state` returns the state of its cluster, or None while the broker
-        does not know it yet.
+        does not know it yet.  `console` serves all other paths; without it, they do not exist.
         """
         self._broker = broker
+        self._console = console
         self._cluster = ClusterApi(state)
         self._routes: dict[str, Callable[[], Answer]] = {
             "/health/live": self._live,
@@ -52,7 +59,11 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # Web sockets and lifespan events are not supported.
             raise NotImplementedError(f"ASGI scope {scope['type']!r}")
-        status, content_type, text = self._answer(scope)
+        console = self._console_for(scope)
+        if console is not None and is_from_loopback(scope):
+            await console(scope, receive, send)
+            return
+        status, content_type, text = self._answer(scope) if console is None else loopback_only(scope["path"])
         body = text.encode()
         headers = [
             (b"content-type", content_type.encode()),
@@ -63,6 +74,11 @@ class Application:
             headers.append((b"allow", b"GET, HEAD"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    def _console_for(self, scope: Scope) -> Asgi | None:
+        """Return the console if the path is one of its paths."""
+        folder = scope["path"].removeprefix("/").partition("/")[0]
+        return None if folder in API_FOLDERS else self._console
 
     def _answer(self, scope: Scope) -> Answer:
         method, path = scope["method"], scope["path"]

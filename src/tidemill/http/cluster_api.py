@@ -1,16 +1,14 @@
 """`/v1/cluster`, `/v1/brokers`, `/v1/shards`: the cluster as one broker sees it, in JSON.
 
-Each response is the view of one broker, which `answered_by` names.  Authentication is not implemented, so only clients
-on this machine are served: the client's address and the Host header must both be loopback.  The check of the header
-prevents DNS rebinding, in which a browser reaches 127.0.0.1 under the name of a foreign page.
+Each response is the view of one broker, which `answered_by` names.  Only clients on this machine are served.
 """
 
-import ipaddress
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 from tidemill.http.answer import Answer, json_answer, problem
+from tidemill.http.loopback import is_from_loopback, loopback_only
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000  # shards in one response: building it blocks the event loop (decision 15)
@@ -45,12 +43,8 @@ class ClusterApi:
 
     def answer(self, scope: MutableMapping[str, Any]) -> Answer:
         """Return the response to a GET of one of `routes`."""
-        if not (_is_loopback(_client_host(scope)) and _is_called_by_loopback(scope)):
-            return problem(
-                403,
-                f"{scope['path']} is available on loopback addresses only, because authentication is not implemented: "
-                "send the request on the broker's machine, to 127.0.0.1 or localhost",
-            )
+        if not is_from_loopback(scope):
+            return loopback_only(scope["path"])
         state = self._state()
         if state is None:
             return problem(
@@ -83,30 +77,6 @@ class ClusterApi:
         if page is None:
             return problem(404, f"topic={(topic or '')[:300]} does not exist; leave it out to see all shards")
         return json_answer(page)
-
-
-def _client_host(scope: MutableMapping[str, Any]) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
-
-
-def _is_called_by_loopback(scope: MutableMapping[str, Any]) -> bool:
-    """Return whether the Host header, if there is one, is `localhost` or a loopback address."""
-    for name, value in scope["headers"]:
-        if name == b"host":
-            host = value.decode("latin-1")
-            host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-            return host.lower() == "localhost" or _is_loopback(host)
-    return True
 
 
 def _query(text: bytes) -> dict[str, str]:
