@@ -48,6 +48,7 @@ from tidemill.storage.data_directory import Identity
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
+from tidemill.telemetry.history import History
 from tidemill.telemetry.metrics import Metrics
 from tidemill.wire.first_bytes import ClientProtocol
 from tidemill.wire.messages import metadata
@@ -85,6 +86,7 @@ class Broker:
         self.events = machine.events
         self.store = store
         self.metrics = Metrics(broker_int(BrokerLayers(static=static), "tidemill.metrics.topics.max"))
+        self.history = History(self.metrics, machine.clock)
         self.configs = TopicConfigs(identity.broker_id, static)
         self.image_follower = ImageFollower(call_soon=machine.turns.call_soon, failed=machine.failed)
         self.cluster = Cluster(identity, machine, self, stall_tolerant_clock=self.stall_tolerant_clock)
@@ -267,6 +269,7 @@ class Broker:
         self.coordinators.group_lookups.tick()
         self.ready_loop.tick()
         self.memory.tick()
+        self.history.tick()
         self.metrics.request_bytes_in_flight = self.memory.request_bytes
         self.metrics.response_bytes_unread = self.memory.unread_bytes
 

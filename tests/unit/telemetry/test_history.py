@@ -1,0 +1,99 @@
+"""The last hour of a broker's traffic."""
+
+from math import isnan
+
+import pytest
+
+from tidemill.telemetry.history import SAMPLES_MAX, History, percentile
+from tidemill.telemetry.metrics import Metrics
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 5_000
+
+    def wall_ms(self) -> int:
+        return 1_000_000 + self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+def test_a_sample_holds_rates_per_second() -> None:
+    """
+    A sample divides what was counted since the one before by the time that really passed, which a stall makes longer.
+    """
+    metrics, clock = Metrics(), Clock()
+    history = History(metrics, clock)
+    metrics.produce_bytes, metrics.produce_records = 20_000, 40
+    clock.now_ms += 20_000
+
+    history.tick()
+
+    columns = history.columns()
+    assert ([1_025.0], [1_000.0], [2.0], [0.0]) == tuple(
+        columns[name] for name in ("time_s", "produce_bytes", "produce_records", "journal_bytes")
+    )
+
+
+def test_no_sample_is_taken_before_it_is_due() -> None:
+    """
+    The broker ticks forty times for each sample.
+    """
+    clock = Clock()
+    history = History(Metrics(), clock)
+    clock.now_ms += 9_999
+
+    history.tick()
+
+    assert [] == history.columns()["time_s"]
+
+
+def test_the_oldest_samples_are_dropped() -> None:
+    """
+    The ring keeps an hour, however long the broker runs.
+    """
+    clock = Clock()
+    history = History(Metrics(), clock)
+
+    for _ in range(SAMPLES_MAX + 5):
+        clock.now_ms += 10_000
+        history.tick()
+
+    times = history.columns()["time_s"]
+    assert (SAMPLES_MAX, 1_065.0) == (len(times), times[0])
+
+
+def test_latencies_are_those_of_the_sampled_time() -> None:
+    """
+    The percentiles count the Produce requests since the sample before, and are unknown if there were none.
+    """
+    metrics, clock = Metrics(), Clock()
+    metrics.api(0).count_latency(30_000)
+    history = History(metrics, clock)
+    for latency_ms in [2] * 99 + [100]:
+        metrics.api(0).count_latency(latency_ms)
+
+    for _ in range(2):
+        clock.now_ms += 10_000
+        history.tick()
+
+    columns = history.columns()
+    assert [10.0, 0.0] == columns["produce_requests"]
+    assert 1 < columns["latency_ms_p50"][0] < 2 == columns["latency_ms_p99"][0]
+    assert isnan(columns["latency_ms_p50"][1]) and isnan(columns["latency_ms_p99"][1])
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "expected"),
+    [
+        ([4, *[0] * 14], 0.5, 0.5),
+        ([1, 0, 1, *[0] * 12], 1.0, 5.0),
+        ([0] * 14 + [3], 0.5, 30_000.0),
+    ],
+)
+def test_a_percentile_lies_within_its_bucket(counts: list[int], share: float, expected: float) -> None:
+    """
+    Within a bucket, latencies count as evenly distributed; above all bounds, as the highest bound.
+    """
+    assert expected == percentile(counts, share)
