@@ -331,11 +331,12 @@ class _Process:
 
 
 def _http_application(broker: Callable[[], Broker | None]) -> "Application":
+    from tidemill.app.lazy_console import LazyConsole
     from tidemill.app.observed import ObservedBroker
     from tidemill.http.application import Application
 
     observed = ObservedBroker(broker)
-    return Application(observed, observed.reported)
+    return Application(observed, observed.reported, LazyConsole(broker))
 
 
 def _data_directory(path: str) -> OsDisk:

@@ -1,0 +1,63 @@
+"""Imports the console at the first request for one of its pages, so that it delays no start and costs no memory before.
+
+The imports are divided into parts of some 10 ms each, so that the loop serves Kafka clients between them; see
+`http_listener` for why no thread does it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemill.broker.broker import Broker
+
+if TYPE_CHECKING:
+    from tidemill.console.application import Console
+
+IMPORTED_IN_TURN: Final = (
+    "markupsafe",
+    "jinja2.lexer",
+    "jinja2",
+    "anyio",
+    "anyio._backends._asyncio",
+    "starlette.requests",
+    "starlette.staticfiles",
+    "starlette.applications",
+    "tidemill.client.raw_fetcher",
+    "tidemill.console.application",
+)
+
+
+class LazyConsole:
+    """An ASGI application: the console, or nothing yet."""
+
+    def __init__(self, broker: Callable[[], Broker | None]) -> None:
+        """Show the cluster of the broker that `broker` returns: None while the process waits to join."""
+        self._broker = broker
+        self._console: Console | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._console is None:
+            for name in IMPORTED_IN_TURN:
+                import_module(name)
+                await asyncio.sleep(0)
+        if self._console is None:  # another request may have been faster
+            self._console = _console(self._broker)
+        await self._console(scope, receive, send)
+
+
+def _console(broker: Callable[[], Broker | None]) -> "Console":
+    from tidemill.app.console_view import ConsoleView
+    from tidemill.console.application import Console
+    from tidemill.runtime.os_clock import OsClock
+
+    view: ConsoleView | None = None
+
+    def viewed() -> ConsoleView | None:
+        nonlocal view
+        known = broker()
+        if view is None and known is not None and known.image.cluster_id:
+            view = ConsoleView(known)
+        return view
+
+    return Console(viewed, OsClock())

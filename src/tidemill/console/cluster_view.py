@@ -1,0 +1,134 @@
+"""What the pages show of the cluster, and the port through which they get it from the broker that serves them.
+
+Everything here is one broker's own view, without a request to another broker.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tidemill.client.connection_settings import Endpoint
+
+OK: Final = "ok"
+UNDER_REPLICATED: Final = "under-replicated"  # a planned replica is not in sync
+LEADERLESS: Final = "leaderless"  # neither written nor read
+STATES: Final = (LEADERLESS, UNDER_REPLICATED, OK)  # the worst first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRow:
+    broker_id: int
+    is_up: bool
+    is_controller: bool
+    is_self: bool  # whether this broker serves the page
+    kafka: Endpoint | None  # for clients; None until the broker has registered
+    http: Endpoint | None
+    rack: str | None
+    heartbeat_age_ms: int | None
+    led: int  # shards
+    carried: int  # shards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalReplica:
+    """A partition's replica on the broker that serves the page."""
+
+    is_leader: bool
+    start_offset: int
+    end_offset: int  # the high watermark: exclusive, and behind the leader's on a follower
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    number: int
+    shard_id: int
+    state: str
+    leader: int | None
+    leader_epoch: int | None
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
+    local: LocalReplica | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    name: str
+    is_internal: bool
+    partition_count: int
+    replication_factor: int
+    state: str  # the worst of its partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    key: str
+    value: str | None  # None if it is secret
+    source: str
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRow:
+    shard_id: int
+    topic: str
+    first_partition: int
+    partition_count: int
+    state: str
+    leader: int | None
+    term: int | None
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
+    damage: str | None  # of the replica on this broker
+
+    @property
+    def last_partition(self) -> int:
+        return self.first_partition + self.partition_count - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    cluster_id: str
+    seen_by: int
+    controller: int | None
+    brokers: int
+    brokers_down: Sequence[int]
+    topics: int
+    partitions: int
+    shards: int
+    has_quorum_contact: bool
+    leaderless: Sequence[ShardRow]
+    under_replicated: Sequence[ShardRow]
+
+    @property
+    def is_whole(self) -> bool:
+        has_problem = self.brokers_down or self.leaderless or self.under_replicated
+        return self.has_quorum_contact and not has_problem
+
+
+class ClusterView(Protocol):
+    """Methods are called in worker threads, and return values that no other thread changes."""
+
+    def overview(self) -> Overview: ...
+
+    def brokers(self) -> Sequence[BrokerRow]: ...
+
+    def topics(self) -> Sequence[TopicRow]:
+        """Return all topics in alphabetical order, internal ones last."""
+        ...
+
+    def partitions(self, topic: str) -> Sequence[PartitionRow] | None:
+        """Return the partitions of a topic; None if it does not exist."""
+        ...
+
+    def settings(self, topic: str) -> Sequence[Setting]:
+        """Return the settings of a topic that differ from their defaults."""
+        ...
+
+    def shards(self) -> Sequence[ShardRow]:
+        """Return all shards, ordered by id."""
+        ...
+
+    def history(self) -> dict[str, list[float]]:
+        """Return the traffic of this broker in the last hour; see `telemetry.history`."""
+        ...

@@ -1,0 +1,57 @@
+"""The page of a partition's records: the last ones first, and older ones page by page."""
+
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse
+
+from tidemill.client.failures import ClientError
+from tidemill.console.cluster_reader import Offsets
+from tidemill.console.record_reader import AUTO, FORMATS, RecordPage, read_page
+from tidemill.console.site import Visit
+from tidemill.model.partition import TopicPartition
+
+LIMITS: Final = (10, 50, 200)  # records on a page
+
+
+def records(visit: Visit) -> HTMLResponse:
+    topic, number = visit.request.path_params["topic"], visit.request.path_params["partition"]
+    row = next((it for it in visit.view.partitions(topic) or () if it.number == number), None)
+    if row is None:
+        raise HTTPException(404, f"There is no partition {number} of a topic {topic[:300]}.")
+    partition = TopicPartition(topic, number)
+    format_ = visit.choice("format", FORMATS, AUTO)
+    limit = visit.number("limit", LIMITS[1])
+    limit = limit if limit in (1, *LIMITS) else LIMITS[1]
+    page: RecordPage | None = None
+    start = 0
+    with visit.reader() as reader:
+        offsets, problems = reader.offsets({topic: [row]})
+        known = offsets.get(partition)
+        if row.leader is None:
+            problems = ("This partition has no leader at the moment, so its records cannot be read.",)
+        elif known is not None:
+            start = _start(visit, known, limit)
+            try:
+                page = read_page(reader.settings, partition, start, min(start + limit, known.end), format_)
+            except (ClientError, ValueError) as error:
+                problems = (*problems, f"The records cannot be read: {error}")
+    return visit.render(
+        "records.html",
+        topic=topic,
+        row=row,
+        offsets=known,
+        page=page,
+        start=start,
+        limit=limit,
+        limits=LIMITS,
+        format=format_,
+        formats=FORMATS,
+        problems=problems,
+    )
+
+
+def _start(visit: Visit, offsets: Offsets, limit: int) -> int:
+    """Return the first offset of the page: the parameter `offset`, moved into the log, or that of the last page."""
+    last = max(offsets.end - limit, offsets.start)
+    return min(max(visit.number("offset", last), offsets.start), max(offsets.end - 1, offsets.start))
