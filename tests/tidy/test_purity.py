@@ -12,10 +12,11 @@ MACHINE = {
     "asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "ssl", "subprocess", "threading", "time",
     "uuid", "logging",
 }  # fmt: skip
-LIMITED = dict.fromkeys(("storage", "http", "telemetry"), MACHINE)
+LIMITED = dict.fromkeys(("storage", "http", "console", "telemetry"), MACHINE)
 LIMITED |= dict.fromkeys(("shard", "broker", "simulation"), MACHINE - {"asyncio"})
 SEEDED = "random.Random"  # every generator of a simulation is created from its seed
 PERMITTED = {
+    "src/tidemill/console/rates.py": {"threading.Lock"},  # a lock, because pages are made in threads
     "src/tidemill/simulation/machine/disk_controls.py": {"threading"},  # a lock, because threads of a test share a disk
 }
 

@@ -86,7 +86,7 @@ class Broker:
         self.events = machine.events
         self.store = store
         self.metrics = Metrics(broker_int(BrokerLayers(static=static), "tidemill.metrics.topics.max"))
-        self.history = History(self.metrics, machine.clock)
+        self.history = History(self.metrics, monotonic_ms=machine.clock.monotonic_ms, wall_ms=machine.clock.wall_ms)
         self.configs = TopicConfigs(identity.broker_id, static)
         self.image_follower = ImageFollower(call_soon=machine.turns.call_soon, failed=machine.failed)
         self.cluster = Cluster(identity, machine, self, stall_tolerant_clock=self.stall_tolerant_clock)

@@ -93,7 +93,8 @@ class Overview:
     controller: int | None
     brokers: int
     brokers_down: Sequence[int]
-    topics: int
+    topics: int  # without internal ones
+    internal_topics: int
     partitions: int
     shards: int
     has_quorum_contact: bool

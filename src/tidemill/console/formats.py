@@ -3,7 +3,10 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from tidemill.console.cluster_view import Setting
+
 UNKNOWN: Final = "–"
+_SPANS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -37,7 +40,9 @@ def rate(per_second: float | None) -> str:
 def milliseconds(duration_ms: float | None) -> str:
     if duration_ms is None:
         return UNKNOWN
-    return f"{duration_ms / 1_000:.1f} s" if duration_ms >= 1_000 else f"{_three_digits(duration_ms)} ms"
+    if duration_ms >= 1_000:
+        return f"{duration_ms / 1_000:.1f} s"
+    return f"{duration_ms} ms" if isinstance(duration_ms, int) else f"{_three_digits(duration_ms)} ms"
 
 
 def moment(timestamp_ms: int | None) -> str:
@@ -49,6 +54,20 @@ def moment(timestamp_ms: int | None) -> str:
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
     return text.removesuffix("+00:00")
+
+
+def meant(setting: Setting) -> str:
+    """Return the value of a setting in milliseconds or bytes as people say it: "7 days"; empty if it needs no words."""
+    value = setting.value or ""
+    if not value.isdigit() or int(value) < 1_000:
+        return ""
+    if setting.key.endswith(".bytes"):
+        return size(int(value))
+    if not setting.key.endswith(".ms"):
+        return ""
+    seconds = int(value) / 1_000
+    unit, name = next((it for it in _SPANS if seconds >= it[0]), _SPANS[-1])
+    return f"{seconds / unit:.3g} {name}" + ("" if seconds == unit else "s")
 
 
 def plural(number: int, noun: str) -> str:

@@ -1,8 +1,8 @@
 """Reads consumer groups from their coordinators: states, members, committed offsets."""
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from struct import Struct, error as StructError
 from typing import Final
 
 from tidemill.client.failures import ClientError
@@ -13,8 +13,8 @@ from tidemill.wire.messages import describe_groups, list_groups, offset_fetch
 
 NO_OFFSET: Final = -1
 _OFFSET_FETCH_VERSION: Final = 8  # of many groups at once, with topics by name
-_INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,7 @@ def list_all(reader: ClusterReader) -> tuple[list[GroupRow], tuple[str, ...]]:
             name = errors.name(response.error_code)
             problems.append(f"Groups coordinated by broker {broker_id} are missing for the moment: {name}")
         rows += [
-            GroupRow(
-                group_id=it.group_id, state=it.group_state, protocol_type=it.protocol_type, coordinator=broker_id
-            )
+            GroupRow(group_id=it.group_id, state=it.group_state, protocol_type=it.protocol_type, coordinator=broker_id)
             for it in response.groups
         ]
     return sorted(rows, key=lambda row: row.group_id), tuple(problems)
@@ -143,6 +141,6 @@ def assigned(assignment: bytes) -> list[TopicPartition]:
             for _ in range(partition_count):
                 found.append(TopicPartition(topic, *_INT32.unpack_from(assignment, position)))
                 position += _INT32.size
-    except (StructError, UnicodeDecodeError):
+    except (struct.error, UnicodeDecodeError):
         return []
     return sorted(found)

@@ -7,7 +7,7 @@ from starlette.responses import HTMLResponse
 
 from tidemill.client.failures import ClientError
 from tidemill.console.cluster_reader import Offsets
-from tidemill.console.record_reader import AUTO, FORMATS, RecordPage, read_page
+from tidemill.console.record_reader import AUTO, FORMATS, JSON, RecordPage, read_page
 from tidemill.console.site import Visit
 from tidemill.model.partition import TopicPartition
 
@@ -33,7 +33,8 @@ def records(visit: Visit) -> HTMLResponse:
         elif known is not None:
             start = _start(visit, known, limit)
             try:
-                page = read_page(reader.settings, partition, start, min(start + limit, known.end), format_)
+                shown_as = JSON if limit == 1 and format_ == AUTO else format_  # there is room to indent a single one
+                page = read_page(reader.settings, partition, start, min(start + limit, known.end), shown_as)
             except (ClientError, ValueError) as error:
                 problems = (*problems, f"The records cannot be read: {error}")
     return visit.render(

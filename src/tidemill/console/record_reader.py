@@ -97,28 +97,28 @@ def _row(record: Record, format_: str, bytes_max: int) -> RecordRow:
 
 def show(data: bytes | None, format_: str, bytes_max: int) -> Shown | None:
     """
-    Return `data` in one of FORMATS; AUTO selects the first that fits of JSON objects and arrays, text, and hex.
+    Return `data` in one of FORMATS.  AUTO is text if the bytes are text, and hex otherwise.
 
-    JSON that is invalid, or too large to be shown whole, is shown as text.  None, which is not the same as no bytes,
-    stays None.
+    JSON is indented; what is not JSON, or too large to be shown whole, is shown as AUTO.  None, which is not the same
+    as no bytes, stays None.
     """
     if data is None:
         return None
     is_cut = len(data) > bytes_max
-    if format_ in (AUTO, JSON) and not is_cut:
-        text = _as_json(data, only_containers=format_ == AUTO)
+    if format_ == JSON and not is_cut:
+        text = _as_json(data)
         if text is not None:
             return Shown(text=text, format=JSON, size_bytes=len(data), is_cut=False)
     part = data[:bytes_max]
-    if format_ == HEX or (format_ == AUTO and not _is_text(part, is_cut=is_cut)):
+    if format_ == HEX or (format_ != TEXT and not _is_text(part, is_cut=is_cut)):
         return Shown(text=_as_hex(part), format=HEX, size_bytes=len(data), is_cut=is_cut)
-    text = part.decode(errors="ignore" if is_cut and _is_text(part, is_cut=True) else "replace")
+    text = part.decode(errors="replace")
+    if is_cut:
+        text = text.rstrip("\ufffd")  # the cut may have gone through a character
     return Shown(text=_visible(text), format=TEXT, size_bytes=len(data), is_cut=is_cut)
 
 
-def _as_json(data: bytes, *, only_containers: bool) -> str | None:
-    if only_containers and data[:1] not in (b"{", b"["):
-        return None
+def _as_json(data: bytes) -> str | None:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -127,14 +127,15 @@ def _as_json(data: bytes, *, only_containers: bool) -> str | None:
 
 
 def _is_text(data: bytes, *, is_cut: bool) -> bool:
-    """Return whether `data` is UTF-8 without control characters other than white space."""
+    """Return whether `data` is UTF-8 with few control characters, as in the colours of a log line, and no zero byte."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         if not (is_cut and error.reason == "unexpected end of data"):  # the cut went through a character
             return False
         text = data[: error.start].decode()
-    return all(character.isprintable() or character in "\t\n\r" or ord(character) > 127 for character in text)
+    controls = sum(ord(it) < 32 and it not in "\t\n\r" for it in text)
+    return "\0" not in text and controls <= len(text) / 8
 
 
 def _visible(text: str) -> str:

@@ -111,6 +111,7 @@ class Site:
             "milliseconds": formats.milliseconds,
             "moment": formats.moment,
             "plural": formats.plural,
+            "meant": formats.meant,
             "segment": lambda text: quote(text, safe=""),
         }
         self._templates.globals["unknown"] = formats.UNKNOWN

@@ -1,6 +1,7 @@
 """The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and `cluster_api`.
 
-All other paths belong to the console, which is an application of its own and is served to this machine only.  There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
+All other paths belong to the console, which is an application of its own and is served to this machine only.
+There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
 A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  A broker is
 ready while it serves Kafka clients, also if something is degraded, which the response to `/health/ready` lists.
 """

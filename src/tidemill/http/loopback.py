@@ -14,7 +14,7 @@ from tidemill.http.answer import Answer, problem
 def is_from_loopback(scope: MutableMapping[str, Any]) -> bool:
     """Return whether a request comes from this machine, and was sent to a name or address of this machine."""
     client = scope.get("client")
-    return bool(client) and _is_loopback(str(client[0])) and _is_sent_to_loopback(scope)
+    return client is not None and _is_loopback(str(client[0])) and _is_sent_to_loopback(scope)
 
 
 def loopback_only(path: str) -> Answer:

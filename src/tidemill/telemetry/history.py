@@ -4,13 +4,13 @@ A sample holds rates, not counters, so that a chart needs no arithmetic.  The ri
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import nan
 from typing import Final
 
-from tidemill.model.clock import Clock
-from tidemill.telemetry.metrics import LATENCY_BOUNDS_MS, Metrics
+from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS
+from tidemill.telemetry.metrics import Metrics
 
 SAMPLE_MS: Final = 10_000
 SAMPLES_MAX: Final = 360  # an hour; then the oldest sample is dropped
@@ -21,19 +21,20 @@ PRODUCE: Final = 0  # the API key
 class History:
     """The samples of one broker.  `tick` may be called at any rate; it takes a sample when one is due."""
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, *, monotonic_ms: Callable[[], int], wall_ms: Callable[[], int]) -> None:
         self._metrics = metrics
-        self._clock = clock
+        self._monotonic_ms = monotonic_ms
+        self._wall_ms = wall_ms
         self._columns = {
             name: array("d") for name in ("time_s", *RATES, "produce_requests", "latency_ms_p50", "latency_ms_p99")
         }
-        self._sampled_at = clock.monotonic_ms()
+        self._sampled_at = monotonic_ms()
         self._counters = self._read_counters()
         self._latencies = self._read_latencies()
 
     def tick(self) -> None:
         """Take a sample if the last one is old enough."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._monotonic_ms()
         elapsed_ms = now_ms - self._sampled_at
         if elapsed_ms < SAMPLE_MS:
             return
@@ -42,7 +43,7 @@ class History:
         answered = [now - before for now, before in zip(latencies, self._latencies, strict=True)]
         self._sampled_at, self._counters, self._latencies = now_ms, counters, latencies
         sample = (
-            self._clock.wall_ms() / 1_000,
+            self._wall_ms() / 1_000,
             *rates,
             sum(answered) * 1_000 / elapsed_ms,
             percentile(answered, 0.5),
@@ -65,7 +66,7 @@ class History:
 
     def _read_latencies(self) -> list[int]:
         api = self._metrics.apis.get(PRODUCE)
-        return [0] * (len(LATENCY_BOUNDS_MS) + 1) if api is None else [*api.latency_counts]
+        return [0] * (len(LATENCY_BOUNDS_MS) + 1) if api is None else [*api.latencies.counts]
 
 
 def percentile(counts: Sequence[int], share: float) -> float:

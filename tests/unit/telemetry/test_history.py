@@ -19,12 +19,16 @@ class Clock:
         return self.now_ms
 
 
+def history_of(metrics: Metrics, clock: Clock) -> History:
+    return History(metrics, monotonic_ms=clock.monotonic_ms, wall_ms=clock.wall_ms)
+
+
 def test_a_sample_holds_rates_per_second() -> None:
     """
     A sample divides what was counted since the one before by the time that really passed, which a stall makes longer.
     """
     metrics, clock = Metrics(), Clock()
-    history = History(metrics, clock)
+    history = history_of(metrics, clock)
     metrics.produce_bytes, metrics.produce_records = 20_000, 40
     clock.now_ms += 20_000
 
@@ -41,7 +45,7 @@ def test_no_sample_is_taken_before_it_is_due() -> None:
     The broker ticks forty times for each sample.
     """
     clock = Clock()
-    history = History(Metrics(), clock)
+    history = history_of(Metrics(), clock)
     clock.now_ms += 9_999
 
     history.tick()
@@ -54,7 +58,7 @@ def test_the_oldest_samples_are_dropped() -> None:
     The ring keeps an hour, however long the broker runs.
     """
     clock = Clock()
-    history = History(Metrics(), clock)
+    history = history_of(Metrics(), clock)
 
     for _ in range(SAMPLES_MAX + 5):
         clock.now_ms += 10_000
@@ -69,10 +73,10 @@ def test_latencies_are_those_of_the_sampled_time() -> None:
     The percentiles count the Produce requests since the sample before, and are unknown if there were none.
     """
     metrics, clock = Metrics(), Clock()
-    metrics.api(0).count_latency(30_000)
-    history = History(metrics, clock)
+    metrics.api(0).latencies.observe(30_000)
+    history = history_of(metrics, clock)
     for latency_ms in [2] * 99 + [100]:
-        metrics.api(0).count_latency(latency_ms)
+        metrics.api(0).latencies.observe(latency_ms)
 
     for _ in range(2):
         clock.now_ms += 10_000

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const HOUR_S = 3600;
+  const SPAN_S_MIN = 300; // a broker that has just started would have a chart of one vertical line
   const SAMPLE_MS = 10_000;
   const HEIGHT = 168;
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -21,6 +21,8 @@
   const milliseconds = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Number.isInteger(value) ? value : digits(value)} ms`);
   const UNITS = { bytes, records, latency: milliseconds, journal: bytes };
 
+  const POWERS = Array.from({ length: 44 }, (_, power) => 2 ** power); // so that labels are whole KiB and MiB
+
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axis = () => ({
     stroke: colour("--muted"),
@@ -32,13 +34,20 @@
   const figures = [...document.querySelectorAll("figure[data-chart]")].map((figure) => ({
     figure,
     unit: UNITS[figure.dataset.chart],
+    steps: UNITS[figure.dataset.chart] === bytes ? POWERS : undefined,
     columns: [...figure.querySelectorAll("[data-column]")],
     place: figure.querySelector(".plot"),
     plot: null,
   }));
   let samples = null;
 
-  const time = (plot, seconds) => seconds.map((it) => new Date(it * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }));
+  const time = (plot, seconds) => seconds.map((it) => new Date(it * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }));
+
+  // A value between two unknown ones is part of no line, so it needs a point.
+  const alone = (plot, series) => {
+    const column = plot.data[series];
+    return [...column.keys()].filter((it) => column[it] != null && column[it - 1] == null && column[it + 1] == null);
+  };
 
   function draw(chart) {
     chart.plot?.destroy();
@@ -46,21 +55,22 @@
       label: column.dataset.label,
       stroke: colour(`--series-${index + 1}`),
       width: 1.5,
-      points: { show: samples.time_s.length < 3 },
+      points: { size: 4, filter: alone },
     }));
     chart.plot = new uPlot(
       {
         width: chart.place.clientWidth,
         height: HEIGHT,
         legend: { show: false },
+        padding: [10, 8, 0, 0],
         cursor: { y: false, points: { size: 6 } },
         scales: {
-          x: { range: (_plot, _least, most) => [(most ?? Date.now() / 1000) - HOUR_S, most ?? Date.now() / 1000] },
+          x: { range: (_plot, least, most) => (most === null ? [Date.now() / 1000 - SPAN_S_MIN, Date.now() / 1000] : [Math.min(least, most - SPAN_S_MIN), most]) },
           y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
         },
         axes: [
           { ...axis(), values: time, space: 70, size: 28 },
-          { ...axis(), values: (_plot, ticks) => ticks.map(chart.unit), size: 76, space: 34 },
+          { ...axis(), values: (_plot, ticks) => ticks.map(chart.unit), size: 76, space: 34, incrs: chart.steps },
         ],
         series: [{}, ...series],
         hooks: { setCursor: [(plot) => label(chart, plot.cursor.idx)] },
