@@ -24,7 +24,13 @@ class Broker:
         return "tidemill_up 1\n" if self.counts else None
 
 
-def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
+async def console(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": f"console {scope['path']}".encode()})
+
+
+def answer_of(application: Application, path: str, **scope: Any) -> tuple[int, bytes]:
+    """Send a GET from this machine; `scope` changes the request."""
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
@@ -33,8 +39,13 @@ def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(Application(broker, Cluster)({"type": "http", "method": method, "path": path}, receive, send))
+    request = {"type": "http", "method": "GET", "path": path, "headers": [], "client": ("127.0.0.1", 50_000)}
+    asyncio.run(application(request | scope, receive, send))
     return sent[0]["status"], sent[1]["body"]
+
+
+def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
+    return answer_of(Application(broker, Cluster), path, method=method)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +119,41 @@ def test_an_error_is_a_problem_document() -> None:
     told = json.loads(body)
     assert (404, 404, "Not Found", "about:blank") == (status, told["status"], told["title"], told["type"])
     assert "/nowhere" in told["detail"] and "/v1/shards" in told["detail"]
+
+
+@pytest.mark.parametrize("path", ["/", "/topics/metrics", "/v10", "/favicon.ico", "*"])
+def test_all_other_paths_belong_to_the_console(path: str) -> None:
+    """
+    The console gets every path that is not one of the API.
+    """
+    answered = answer_of(Application(Broker(), Cluster, console), path)
+
+    assert (200, f"console {path}".encode()) == answered
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/health/live", "/v1/nothing", "/health", "/metrics/x"])
+def test_the_console_does_not_get_the_paths_of_the_api(path: str) -> None:
+    """
+    The API answers for its own folders, also what does not exist, so that programs get problem documents.
+    """
+    _, body = answer_of(Application(Broker(), Cluster, console), path)
+
+    assert b"console" not in body
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {"client": ("10.0.0.7", 50_000)},
+        {"client": None},
+        {"headers": [(b"host", b"rebound.example:9080")]},
+        {"headers": [(b"host", b"10.0.0.1")]},
+    ],
+)
+def test_the_console_is_served_on_this_machine_only(scope: dict[str, Any]) -> None:
+    """
+    The same rule holds for the console as for `/v1`: it shows records, and authentication is not implemented.
+    """
+    status, body = answer_of(Application(Broker(), Cluster, console), "/topics", **scope)
+
+    assert 403 == status and "loopback" in json.loads(body)["detail"]

@@ -1,0 +1,147 @@
+"""A broker's view of its cluster for the console."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.app.console_view import KEPT_MS, ConsoleView
+from tidemill.client.connection_settings import Endpoint as ClientEndpoint
+from tidemill.console.cluster_view import LEADERLESS, OK, UNDER_REPLICATED, LocalReplica
+from tidemill.metadata.metadata_records import Endpoint
+
+
+def world_and_view() -> tuple[BrokerWorld, ConsoleView]:
+    endpoints = (
+        Endpoint("PEER", "127.0.0.1", 9070, "PLAINTEXT"),
+        Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),
+        Endpoint("HTTP", "127.0.0.1", 9080, "PLAINTEXT"),
+    )
+    world = BrokerWorld(endpoints=endpoints)
+    return world, ConsoleView(world.broker)
+
+
+def test_the_overview_counts_what_the_cluster_has() -> None:
+    """
+    A whole cluster has counts and no problems.
+    """
+    world, view = world_and_view()
+    world.create("flights", partitions=20)
+
+    overview = view.overview()
+
+    assert (1, 1, 21, 3) == (overview.topics, overview.internal_topics, overview.partitions, overview.shards)
+    assert (1, 1, 1, []) == (overview.seen_by, overview.controller, overview.brokers, overview.brokers_down)
+    assert overview.is_whole
+
+
+def test_a_broker_has_the_addresses_of_its_listeners() -> None:
+    """
+    The listener for clients is told from that for other brokers and from that of the console.
+    """
+    _, view = world_and_view()
+
+    (row,) = view.brokers()
+
+    assert (ClientEndpoint("127.0.0.1", 9092), ClientEndpoint("127.0.0.1", 9080)) == (row.kafka, row.http)
+    assert (True, True, True, 1, 1, 0) == (
+        row.is_up,
+        row.is_self,
+        row.is_controller,
+        row.led,
+        row.carried,
+        row.heartbeat_age_ms,
+    )
+
+
+def test_a_partition_shows_the_replica_on_this_broker() -> None:
+    """
+    Offsets and size of the replica on this broker need no request.
+    """
+    world, view = world_and_view()
+    world.create("flights", partitions=2)
+    world.produce("flights", b"a", b"b")
+
+    rows = view.partitions("flights")
+
+    assert rows is not None
+    local = rows[0].local
+    assert local is not None and 0 < local.size_bytes
+    assert LocalReplica(is_leader=True, start_offset=0, end_offset=2, size_bytes=local.size_bytes) == local
+    assert [(0, OK, 1, [1], [1]), (1, OK, 1, [1], [1])] == [
+        (row.number, row.state, row.leader, row.replicas, row.in_sync) for row in rows
+    ]
+    assert view.partitions("missing") is None
+
+
+def test_settings_that_differ_are_shown_with_their_source() -> None:
+    """
+    Defaults are not shown.
+    """
+    world, view = world_and_view()
+    world.create("flights", **{"retention.ms": "5000"})
+
+    settings = view.settings("flights")
+
+    assert [("retention.ms", "5000", "this topic")] == [(it.key, it.value, it.source) for it in settings]
+    assert [] == view.settings("missing")
+
+
+def test_topics_are_sorted_and_internal_ones_are_last() -> None:
+    """
+    Topics are listed in alphabetical order.
+    """
+    world, view = world_and_view()
+    world.create("b")
+    world.create("a")
+
+    assert ["a", "b", "__tidemill_metadata"] == [row.name for row in view.topics()]
+
+
+def test_a_dead_broker_leaves_its_shards_under_replicated() -> None:
+    """
+    The brokers that are left tell which broker is down, and name what it carried.
+    """
+    world = ClusterWorld()
+    world.create("flights", partitions=3)
+    world.until(lambda: ConsoleView(world[1].broker).overview().is_whole, "all replicas are in sync")
+    view = ConsoleView(world[1].broker)
+
+    world.cut_off(3)
+    world.until(lambda: world[1].broker.cluster.live() == {1, 2}, "broker 3 counts as dead")
+    world.pass_time(KEPT_MS + 5_000)
+
+    after = view.overview()
+    assert [3] == after.brokers_down
+    assert {"flights", "__tidemill_metadata"} == {row.topic for row in after.under_replicated}
+    assert {UNDER_REPLICATED} == {row.state for row in view.topics()}
+    assert [] == after.leaderless
+
+
+def test_an_isolated_broker_knows_no_leaders() -> None:
+    """
+    A broker that hears no other one shows what it knows, and that it is alone.
+    """
+    world = ClusterWorld()
+    world.create("flights", partitions=3)
+    view = ConsoleView(world[3].broker)
+
+    world.cut_off(3)
+    world.until(lambda: world[3].broker.cluster.live() == {3}, "broker 3 is alone")
+    world.pass_time(KEPT_MS + 5_000)
+
+    overview = view.overview()
+    assert (False, [1, 2]) == (overview.has_quorum_contact, overview.brokers_down)
+    assert LEADERLESS in {row.state for row in view.topics()}
+
+
+def test_the_state_of_shards_is_computed_once_for_the_pages_of_a_second() -> None:
+    """
+    With ten thousand shards, computing it for every page would slow down the broker.
+    """
+    world, view = world_and_view()
+    first = view.shards()
+    world.create("flights")
+    second = view.shards()
+
+    world.pass_time(KEPT_MS)
+
+    assert first is second
+    assert ["__tidemill_metadata", "flights"] == [row.topic for row in view.shards()]

@@ -1,0 +1,98 @@
+"""The console as an application: headers, methods, unknown paths."""
+
+import json
+import re
+from importlib.resources import files
+from math import nan
+
+import pytest
+
+from tests.unit.console.console_world import View, get, shard
+from tidemill.console.application import PAGES
+
+PATHS = [path.replace("{topic}", "orders").replace("{partition:int}", "0") for path in PAGES]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/charts.json", "/static/console.js", "/missing"])
+def test_every_answer_forbids_inline_code_and_foreign_files(path: str) -> None:
+    """
+    The content security policy names this server only, so nothing that a record contains can run or be loaded.
+    """
+    headers = get(View(), path).headers
+
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert "unsafe" not in policy and "http" not in policy and "*" not in policy
+    assert ("nosniff", "no-referrer") == (headers["x-content-type-options"], headers["referrer-policy"])
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_pages_have_no_inline_code(path: str) -> None:
+    """
+    The pages contain neither inline scripts nor inline styles nor event handlers, which the policy would block.
+    """
+    text = get(View(shard(1)), path).text
+
+    assert [] == re.findall(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)", text)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_the_console_changes_nothing(path: str, method: str) -> None:
+    """
+    The console is read-only: it accepts GET and HEAD.
+    """
+    assert 405 == get(View(shard(1)), path, method=method).status
+
+
+@pytest.mark.parametrize(
+    "path", ["/missing", "/topics/missing", "/topics/orders/7", "/topics/orders/x", "/static/../application.py"]
+)
+def test_what_does_not_exist_is_not_found(path: str) -> None:
+    """
+    A page of something that does not exist has status 404.
+    """
+    answer = get(View(shard(1)), path)
+
+    assert 404 == answer.status
+    assert "text/html" in answer.headers["content-type"]
+
+
+def test_there_are_no_pages_before_the_broker_knows_its_cluster() -> None:
+    """
+    A broker that waits to join says so, instead of showing an empty cluster.
+    """
+    answer = get(None, "/")
+
+    assert (503, True) == (answer.status, "does not know its cluster yet" in answer.text)
+
+
+def test_pages_are_not_kept_by_browsers() -> None:
+    """
+    A page shows the present state, also after "back"; the files of the console may be kept while they do not change.
+    """
+    stored = [get(View(), path).headers["cache-control"] for path in ("/", "/static/console.css")]
+
+    assert ["no-store", "no-cache"] == stored
+
+
+def test_charts_are_columns_of_numbers() -> None:
+    """
+    The charts get the samples as JSON, which has no NaN: unknown values are null.
+    """
+    view = View()
+    view.columns = {"time_s": [1.0, 2.0], "latency_ms_p50": [nan, 0.12345]}
+
+    answer = get(view, "/charts.json")
+
+    assert {"time_s": [1.0, 2.0], "latency_ms_p50": [None, 0.123]} == json.loads(answer.text)
+
+
+def test_every_vendored_library_has_its_licence() -> None:
+    """
+    Files of other projects lie in a folder that names their version, with their licence.
+    """
+    folders = [it for it in files("tidemill.console").joinpath("static", "vendor").iterdir() if it.is_dir()]
+
+    assert ["htmx-2.0.11", "idiomorph-0.8.0", "uplot-1.6.32"] == sorted(folder.name for folder in folders)
+    assert all(folder.joinpath("LICENSE").is_file() for folder in folders)

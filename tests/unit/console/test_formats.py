@@ -1,0 +1,74 @@
+"""Numbers, sizes and times as people read them."""
+
+import pytest
+
+from tidemill.console import formats
+from tidemill.console.cluster_view import Setting
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(None, "–"), (0, "0 B"), (999, "999 B"), (1_000, "0.98 KiB"), (1_270_000, "1.21 MiB"), (1 << 40, "1.00 TiB")],
+)
+def test_sizes_have_three_digits(size_bytes: int | None, text: str) -> None:
+    """
+    Sizes use the units of 1,024.
+    """
+    assert text == formats.size(size_bytes)
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [(None, "–"), (0, "0"), (0.313, "0.31"), (12.34, "12.3"), (999.6, "1.00 k"), (12_340, "12.3 k"), (2.5e6, "2.50 M")],
+)
+def test_rates_have_three_digits(per_second: float | None, text: str) -> None:
+    """
+    Rates use the units of 1,000.
+    """
+    assert text == formats.rate(per_second)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [
+        (None, "–"),
+        (0, "1970-01-01 00:00:00.000"),
+        (1_700_000_000_123, "2023-11-14 22:13:20.123"),
+        (10**18, str(10**18)),
+    ],
+)
+def test_moments_are_utc(timestamp_ms: int | None, text: str) -> None:
+    """
+    Timestamps are set by producers, and may be outside of any calendar.
+    """
+    assert text == formats.moment(timestamp_ms)
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"), [(None, "–"), (7, "7 ms"), (0.5, "0.50 ms"), (25.66, "25.7 ms"), (2_000, "2.0 s")]
+)
+def test_durations(duration_ms: float | None, text: str) -> None:
+    """
+    Whole milliseconds have no decimals.
+    """
+    assert text == formats.milliseconds(duration_ms)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("retention.ms", "604800000", "7 days"),
+        ("segment.ms", "3600000", "1 hour"),
+        ("file.delete.delay.ms", "90000", "1.5 minutes"),
+        ("retention.ms", "-1", ""),
+        ("flush.ms", "500", ""),
+        ("segment.bytes", "1073741824", "1.00 GiB"),
+        ("min.insync.replicas", "2000", ""),
+        ("retention.ms", None, ""),
+    ],
+)
+def test_settings_in_words(key: str, value: str | None, text: str) -> None:
+    """
+    Large numbers of milliseconds and bytes are easier to check in words.
+    """
+    assert text == formats.meant(Setting(key=key, value=value, source="this topic", documentation=""))

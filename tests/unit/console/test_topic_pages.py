@@ -1,0 +1,113 @@
+"""The pages of topics."""
+
+import pytest
+
+from tests.unit.console.console_world import View, broker, closed_port, get, get_all, shard
+from tidemill.client.connection_settings import Endpoint
+from tidemill.console.cluster_view import LEADERLESS, UNDER_REPLICATED, LocalReplica, Setting
+
+
+def cells(text: str, row_id: str) -> list[str]:
+    """Return the text of a row's cells, without tags."""
+    row = text.partition(f'id="{row_id}"')[2].partition("</tr>")[0]
+    found = []
+    for cell in row.replace("<th", "<td").split("<td")[1:]:
+        inner = cell.partition(">")[2]
+        while "<" in inner:
+            before, _, rest = inner.partition("<")
+            inner = before + rest.partition(">")[2]
+        found.append(" ".join(inner.split()))
+    return found
+
+
+def test_a_topic_is_shown_with_its_partitions() -> None:
+    """
+    A partition has its state, leader, replicas, offsets, and the size of the replica on this broker.
+    """
+    text = get(View(shard(1, in_sync=(1,), state=UNDER_REPLICATED)), "/topics/orders").text
+
+    assert [
+        "0",
+        "under-replicated",
+        "1",
+        "1, 2 (not in sync)",
+        "1",
+        "10",
+        "1,210",
+        "1,200",
+        "–",
+        "5 B",
+        "records of partition 0",
+    ] == cells(text, "partition-0")
+
+
+def test_rates_come_from_two_looks() -> None:
+    """
+    The first look at a partition cannot tell how fast it grows; the second one can.
+    """
+    view = View(shard(1))
+    first, second = get_all(view, "/topics", "/topics")
+    view.local = LocalReplica(is_leader=True, start_offset=0, end_offset=5, size_bytes=0)
+
+    assert ["–", "0"] == [cells(answer.text, "topic-orders")[5] for answer in (first, second)]
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("", ["a", "b"]),
+        ("?internal=1", ["a", "b", "__internal"]),
+        ("?state=leaderless", ["b"]),
+        ("?state=nonsense", ["a", "b"]),
+    ],
+)
+def test_topics_are_filtered(query: str, shown: list[str]) -> None:
+    """
+    Internal topics are hidden unless they are asked for, and topics in danger are found by their state.
+    """
+    view = View(shard(1, "a"), shard(2, "b", state=LEADERLESS, leader=None), shard(3, "__internal"))
+
+    text = get(view, f"/topics{query}").text
+
+    assert shown == [name for name in ("a", "b", "__internal") if f'id="topic-{name}"' in text]
+
+
+def test_settings_are_shown_with_their_meaning() -> None:
+    """
+    Only settings that differ from the defaults are shown, and large numbers also in words.
+    """
+    view = View(shard(1))
+    view.setting_rows = [Setting(key="retention.ms", value="604800000", source="this topic", documentation="Kept.")]
+
+    text = get(view, "/topics/orders").text
+
+    assert ["retention.ms", "604800000 7 days", "this topic", "Kept."] == cells(text, "setting-retention.ms")
+
+
+def test_a_leader_that_does_not_respond_leaves_what_is_known() -> None:
+    """
+    If the leader of a partition does not respond, the page shows the offsets that this broker's replica has, marked as
+    the last known ones, and says why.
+    """
+    view = View(
+        shard(1, leader=2, replicas=(2, 1), in_sync=(2, 1)),
+        brokers=[broker(1), broker(2, kafka=Endpoint("127.0.0.1", closed_port()))],
+    )
+    view.local = LocalReplica(is_leader=False, start_offset=0, end_offset=7, size_bytes=1)
+
+    answer = get(view, "/topics/orders")
+
+    assert (200, "7*") == (answer.status, cells(answer.text, "partition-0")[6])
+    assert "led by broker 2 may be missing or outdated: cannot connect to broker" in answer.text
+
+
+def test_offsets_that_no_living_broker_tells_are_unknown() -> None:
+    """
+    A partition without a leader and without a replica here has unknown offsets, not zeros.
+    """
+    view = View(shard(1, leader=None, in_sync=(), state=LEADERLESS))
+    view.local = None
+
+    text = get(view, "/topics/orders").text
+
+    assert ["–"] * 5 == cells(text, "partition-0")[5:10]
