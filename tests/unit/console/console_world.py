@@ -22,6 +22,15 @@ from tidemill.console.cluster_view import (
     TopicRow,
 )
 
+COLUMNS = (
+    "time_s",
+    "produce_bytes",
+    "fetch_bytes",
+    "produce_records",
+    "journal_bytes",
+    "latency_ms_p50",
+    "latency_ms_p99",
+)
 HOSTILE = "<img src=x onerror=alert('x')>\"&"
 
 
@@ -91,11 +100,7 @@ class View:
         self.has_quorum_contact = True
         self.local: LocalReplica | None = LocalReplica(is_leader=True, start_offset=10, end_offset=1_210, size_bytes=5)
         self.setting_rows: list[Setting] = []
-        self.columns: dict[str, list[float]] = {
-            name: []
-            for name in ("time_s", "produce_bytes", "fetch_bytes", "produce_records", "journal_bytes")
-            + ("produce_requests", "latency_ms_p50", "latency_ms_p99")
-        }
+        self.columns: dict[str, list[float]] = {name: [] for name in COLUMNS}
 
     def overview(self) -> Overview:
         return Overview(

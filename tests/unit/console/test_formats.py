@@ -34,7 +34,7 @@ def test_rates_have_three_digits(per_second: float | None, text: str) -> None:
         (None, "–"),
         (0, "1970-01-01 00:00:00.000"),
         (1_700_000_000_123, "2023-11-14 22:13:20.123"),
-        (10**18, str(10**18)),
+        (10**18, f"{10**18}"),
     ],
 )
 def test_moments_are_utc(timestamp_ms: int | None, text: str) -> None:

@@ -1,0 +1,74 @@
+"""What the cluster of the console's tests holds: topics, records of all kinds, groups with lag."""
+
+import json
+import time
+from math import sin
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+HOSTILE: Final = "<img src=x onerror=alert('record')><script>alert('record')</script>"
+ORDERS: Final = 300
+
+
+def fill(bootstrap: str) -> None:
+    """Create topics, records of all kinds, and a group with lag."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [
+        NewTopic("orders", 6, 3, config={"retention.ms": "604800000", "max.message.bytes": "2097152"}),
+        NewTopic("payments", 3, 3),
+        NewTopic("clickstream", 24, 3),
+        NewTopic("payloads", 1, 3),
+    ]
+    for created in admin.create_topics(topics, request_timeout=60).values():
+        created.result()
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd", "linger.ms": 20})
+    for number in range(ORDERS):
+        producer.produce(
+            "orders",
+            key=f"order-{number}",
+            value=json.dumps(order(number)),
+            headers=[("trace-id", f"{number * 7919:016x}".encode()), ("source", b"web")],
+        )
+        producer.produce("payments", key=str(number), value=f"{number * 1.37 % 400:.2f} EUR captured")
+        producer.produce("clickstream", value=bytes(200))
+    producer.produce("payloads", key=b"\x00\xff", value=bytes(range(256)))
+    producer.produce("payloads", key="tombstone", value=None)
+    producer.produce("payloads", key=HOSTILE, value=HOSTILE, headers=[(HOSTILE, HOSTILE.encode())])
+    producer.produce("payloads", key="large", value="0123456789" * 50_000)
+    producer.flush()
+    commit(bootstrap, "billing", [TopicPartition("orders", number, 10) for number in range(6)])
+    commit(bootstrap, "fraud detection/1", [TopicPartition("payments", 0, 0)])
+
+
+def order(number: int) -> dict[str, Any]:
+    return {
+        "order": number,
+        "customer": f"customer-{number % 97}",
+        "items": [{"sku": f"A-{number % 7}", "quantity": number % 4 + 1}],
+        "total": round(number * 1.37 % 400, 2),
+        "currency": "EUR",
+    }
+
+
+def commit(bootstrap: str, group: str, offsets: list[TopicPartition]) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+
+
+def steady_load(bootstrap: str, seconds: float) -> None:
+    """Produce and consume at a rate that goes up and down."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing", "client.id": "billing-worker-1"})
+    consumer.subscribe(["orders"])
+    began = time.monotonic()
+    number = ORDERS
+    while (elapsed := time.monotonic() - began) < seconds:
+        for _ in range(round(60 + 40 * sin(elapsed / 25))):
+            producer.produce("orders", key=f"order-{number}", value=json.dumps(order(number)))
+            number += 1
+        producer.poll(0)
+        consumer.consume(120, 0.1)
+    producer.flush()

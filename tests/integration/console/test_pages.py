@@ -1,0 +1,240 @@
+"""Every page of the console in Chromium, for a cluster of three brokers, one of which is killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from playwright.sync_api import Browser, expect
+
+from tests.integration.cli.dev_cluster import Cluster, started_again
+from tests.integration.console.browser import SCHEMES, Tab, open_tab
+from tests.integration.console.scene import HOSTILE, steady_load
+
+PAGES = {
+    "/": "Overview",
+    "/topics": "Topics",
+    "/topics?internal=1&state=ok": "Topics",
+    "/topics/orders": "orders",
+    "/topics/orders/0": "Partition 0",
+    "/topics/orders/0?format=json&limit=10": "Partition 0",
+    "/topics/payloads/0": "Partition 0",
+    "/topics/payloads/0?format=hex&offset=2&limit=1": "Partition 0",
+    "/groups": "Groups",
+    "/group?id=billing": "billing",
+    "/group?id=fraud%20detection/1": "fraud detection/1",
+    "/brokers": "Brokers",
+    "/shards": "Shards",
+    "/topics/missing": "Not found",
+}
+REFRESH = """() => new Promise(done => {
+    document.addEventListener("htmx:afterSettle", () => done(true), {once: true});
+    htmx.trigger("#live", "refresh");
+})"""
+PICTURES = os.environ.get("TIDEMILL_CONSOLE_PICTURES")  # a directory for the screenshots in the documentation
+
+
+def address(cluster: Cluster, path: str, broker: int = 0) -> str:
+    return f"http://{cluster.brokers[broker]['http']}{path}"
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Tab]:
+    with open_tab(browser) as found:
+        yield found
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_page_is_shown_without_complaints(browser: Browser, cluster: Cluster, scheme: str) -> None:
+    """
+    Each page has its heading in light and in dark colours, the browser reports neither errors nor violations of the
+    content security policy, and axe finds no serious problem of accessibility.
+    """
+    found: dict[str, list[str]] = {}
+
+    with open_tab(browser, scheme) as tab:
+        for path, heading in PAGES.items():
+            tab.open(address(cluster, path))
+            expect(tab.page.get_by_role("heading", level=1)).to_have_text(heading)
+            if path == "/":
+                expect(tab.page.locator(".plot canvas")).to_have_count(4)
+            found[path] = tab.accessibility_problems()
+
+    is_expected = "Failed to load resource: the server responded with a status of 404"  # of the last page
+    assert [] == [text for text in tab.complaints if not text.startswith(is_expected)]
+    assert [] == [(path, problem) for path, problems in found.items() for problem in problems]
+
+
+def test_records_are_shown_as_text_and_never_run(tab: Tab, cluster: Cluster) -> None:
+    """
+    Keys, values and headers are text, whatever they contain; a value of null is told from an empty one, and of a large
+    value the beginning is shown.
+    """
+    tab.page.on("dialog", lambda dialog: tab.complaints.append(dialog.message))
+
+    tab.open(address(cluster, "/topics/payloads/0"))
+
+    rows = tab.page.locator("table.records tbody tr")
+    expect(rows).to_have_count(4)
+    large, hostile, tombstone, binary = rows.all()
+    expect(hostile.locator("pre")).to_have_text([HOSTILE, HOSTILE, HOSTILE])
+    expect(tombstone.locator(".null")).to_have_count(1)
+    expect(binary.locator("pre").nth(1)).to_contain_text("000010  10 11 12 13")
+    expect(large).to_contain_text("the beginning of 488 KiB")
+    assert [] == tab.complaints
+
+
+def test_records_are_read_page_by_page(tab: Tab, cluster: Cluster) -> None:
+    """
+    The last records are shown first; "Older" leads to those before them.
+    """
+    tab.open(address(cluster, "/topics/payments/0?limit=10"))
+    last = int(tab.page.locator("table.records th[scope=row]").first.inner_text().replace(",", ""))
+
+    tab.page.get_by_role("link", name="Older").click()
+
+    expect(tab.page.locator("table.records th[scope=row]").first).to_have_text(f"{last - 10:,}")
+    tab.page.get_by_role("link", name="Newer").click()
+    expect(tab.page.locator("table.records th[scope=row]").first).to_have_text(f"{last:,}")
+
+
+def test_every_broker_shows_the_same_offsets(tab: Tab, cluster: Cluster) -> None:
+    """
+    Offsets come from the leaders, so it does not matter which broker one asks.
+    """
+    totals = []
+    for broker in range(3):
+        tab.open(address(cluster, "/topics/orders", broker))
+        totals.append(tab.page.locator("dl.stats dd").nth(1).inner_text())
+
+    assert ["300"] * 3 == totals
+
+
+def test_a_group_shows_lag_and_members(tab: Tab, cluster: Cluster) -> None:
+    """
+    The lag of a group is what its committed offsets lack to the ends of the logs.  A member appears while one looks,
+    without a reload, with the partitions that it is assigned.
+    """
+    tab.open(address(cluster, "/group?id=billing"))
+    expect(tab.page.locator("dl.stats")).to_contain_text("240")  # of 300 records, ten in each of six are consumed
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "worker-7"})
+    consumer.subscribe(["orders"])
+    try:
+        row = tab.page.locator("#offset-orders-5")
+        for _ in range(600):
+            consumer.poll(0.1)
+            if "worker-7" in row.inner_text():
+                break
+        expect(row).to_contain_text("worker-7")
+        expect(tab.page.get_by_role("region", name="Members")).to_contain_text("worker-7")
+    finally:
+        consumer.close()
+
+
+def test_the_page_works_without_javascript(browser: Browser, cluster: Cluster) -> None:
+    """
+    Searching and following links need no JavaScript.
+    """
+    with open_tab(browser, java_script_enabled=False) as tab:
+        tab.open(address(cluster, "/topics"))
+        tab.page.get_by_role("searchbox").fill("pay")
+        tab.page.get_by_role("button", name="Search").click()
+        expect(tab.page.locator("tbody tr")).to_have_count(2)
+        tab.page.get_by_role("link", name="payments").click()
+        expect(tab.page.get_by_role("heading", level=1)).to_have_text("payments")
+
+
+def test_the_search_follows_the_keyboard(tab: Tab, cluster: Cluster) -> None:
+    """
+    The table follows what is typed, the focus stays in the field, and the address can be passed on.
+    """
+    tab.open(address(cluster, "/topics"))
+
+    tab.page.get_by_role("searchbox").press_sequentially("click")
+
+    expect(tab.page.locator("tbody tr")).to_have_count(1)
+    expect(tab.page.get_by_role("searchbox")).to_be_focused()
+    tab.page.wait_for_url("**/topics?q=click*")
+
+
+def test_a_refresh_keeps_the_focus(tab: Tab, cluster: Cluster) -> None:
+    """
+    A person who walks through the links by keyboard is not thrown back by the refresh.
+    """
+    tab.open(address(cluster, "/topics"))
+    link = tab.page.get_by_role("link", name="orders")
+    link.focus()
+
+    tab.page.evaluate(REFRESH)
+
+    expect(link).to_be_focused()
+
+
+def test_a_hidden_tab_asks_for_nothing(tab: Tab, cluster: Cluster) -> None:
+    """
+    Tabs that nobody sees cost the broker nothing; one that becomes visible is refreshed at once.
+    """
+    tab.open(address(cluster, "/topics"))
+    hide = "value => { Object.defineProperty(document, 'hidden', {value, configurable: true}); }"
+    tab.page.evaluate(hide, True)
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+
+    tab.page.evaluate("htmx.trigger('#live', 'refresh')")
+    while_hidden = [url for url in asked if url.endswith("/topics")]
+    tab.page.evaluate(hide, False)
+    with tab.page.expect_response("**/topics"):
+        tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+    assert [] == while_hidden
+
+
+def test_a_broker_that_dies_is_named_while_one_looks(browser: Browser, cluster: Cluster, restarts: ExitStack) -> None:
+    """
+    When a broker dies, the open page of another one says so without a reload, and names what is under-replicated.  The
+    page of the dead broker keeps what it said last.  When the broker is back, the banner goes away.
+    """
+    victim = cluster.brokers[2]
+    with open_tab(browser) as tab, open_tab(browser) as dead:
+        tab.open(address(cluster, "/topics/orders"))
+        dead.open(address(cluster, "/topics/orders", 2))
+        expect(tab.page.get_by_role("region", name="Problems")).to_have_count(0)
+
+        os.kill(victim["pid"], signal.SIGKILL)
+
+        banner = tab.page.get_by_role("region", name="Problems")
+        expect(banner).to_contain_text("Broker 3 is down.")
+        expect(banner).to_contain_text("under-replicated")
+        expect(banner.get_by_role("link", name="orders").first).to_be_visible()
+        expect(dead.page.locator("#stale")).to_contain_text("does not answer")
+        expect(dead.page.locator("#partition-0")).to_be_visible()
+        restarts.enter_context(started_again(victim))
+        expect(banner).to_have_count(0)
+        assert [] == tab.complaints
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not PICTURES, reason="TIDEMILL_CONSOLE_PICTURES names no directory for the screenshots")
+def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> None:
+    """
+    The screenshots in docs/console.md show what the suite sees.
+    """
+    wanted = {
+        "overview-light": ("/", "light"),
+        "overview-dark": ("/", "dark"),
+        "topic": ("/topics/orders", "light"),
+        "records": ("/topics/orders/0?limit=10", "light"),
+        "group": ("/group?id=billing", "light"),
+    }
+    steady_load(cluster.bootstrap, seconds=210)  # so that the charts have something to show
+    for name, (path, scheme) in wanted.items():
+        with open_tab(browser, scheme) as tab:
+            tab.open(address(cluster, path))
+            if path == "/":
+                expect(tab.page.locator(".plot canvas")).to_have_count(4)
+            if path == "/topics/orders":  # until rates are known
+                expect(tab.page.locator("dl.stats dd").nth(2)).not_to_have_text("–")
+            tab.page.screenshot(path=Path(PICTURES or "", f"console-{name}.png"), full_page=True)
