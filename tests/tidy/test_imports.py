@@ -9,6 +9,7 @@ from tests.tidy.tree import files, imported_roots, named
 
 IMPORT_SITES = {
     "uvicorn": "src/tidemill/app/http_listener.py",
+    "jinja2": "src/tidemill/console/site.py",
     "prometheus_client": "src/tidemill/telemetry/prometheus.py",
     "yaml": "src/tidemill/app/settings.py",
     "uvloop": "src/tidemill/runtime/event_loop.py",

@@ -1,4 +1,4 @@
-"""The console as an ASGI application.  It serves whoever calls it: `http` lets through clients on this machine only.
+"""The console as an ASGI application.  It checks no addresses: `http` passes on requests of this machine only.
 
 The pages work without JavaScript.  With it, htmx reloads the content every few seconds.  The content security policy
 allows files of this server only, no inline script or style, so that nothing a record contains could run.

@@ -27,12 +27,12 @@ class Rates:
         rates = {}
         with self._lock:
             for partition, end_offset in end_offsets.items():
-                look = now_ms, end_offset
-                older, newer = self._looks.pop(partition, (look, look))
+                seen = now_ms, end_offset
+                older, newer = self._looks.pop(partition, (seen, seen))
                 if now_ms - newer[0] > FORGOTTEN_MS or end_offset < older[1]:
-                    older = newer = look
+                    older = newer = seen
                 elif now_ms - newer[0] >= SPAN_MS:
-                    older, newer = newer, look
+                    older, newer = newer, seen
                 self._looks[partition] = older, newer
                 if now_ms > older[0]:
                     rates[partition] = (end_offset - older[1]) * 1_000 / (now_ms - older[0])

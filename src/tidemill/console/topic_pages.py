@@ -1,14 +1,14 @@
 """The pages of topics: the list, and one topic with its partitions and settings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
-from tidemill.console.cluster_reader import Offsets
-from tidemill.console.cluster_view import STATES, PartitionRow
+from tidemill.console.cluster_reader import PARTITIONS_MAX, Offsets
+from tidemill.console.cluster_view import STATES, PartitionRow, TopicRow
 from tidemill.console.site import Visit
 from tidemill.model.partition import TopicPartition
 
@@ -17,9 +17,9 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """What partitions hold.  A number is None if nothing of it is known."""
+    """What partitions hold.  A sum is None unless it is known for all of them."""
 
-    records: int | None  # between the start and the end of the log; compaction may have removed some of them
+    records: int | None  # between the starts and the ends of the logs
     rate: float | None  # records per second
     size_bytes: int | None  # of the replicas on this broker
 
@@ -34,11 +34,11 @@ def topics(visit: Visit) -> HTMLResponse:
         if search in row.name.lower() and state in ("", row.state) and (shows_internal or not row.is_internal)
     ]
     page = visit.slice(found)
-    partitions = {row.name: visit.view.partitions(row.name) or [] for row in page.rows}
+    partitions = {row.name: visit.view.partitions(row.name) or [] for row in _within_limit(page.rows)}
     with visit.reader() as reader:
         offsets, problems = reader.offsets(partitions)
     rates = visit.rates.observe({it: known.end for it, known in offsets.items()})
-    volumes = {name: _volume(name, rows, offsets, rates) for name, rows in partitions.items()}
+    volumes = {row.name: _volume(row.name, partitions.get(row.name, ()), offsets, rates) for row in page.rows}
     return visit.render(
         "topics.html",
         page=page,
@@ -80,12 +80,23 @@ def _volume(
 ) -> Volume:
     known = [TopicPartition(topic, row.number) for row in partitions]
     return Volume(
-        records=_sum(offsets[it].end - offsets[it].start for it in known if it in offsets),
-        rate=_sum(rates[it] for it in known if it in rates),
+        records=_sum(offsets[it].end - offsets[it].start if it in offsets else None for it in known),
+        rate=_sum(rates.get(it) for it in known),
         size_bytes=_sum(row.local.size_bytes for row in partitions if row.local is not None),
     )
 
 
-def _sum(numbers: Iterable[Number]) -> Number | None:
+def _within_limit(topics: Iterable[TopicRow]) -> Iterator[TopicRow]:
+    """Yield topics while they have at most PARTITIONS_MAX partitions together; of the rest only the list is shown."""
+    count = 0
+    for row in topics:
+        count += row.partition_count
+        if count <= PARTITIONS_MAX:
+            yield row
+
+
+def _sum(numbers: Iterable[Number | None]) -> Number | None:
+    """Return the sum; None if there are no numbers, or if one of them is unknown."""
     found = list(numbers)
-    return sum(found) if found else None
+    known = [it for it in found if it is not None]
+    return sum(known) if known and len(known) == len(found) else None

@@ -301,7 +301,17 @@ def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) ->
 
 def test_a_start_does_not_import_optional_modules(tmp_path: Path) -> None:
     """Importing the HTTP modules would slow the start; the broker imports them at the first HTTP request."""
-    others = {"uvicorn", "h11", "prometheus_client", "yaml", "rich", "pydantic", "confluent_kafka"}
+    others = {
+        "uvicorn",
+        "h11",
+        "prometheus_client",
+        "starlette",
+        "jinja2",
+        "yaml",
+        "rich",
+        "pydantic",
+        "confluent_kafka",
+    }
     with started("dev", "--data", str(tmp_path), *FREE_PORTS, PYTHONPROFILEIMPORTTIME="1") as process:
         assert process.stdout is not None
         process.stdout.readline()

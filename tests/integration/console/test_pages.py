@@ -175,7 +175,7 @@ def test_a_refresh_keeps_the_focus(tab: Tab, cluster: Cluster) -> None:
 
 def test_a_hidden_tab_asks_for_nothing(tab: Tab, cluster: Cluster) -> None:
     """
-    Tabs that nobody sees cost the broker nothing; one that becomes visible is refreshed at once.
+    A tab in the background costs the broker nothing; one that becomes visible is refreshed at once.
     """
     tab.open(address(cluster, "/topics"))
     hide = "value => { Object.defineProperty(document, 'hidden', {value, configurable: true}); }"

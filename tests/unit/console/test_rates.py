@@ -8,7 +8,7 @@ from tidemill.model.partition import TopicPartition
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def look(known: Rates, clock: Clock, after_ms: int, end_offset: int) -> float | None:
+def rate_after(known: Rates, clock: Clock, after_ms: int, end_offset: int) -> float | None:
     clock.now_ms += after_ms
     return known.observe({ONE: end_offset}).get(ONE)
 
@@ -20,7 +20,7 @@ def test_a_rate_needs_two_looks() -> None:
     clock = Clock()
     known = Rates(clock)
 
-    assert [None, 10.0] == [look(known, clock, 0, 100), look(known, clock, 3_000, 130)]
+    assert [None, 10.0] == [rate_after(known, clock, 0, 100), rate_after(known, clock, 3_000, 130)]
 
 
 def test_frequent_looks_do_not_shorten_the_span() -> None:
@@ -30,7 +30,7 @@ def test_frequent_looks_do_not_shorten_the_span() -> None:
     clock = Clock()
     known = Rates(clock)
 
-    found = [look(known, clock, 1_000, end) for end in (0, 10, 20, 30, 40, 50, 50, 50, 50, 50)]
+    found = [rate_after(known, clock, 1_000, end) for end in (0, 10, 20, 30, 40, 50, 50, 50, 50, 50)]
 
     assert [None, 10.0, 10.0, 10.0, 10.0, 10.0] == found[:6]
     assert 50 / 9 == found[9]
@@ -42,9 +42,9 @@ def test_an_old_look_tells_nothing_about_the_present() -> None:
     """
     clock = Clock()
     known = Rates(clock)
-    look(known, clock, 0, 100)
+    rate_after(known, clock, 0, 100)
 
-    assert [None, None] == [look(known, clock, 60_001, 200), look(known, clock, 1_000, 5)]
+    assert [None, None] == [rate_after(known, clock, 60_001, 200), rate_after(known, clock, 1_000, 5)]
 
 
 def test_the_partitions_seen_longest_ago_are_forgotten() -> None:
@@ -54,7 +54,7 @@ def test_the_partitions_seen_longest_ago_are_forgotten() -> None:
     clock = Clock()
     known = Rates(clock)
     many = {TopicPartition("many", number): 0 for number in range(rates.PARTITIONS_MAX)}
-    look(known, clock, 0, 0)
+    rate_after(known, clock, 0, 0)
 
     known.observe(many)
     clock.now_ms += 1_000

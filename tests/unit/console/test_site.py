@@ -39,7 +39,7 @@ def test_a_whole_cluster_has_no_banner() -> None:
 
 def test_a_banner_has_a_bounded_length() -> None:
     """
-    Of many partitions without a leader, the banner names a few and links to the rest.
+    If many partitions have no leader, the banner names a few and links to the rest.
     """
     view = View(*(shard(number, f"t{number}", state=LEADERLESS, leader=None) for number in range(1_000)))
 

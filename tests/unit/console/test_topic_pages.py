@@ -111,3 +111,14 @@ def test_offsets_that_no_living_broker_tells_are_unknown() -> None:
     text = get(view, "/topics/orders").text
 
     assert ["–"] * 5 == cells(text, "partition-0")[5:10]
+
+
+def test_a_list_of_very_large_topics_is_shown_without_their_volume() -> None:
+    """
+    The number of partitions whose offsets one page reads is bounded; of further topics the volume is unknown.
+    """
+    view = View(shard(1, "a", partition_count=3_000), shard(2, "b", partition_count=3_000))
+
+    text = get(view, "/topics").text
+
+    assert ["1,200", "–"] == [cells(text, f"topic-{name}")[4] for name in ("a", "b")]

@@ -69,7 +69,7 @@
           y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
         },
         axes: [
-          { ...axis(), values: time, space: 70, size: 28 },
+          { ...axis(), values: time, space: 70, size: 32, gap: 10 },
           { ...axis(), values: (_plot, ticks) => ticks.map(chart.unit), size: 76, space: 34, incrs: chart.steps },
         ],
         series: [{}, ...series],

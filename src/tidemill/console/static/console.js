@@ -5,7 +5,7 @@
 (() => {
   const stale = () => document.getElementById("stale");
 
-  // A tab that nobody sees asks for nothing; one that becomes visible is refreshed at once.
+  // A tab in the background asks for nothing; one that becomes visible is refreshed at once.
   document.addEventListener("htmx:beforeRequest", (event) => {
     const isRefresh = event.detail.elt.id === "live";
     const isSelecting = String(document.getSelection()) !== "";
