@@ -1,4 +1,4 @@
-"""The entry point of continuous integration installs what fault tests need, tested with stubs of the commands it runs.
+"""The entry point of continuous integration installs what some tests need, tested with stubs of the commands it runs.
 
 Each stub appends its command line to `commands`.  The real `PATH` is not searched.
 """
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / ".ci" / "run"
-BOTH = ("fusermount3", "strace")
+TOOLS = ("fusermount3", "strace", "promtool", "chromium")
+PACKAGES = "fuse3 strace prometheus chromium"
 INSTALL = "noninteractive apt-get install -y --no-install-recommends"
 UPDATE, TEST = "noninteractive apt-get update", "make test"
 SUCCEEDS, FAILS = "exit 0", "exit 100"
@@ -49,12 +50,12 @@ class Machine:
 
 @pytest.mark.parametrize("user", [0, 1000])
 def test_nothing_is_installed_if_nothing_is_missing(tmp_path: Path, user: int) -> None:
-    """If both tools are there, nothing is installed or printed, and the tests run."""
-    assert Machine(tmp_path, tools=BOTH, user=user).run() == ([TEST], "", 0)
+    """If all tools are there, nothing is installed or printed, and the tests run."""
+    assert Machine(tmp_path, tools=TOOLS, user=user).run() == ([TEST], "", 0)
 
 
 @pytest.mark.parametrize(
-    ("tools", "packages"), [((), "fuse3 strace"), (("strace",), "fuse3"), (("fusermount3",), "strace")]
+    ("tools", "packages"), [((), PACKAGES), (TOOLS[1:], "fuse3"), (TOOLS[:2], "prometheus chromium")]
 )
 def test_root_installs_what_is_missing(tmp_path: Path, tools: tuple[str, ...], packages: str) -> None:
     """Root installs the packages of the missing tools, without questions, before the tests run."""
@@ -63,20 +64,20 @@ def test_root_installs_what_is_missing(tmp_path: Path, tools: tuple[str, ...], p
 
 def test_package_lists_are_updated_if_an_installation_fails(tmp_path: Path) -> None:
     """If the installation fails, the package lists are updated, and it is tried once more."""
-    install = f"{INSTALL} fuse3 strace"
+    install = f"{INSTALL} {PACKAGES}"
 
     assert Machine(tmp_path, apt_get=NEEDS_UPDATE).run() == ([install, UPDATE, install, TEST], "", 0)
 
 
 def test_a_failed_installation_is_reported_and_the_tests_run(tmp_path: Path) -> None:
     """If the second installation fails as well, the script says so and runs the tests."""
-    install = f"{INSTALL} fuse3 strace"
+    install = f"{INSTALL} {PACKAGES}"
     fails_after_update = f'[ "$1" = update ] || {FAILS}'
 
     commands, printed, status = Machine(tmp_path, apt_get=fails_after_update).run()
 
     assert (commands, status) == ([install, UPDATE, install, TEST], 0)
-    assert printed == "ci: could not install fuse3 strace: the fault tests that need them will be skipped\n"
+    assert printed == f"ci: could not install {PACKAGES}: the tests that need them will be skipped\n"
 
 
 @pytest.mark.parametrize(
@@ -89,9 +90,9 @@ def test_missing_tools_are_reported_if_they_cannot_be_installed(
     commands, printed, status = Machine(tmp_path, user=user, apt_get=apt_get).run()
 
     assert (commands, status) == ([TEST], 0)
-    assert printed == f"ci: fuse3 strace missing and {reason}: the fault tests that need them will be skipped\n"
+    assert printed == f"ci: {PACKAGES} missing and {reason}: the tests that need them will be skipped\n"
 
 
 def test_the_exit_status_is_that_of_the_tests(tmp_path: Path) -> None:
     """The run fails exactly if `make test` fails."""
-    assert Machine(tmp_path, tools=BOTH, make=2).run() == ([TEST], "", 2)
+    assert Machine(tmp_path, tools=TOOLS, make=2).run() == ([TEST], "", 2)
