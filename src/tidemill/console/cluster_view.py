@@ -3,9 +3,9 @@
 Everything here is one broker's own view, without a request to another broker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidemill.client.connection_settings import Endpoint
 
@@ -84,6 +84,30 @@ class ShardRow:
     @property
     def last_partition(self) -> int:
         return self.first_partition + self.partition_count - 1
+
+
+class Span(NamedTuple):
+    """Consecutive partitions of a topic."""
+
+    topic: str
+    first_partition: int
+    partition_count: int
+
+    @property
+    def last_partition(self) -> int:
+        return self.first_partition + self.partition_count - 1
+
+
+def spans(shards: Iterable[ShardRow]) -> list[Span]:
+    """Return the partitions of `shards`, with consecutive ones in one span."""
+    found: list[Span] = []
+    for shard in shards:
+        last = found[-1] if found else None
+        if last is not None and (last.topic, last.last_partition + 1) == (shard.topic, shard.first_partition):
+            found[-1] = last._replace(partition_count=last.partition_count + shard.partition_count)
+        else:
+            found.append(Span(shard.topic, shard.first_partition, shard.partition_count))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

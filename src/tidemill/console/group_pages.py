@@ -40,8 +40,8 @@ def groups(visit: Visit) -> HTMLResponse:
     return visit.render(
         "groups.html",
         page=page,
-        topics={name: sorted({it.topic for it in offsets}) for name, offsets in committed.items()},
-        lags={name: _lag(offsets, ends) for name, offsets in committed.items()},
+        topics={it.group_id: sorted({topic for topic, _ in committed.get(it.group_id, ())}) for it in page.rows},
+        lags={it.group_id: _lag(committed.get(it.group_id, {}), ends) for it in page.rows},
         problems=(*problems, *more, *still_more),
     )
 

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from tidemill.console import formats
 from tidemill.console.cluster_reader import ClusterReader
-from tidemill.console.cluster_view import ClusterView, Overview
+from tidemill.console.cluster_view import ClusterView, Overview, spans
 from tidemill.console.rates import Rates
 from tidemill.model.clock import Clock
 
@@ -111,6 +111,7 @@ class Site:
             "milliseconds": formats.milliseconds,
             "moment": formats.moment,
             "plural": formats.plural,
+            "spans": spans,
             "meant": formats.meant,
             "segment": lambda text: quote(text, safe=""),
         }

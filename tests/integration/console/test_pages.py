@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from confluent_kafka import Consumer
@@ -229,7 +230,9 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
         "records": ("/topics/orders/0?limit=10", "light"),
         "group": ("/group?id=billing", "light"),
     }
-    steady_load(cluster.bootstrap, seconds=210)  # so that the charts have something to show
+    load = Thread(target=steady_load, args=(cluster.bootstrap, 270))  # so that the charts have something to show
+    load.start()
+    load.join(timeout=210)
     for name, (path, scheme) in wanted.items():
         with open_tab(browser, scheme) as tab:
             tab.open(address(cluster, path))
@@ -238,3 +241,4 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
             if path == "/topics/orders":  # until rates are known
                 expect(tab.page.locator("dl.stats dd").nth(2)).not_to_have_text("–")
             tab.page.screenshot(path=Path(PICTURES or "", f"console-{name}.png"), full_page=True)
+    load.join()

@@ -49,6 +49,12 @@
     return [...column.keys()].filter((it) => column[it] != null && column[it - 1] == null && column[it + 1] == null);
   };
 
+  const hour = () => {
+    const now = Date.now() / 1000;
+    const last = samples.time_s.at(-1) ?? now;
+    return [Math.min(samples.time_s[0] ?? now, last - SPAN_S_MIN), last];
+  };
+
   function draw(chart) {
     chart.plot?.destroy();
     const series = chart.columns.map((column, index) => ({
@@ -65,7 +71,7 @@
         padding: [10, 8, 0, 0],
         cursor: { y: false, points: { size: 6 } },
         scales: {
-          x: { range: (_plot, least, most) => (most === null ? [Date.now() / 1000 - SPAN_S_MIN, Date.now() / 1000] : [Math.min(least, most - SPAN_S_MIN), most]) },
+          x: { range: hour },
           y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
         },
         axes: [

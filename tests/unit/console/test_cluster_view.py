@@ -1,0 +1,18 @@
+"""Partitions in danger, as the banner names them."""
+
+from tests.unit.console.console_world import shard
+from tidemill.console.cluster_view import Span, spans
+
+
+def test_consecutive_partitions_are_one_span() -> None:
+    """
+    A topic with many shards is named once, unless partitions between them are not in danger.
+    """
+    rows = [
+        shard(1, "a", first_partition=0, partition_count=4),
+        shard(2, "a", first_partition=4, partition_count=4),
+        shard(4, "a", first_partition=12, partition_count=2),
+        shard(5, "b", first_partition=14, partition_count=1),
+    ]
+
+    assert [Span("a", 0, 8), Span("a", 12, 2), Span("b", 14, 1)] == spans(rows)
