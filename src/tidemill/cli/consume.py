@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
-from tidemill.cli.failure import ExitCode
+from tidemill.cli.failure import ExitCode, usage
 from tidemill.cli.start_position import POSITIONS, parse
 
 
@@ -31,6 +31,10 @@ def consume(
         ),
     ] = "earliest",
     group: Annotated[str | None, typer.Option(metavar="G", help="Join this group and commit offsets to it.")] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=0, help="Read only this partition.  Repeatable; not with --group."),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for new records until Ctrl-C.")] = False,
     max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N records.")] = None,
     format_: Annotated[
@@ -51,9 +55,13 @@ def consume(
 
       tidemill consume orders --from -10m
 
+      tidemill consume orders --partition 0 --from offset:42
+
       tidemill consume orders --group billing --follow
     """
     position = parse(from_, option="--from", now_ms=round(time.time() * 1000))
+    if group is not None and partition:
+        raise usage(f"--partition {partition[0]} cannot be used with --group {group}: the group assigns the partitions")
     address = resolve(bootstrap)
 
     from tidemill.cli.output import pipe_may_close
@@ -61,7 +69,14 @@ def consume(
 
     format_ = Format.JSON if as_json else format_
     printer = RecordPrinter(
-        address, topic, position, group=group, follow=follow, count_max=max_, as_json=format_ == "json"
+        address,
+        topic,
+        position,
+        partitions=partition or (),
+        group=group,
+        follow=follow,
+        count_max=max_,
+        as_json=format_ == "json",
     )
     try:
         with pipe_may_close():

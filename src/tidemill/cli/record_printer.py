@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Collection
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -18,7 +19,7 @@ from tidemill.cli.located_offsets import LocatedOffset, locate
 from tidemill.cli.output import reader_has_left
 from tidemill.cli.record_json import record_as_json
 from tidemill.cli.start_position import StartPosition
-from tidemill.cli.topic_admin import TopicAdmin
+from tidemill.cli.topic_admin import TopicAdmin, check_partition
 
 BATCH_RECORDS_MAX: Final = 1_000
 BATCH_WAIT_S: Final = 0.1  # poll timeout: bounds batching delay and Ctrl-C latency
@@ -28,7 +29,7 @@ NO_GROUP: Final = "tidemill-consume"  # librdkafka requires a group id, but no s
 
 
 class RecordPrinter:
-    """Prints the records of one `tidemill consume`."""
+    """Prints the records of one `tidemill consume`: of the given partitions, or of all if none is given."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class RecordPrinter:
         topic: str,
         position: StartPosition,
         *,
+        partitions: Collection[int],
         group: str | None,
         follow: bool,
         count_max: int | None,
@@ -47,7 +49,7 @@ class RecordPrinter:
         self._follow = follow
         self._count_left = count_max
         self._as_json = as_json
-        self._starts, self._ends = self._bounds(position)
+        self._starts, self._ends = self._bounds(position, partitions)
         self._unfinished = set(self._starts)  # assigned partitions with records to print; all of them with --follow
         self._assigned = False
         self._next_offsets: dict[int, int] = {}  # per partition, the uncommitted offset after the last printed record
@@ -63,9 +65,12 @@ class RecordPrinter:
         )
         self._consumer = Consumer(config)
 
-    def _bounds(self, position: StartPosition) -> tuple[dict[int, int], dict[int, int]]:
+    def _bounds(self, position: StartPosition, partitions: Collection[int]) -> tuple[dict[int, int], dict[int, int]]:
         admin = TopicAdmin(self._bootstrap)
-        located = locate(admin, self._topic, admin.partitions_of(self._topic), position)
+        existing = admin.partitions_of(self._topic)
+        for partition in partitions:
+            check_partition(self._topic, partition, existing)
+        located = locate(admin, self._topic, sorted(set(partitions)) or existing, position)
         for partition, found in located.items():
             if found.is_clamped:
                 self._tell_clamped(f"{self._topic}-{partition}", position.offset, found)

@@ -1,9 +1,10 @@
 """Requests about topics with confluent-kafka's admin client, for the commands that need them."""
 
+import time
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Node, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -17,9 +18,11 @@ from confluent_kafka.admin import (
 )
 
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, failed
+from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
 
 DESCRIBED_AT_ONCE_MAX: Final = 500  # topics per request; bounds the size of a response
+VISIBLE_WAIT_S: Final = 5.0  # a broker may know a new topic a little later than the controller
 BROKER_DECIDES: Final = -1
 Partition = tuple[str, int]
 """Topic and partition number.  confluent-kafka's TopicPartition also has an offset and other fields."""
@@ -38,6 +41,22 @@ class TopicAdmin:
         topic = NewTopic(name, partitions or BROKER_DECIDES, replication_factor or BROKER_DECIDES, config=configs)
         futures = self.client.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
         awaited(futures[name], f"topic {name!r}", self._bootstrap)
+
+    def row_of_new(self, name: str) -> dict[str, Any]:
+        """Wait until the broker knows the new topic, and return the topic's row."""
+        return _row(self._new(name))
+
+    def leader_nodes_of_new(self, name: str) -> dict[int, Node | None]:
+        """Wait until the broker knows the new topic, and return what `leader_nodes_of` returns."""
+        return _leader_nodes(self._new(name))
+
+    def _new(self, name: str) -> Any:
+        deadline = time.monotonic() + VISIBLE_WAIT_S
+        while True:
+            described = self._described([name], missing_is_failure=time.monotonic() > deadline)
+            if described:
+                return described[0]
+            time.sleep(0.05)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of `topics list`, for every topic, ordered by name."""
@@ -90,8 +109,12 @@ class TopicAdmin:
 
     def leaders_of(self, name: str) -> dict[int, int | None]:
         """Return the broker id of each partition's leader, or None for a partition without one."""
+        return {partition: it.id if it is not None else None for partition, it in self.leader_nodes_of(name).items()}
+
+    def leader_nodes_of(self, name: str) -> dict[int, Node | None]:
+        """Return id, host and port of each partition's leader, or None for a partition without one."""
         (description,) = self._described([name], missing_is_failure=True)
-        return {it.id: it.leader.id if it.leader is not None else None for it in description.partitions}
+        return _leader_nodes(description)
 
     def offsets_of(self, name: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
         """Return the offset of each partition; it is -1 if no record is at or after the timestamp in `spec`."""
@@ -169,6 +192,17 @@ class TopicAdmin:
             )
             for asked, future in futures.items()
         }
+
+
+def _leader_nodes(description: Any) -> dict[int, Node | None]:
+    return {it.id: it.leader for it in description.partitions}
+
+
+def check_partition(topic: str, partition: int, existing: Collection[int]) -> None:
+    """Raise `Failed` unless the topic has the partition."""
+    if partition not in existing:
+        reason = f"it does not exist; the topic has {counted(len(existing), 'partition')}, counted from 0"
+        raise refusal("UNKNOWN_PARTITION", f"partition {partition} of topic {topic!r}", reason)
 
 
 def _pages(names: Sequence[str]) -> list[list[str]]:

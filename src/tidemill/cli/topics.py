@@ -9,8 +9,7 @@ Examples:
   tidemill topics delete orders
 """
 
-import time
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,8 +29,6 @@ ConfigOption = Annotated[
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False)]
-
-VISIBLE_WAIT_S: Final = 5.0  # a broker may know a new topic a little later than the controller
 
 
 def register(application: typer.Typer) -> None:
@@ -71,22 +68,12 @@ def create(
     configs = parse_pairs(config or [], prefix="--config ")
     admin = _admin(bootstrap)
     admin.create(name, partitions, replication_factor, configs)
-    row = _visible(admin, name)
+    row = admin.row_of_new(name)
     if as_json:
         print_json(row)
     else:
         replicas = f"replication factor {row['replication_factor']}"
         print(f"created {name}: {counted(row['partitions'], 'partition')}, {replicas}")
-
-
-def _visible(admin: "TopicAdmin", name: str) -> dict[str, Any]:
-    """Wait until the broker knows the new topic, and return the topic's row."""
-    deadline = time.monotonic() + VISIBLE_WAIT_S
-    while True:
-        rows = admin.rows_of([name], missing_is_failure=time.monotonic() > deadline)
-        if rows:
-            return rows[0]
-        time.sleep(0.05)
 
 
 def list_topics(
