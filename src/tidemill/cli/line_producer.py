@@ -1,76 +1,74 @@
-"""A producer for lines of stdin.  It counts acknowledged and refused records."""
+"""A producer for lines of stdin.  It counts records that are acknowledged, refused, or not acknowledged in time."""
 
 import json
 import sys
-import time
+from collections import Counter
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Node, Producer
 
-from tidemill.cli.kafka import REQUEST_TIMEOUT_S, client_config, error_name, failed
+from tidemill.cli.failure import Failed
+from tidemill.cli.kafka import client_config, error_name
 from tidemill.cli.output import counted
+from tidemill.cli.topic_admin import TopicAdmin, check_partition
 from tidemill.client.producer_properties import PRODUCER_PROPERTIES
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
-DELIVERY_TIMEOUT_MS: Final = 30_000
+PARTITIONS_SHOWN_MAX: Final = 10  # in the summary of records that timed out
 FLUSH_POLL_S: Final = 0.5  # bounds the latency of Ctrl-C
-CREATION_WAIT_S: Final = 3.0  # a broker that creates a topic on demand first reports that the topic is unknown
+LOOKUP_TIMEOUT_S: Final = 2.0  # for the current leaders of partitions whose records timed out
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies
-_LOST: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
-_NOT_YET: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
+ANY_PARTITION: Final = -1  # librdkafka chooses one; a record has this number until then
 
 
 class LineProducer:
     """Sends records and counts the results.  Construction raises `Failed` if the topic does not exist."""
 
-    def __init__(self, bootstrap: str, topic: str, *, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partition: int | None = None,
+        create: bool = False,
+        timeout_s: float = 30.0,
+        as_json: bool = False,
+    ) -> None:
         self._as_json = as_json
         self.produced_count = 0
         self.refused_count = 0
-        self.lost_broker = False
+        self.timed_out: Counter[int] = Counter()  # records by partition
         self._topic = topic
+        self._timeout_s = timeout_s
+        self._partition = ANY_PARTITION if partition is None else partition
+        self._leaders = _leaders(TopicAdmin(bootstrap), topic, create=create)
+        if partition is not None:
+            check_partition(topic, partition, self._leaders)
         config = client_config(
             bootstrap,
             **{
                 **PRODUCER_PROPERTIES,
                 "linger.ms": 5,
-                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "message.timeout.ms": round(timeout_s * 1000),
                 "message.max.bytes": RECORD_BYTES_MAX,
             },
         )
         self._producer = Producer(config)
-        self._await_topic(bootstrap)
-
-    def _await_topic(self, bootstrap: str) -> None:
-        """Raise `Failed` if the topic does not exist.
-
-        Without this check, every record would fail only after its delivery timeout.
-        """
-        deadline = time.monotonic() + CREATION_WAIT_S
-        while True:
-            try:
-                error = self._producer.list_topics(self._topic, timeout=REQUEST_TIMEOUT_S).topics[self._topic].error
-            except KafkaException as exception:
-                raise failed(exception.args[0], f"topic {self._topic!r}", bootstrap) from exception
-            if error is None:
-                return
-            if error.code() not in _NOT_YET or time.monotonic() > deadline:
-                raise failed(error, f"topic {self._topic!r}", bootstrap)
-            time.sleep(0.1)
 
     def send(self, record: dict[str, Any], line_number: int) -> None:
         """Queue a record, waiting while the client's queue is full.  A refusal's message has `line_number`."""
 
-        def delivered(error: KafkaError | None, _: Any) -> None:
+        def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 self.produced_count += 1
+            elif error.code() == KafkaError._MSG_TIMED_OUT:
+                self.timed_out[message.partition()] += 1
             else:
-                self.lost_broker = self.lost_broker or error.code() in _LOST
                 self.refuse(f"line {line_number}: {error_name(error)}: {error.str()}")
 
         while True:
             try:
-                self._producer.produce(self._topic, on_delivery=delivered, **record)
+                self._producer.produce(self._topic, partition=self._partition, on_delivery=delivered, **record)
             except BufferError:
                 self._producer.poll(FLUSH_POLL_S)
             except KafkaException as exception:  # The client library refused the record.
@@ -88,17 +86,81 @@ class LineProducer:
             print(row if self._as_json else f"tidemill: refused: {reason}", file=sys.stderr)
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged or refused.  The delivery timeout limits the wait."""
+        """Wait until every record is acknowledged, refused or timed out."""
         while self._producer.flush(FLUSH_POLL_S):
             pass
 
     def report(self) -> None:
-        """Print the counts to stderr."""
-        counts = {"produced": self.produced_count, "refused": self.refused_count}
+        """Print to stderr what timed out, and the counts."""
+        if self.timed_out:
+            self._report_timed_out()
+        counts = {"produced": self.produced_count, "refused": self.refused_count, "timed_out": self.timed_out.total()}
         if self._as_json:
             print(json.dumps({"event": "produced", "topic": self._topic, **counts}), file=sys.stderr)
-        else:
-            print(
-                f"produced {counted(self.produced_count, 'record')} to {self._topic}, {self.refused_count} refused",
-                file=sys.stderr,
+            return
+        told = [f"produced {counted(self.produced_count, 'record')} to {self._topic}"]
+        if self.refused_count:
+            told.append(f"{self.refused_count} refused")
+        if self.timed_out:
+            told.append(f"{self.timed_out.total()} timed out")
+        print(", ".join(told), file=sys.stderr)
+
+    def _report_timed_out(self) -> None:
+        self._look_up_leaders()
+        rows = []
+        for partition, count in sorted(self.timed_out.items()):
+            leader = self._leaders.get(partition)
+            rows.append(
+                {
+                    "partition": partition if partition != ANY_PARTITION else None,
+                    "records": count,
+                    "leader": leader.id if leader is not None else None,
+                    "address": f"{leader.host}:{leader.port}" if leader is not None else None,
+                }
             )
+        where = "; ".join(map(self._described, rows[:PARTITIONS_SHOWN_MAX]))
+        if len(rows) > PARTITIONS_SHOWN_MAX:
+            where += f"; and {counted(len(rows) - PARTITIONS_SHOWN_MAX, 'more partition')}"
+        records = counted(self.timed_out.total(), "record")
+        message = (
+            f"{records} not acknowledged within {self._timeout_s:g} s: {where}.  They may have been stored all the "
+            "same.  `tidemill topics describe` shows leaders and in-sync replicas."
+        )
+        row = {"event": "timed out", "topic": self._topic, "partitions": rows, "message": message}
+        print(json.dumps(row) if self._as_json else f"tidemill: {message}", file=sys.stderr)
+
+    def _described(self, row: dict[str, Any]) -> str:
+        if row["partition"] is None:
+            return f"{counted(row['records'], 'record')} without a partition"
+        led = "no known leader" if row["leader"] is None else f"leader is broker {row['leader']} at {row['address']}"
+        return f"{self._topic}-{row['partition']} ({counted(row['records'], 'record')}, {led})"
+
+    def _look_up_leaders(self) -> None:
+        """Ask for the current leaders, and keep those of the start if no broker responds."""
+        try:
+            listed = self._producer.list_topics(self._topic, timeout=LOOKUP_TIMEOUT_S)
+        except KafkaException:
+            return
+        for it in listed.topics[self._topic].partitions.values():
+            broker = listed.brokers.get(it.leader)
+            self._leaders[it.id] = Node(broker.id, broker.host, broker.port) if broker is not None else None
+
+
+def _leaders(admin: TopicAdmin, topic: str, *, create: bool) -> dict[int, Node | None]:
+    """Return the leader of each partition.  If the topic does not exist, create it or raise `Failed`.
+
+    Without this check, the broker might create the topic, or every record would fail only after its timeout.
+    """
+    try:
+        return admin.leader_nodes_of(topic)
+    except Failed as problem:
+        if problem.name != "UNKNOWN_TOPIC_OR_PARTITION":
+            raise
+        if not create:
+            raise Failed(f"topic {topic!r} does not exist; --create creates it", name=problem.name) from None
+    try:
+        admin.create(topic, None, None, {})
+    except Failed as problem:
+        if problem.name != "TOPIC_ALREADY_EXISTS":  # another process was quicker
+            raise
+    return admin.leader_nodes_of_new(topic)

@@ -1,9 +1,9 @@
 """`tidemill produce`: send each line of stdin as a record."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,6 +34,18 @@ def produce(
             "`consume`.  base64: the line is the value in base64.",
         ),
     ] = Format.TEXT,
+    key: Annotated[str | None, typer.Option(metavar="TEXT", help="The key of every record.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header of every record.  Repeatable.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Send to this partition.  Default: chosen by the key.")
+    ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, help="Give up a record that is not acknowledged in this time."),
+    ] = 30.0,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,11 +53,15 @@ def produce(
     Send one record per line of stdin, with acknowledgement by all in-sync replicas.
 
     A key goes to the same partition as with Java's producer.  Counts are printed to stderr; the exit code is 1 if a
-    record was refused.
+    record was refused or timed out.
 
     Examples:
 
+      echo 'hello' | tidemill produce orders --create
+
       printf 'a:1\\nb:2\\n' | tidemill produce orders --key-separator :
+
+      echo 'paid' | tidemill produce orders --key a --header source=shop --partition 0
 
       tidemill consume orders --format json | tidemill produce copies --format json
     """
@@ -53,13 +69,23 @@ def produce(
         raise usage(f"--key-separator {key_separator!r} requires --format text; json has a field for the key")
     if key_separator == "":
         raise usage("--key-separator '' is empty; write for example --key-separator :")
+    if key is not None and key_separator is not None:
+        raise usage(f"--key {key!r} and --key-separator {key_separator!r} both set the key; choose one")
+    if format_ is Format.JSON and (key is not None or header):
+        raise usage("--key and --header require --format text or base64; json has fields for them")
+    headers = _headers(header or [])
     address = resolve(bootstrap)
 
     from tidemill.cli.line_producer import LineProducer  # imported late (decision 12)
     from tidemill.cli.record_line import record_of_line
 
     separator = key_separator.encode() if key_separator is not None else None
-    producer = LineProducer(address, topic, as_json=as_json)
+    same: dict[str, Any] = {}  # what all records have in common
+    if key is not None:
+        same["key"] = key.encode()
+    if headers:
+        same["headers"] = headers
+    producer = LineProducer(address, topic, partition=partition, create=create, timeout_s=timeout, as_json=as_json)
     interrupted = False
     try:
         for number, line in enumerate(_lines(), 1):
@@ -68,15 +94,26 @@ def produce(
             except ValueError as error:
                 producer.refuse(f"line {number}: {error}")
             else:
-                producer.send(record, number)
+                producer.send(record | same, number)
     except KeyboardInterrupt:
         interrupted = True
     producer.flush()
     producer.report()
     if interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
-    if producer.refused_count:
-        raise typer.Exit(ExitCode.NO_BROKER if producer.lost_broker else ExitCode.FAILED)
+    if producer.refused_count or producer.timed_out:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _headers(texts: Sequence[str]) -> list[tuple[str, bytes]]:
+    """Return names and values.  Names may repeat.  Raise a usage error for a text that is not NAME=VALUE."""
+    headers = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise usage(f"--header {text!r} is not NAME=VALUE; write for example --header source=shop")
+        headers.append((name, value.encode()))
+    return headers
 
 
 def _lines() -> Iterator[bytes]:

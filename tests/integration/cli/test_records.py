@@ -1,12 +1,17 @@
 """`tidemill produce` and `tidemill consume` against a real broker."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import uuid
+from typing import Any
+
+import pytest
 
 from tests.integration.cli.command import ENVIRONMENT, new_topic, tidemill
+from tidemill.cli.line_producer import LineProducer
 
 
 def test_records_survive_a_round_trip(bootstrap: str) -> None:
@@ -41,7 +46,7 @@ def test_a_refused_line_is_counted_and_reported(bootstrap: str) -> None:
     told, counts = map(json.loads, produced.err.splitlines())
     assert 1 == produced.exit_code
     assert "refused" == told["event"] and "line 2" in told["message"]
-    assert {"event": "produced", "topic": name, "produced": 2, "refused": 1} == counts
+    assert {"event": "produced", "topic": name, "produced": 2, "refused": 1, "timed_out": 0} == counts
 
 
 MURMUR2 = {  # the values of Kafka's own test, UtilsTest.testMurmur2
@@ -69,15 +74,69 @@ def test_a_key_goes_to_the_partition_that_java_s_producer_chooses(bootstrap: str
     }
 
 
-def test_producing_creates_a_missing_topic(bootstrap: str) -> None:
+def test_a_missing_topic_is_refused_or_created(bootstrap: str) -> None:
     """
-    Producing to a missing topic creates it: both of the client's concurrent metadata responses contain the topic.
+    A misspelt topic is not created by accident: producing to a missing topic requires `--create`.
     """
-    name = f"auto-{uuid.uuid4().hex[:12]}"
+    name = f"new-{uuid.uuid4().hex[:12]}"
 
-    produced = tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
+    refused = tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
+    described = tidemill("topics", "describe", name, bootstrap=bootstrap)
+    created = [tidemill("produce", name, "--create", stdin=line, bootstrap=bootstrap) for line in (b"2\n", b"3\n")]
 
-    assert (0, "1\n") == (produced.exit_code, tidemill("consume", name, bootstrap=bootstrap).out), produced.err
+    assert (1, 1) == (refused.exit_code, described.exit_code)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in refused.err and "--create" in refused.err
+    assert [(0, f"produced 1 record to {name}\n")] * 2 == [(it.exit_code, it.err) for it in created]
+    assert ["2", "3"] == sorted(tidemill("consume", name, bootstrap=bootstrap).out.split())
+
+
+def test_key_headers_and_partition_are_those_of_the_options(bootstrap: str) -> None:
+    """
+    `--key` and `--header` are sent with every line, to the partition that is asked for, and `consume --partition`
+    prints only that partition.  A partition that does not exist is refused.
+    """
+    name = new_topic(bootstrap, partitions=3)
+    options = ("--key", "k", "--header", "a=1", "--header", "a=x=y", "--partition", "2")
+
+    sent = tidemill("produce", name, *options, stdin=b"1\n2\n", bootstrap=bootstrap)
+    refused = [
+        tidemill(command, name, "--partition", "3", stdin=b"1\n", bootstrap=bootstrap)
+        for command in ("produce", "consume")
+    ]
+    read = {
+        chosen: tidemill("consume", name, *chosen, "--json", bootstrap=bootstrap).out.splitlines()
+        for chosen in [(), ("--partition", "2"), ("--partition", "0"), ("--partition", "0", "--partition", "2")]
+    }
+
+    assert 0 == sent.exit_code, sent.err
+    assert [1, 1] == [it.exit_code for it in refused]
+    assert all("UNKNOWN_PARTITION" in it.err and "3 partitions" in it.err for it in refused)
+    assert [2, 2, 0, 2] == [len(lines) for lines in read.values()]
+    assert [(2, "k", [["a", "1"], ["a", "x=y"]])] * 2 == [
+        (row["partition"], row["key"], row["headers"]) for row in map(json.loads, read[()])
+    ]
+
+
+def test_lines_that_time_out_are_summed_up(dev_broker: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    If a broker stalls, one message names partitions, counts and leaders, instead of one message per line.
+    """
+    name = new_topic(dev_broker["kafka"], partitions=2)
+    producer = LineProducer(dev_broker["kafka"], name, partition=1, timeout_s=1.0)
+
+    os.kill(dev_broker["pid"], signal.SIGSTOP)
+    try:
+        for number in range(20):
+            producer.send({"value": b"v"}, number)
+        producer.flush()
+        producer.report()
+    finally:
+        os.kill(dev_broker["pid"], signal.SIGCONT)
+
+    summary, counts = capsys.readouterr().err.splitlines()
+    leader = f"{name}-1 (20 records, leader is broker 1 at {dev_broker['kafka']})"
+    assert f"tidemill: 20 records not acknowledged within 1 s: {leader}" in summary
+    assert (f"produced 0 records to {name}, 20 timed out", 20) == (counts, producer.timed_out.total())
 
 
 def test_base64_lines_are_bytes(bootstrap: str) -> None:

@@ -39,7 +39,10 @@ STEPS: dict[str, list[Step]] = {
     "records": [
         Step("produce readings", piped="20.1\n"),
         Step("produce readings", piped="20.4\n20.3\n"),
-        Step("consume readings"),
+        Step("produce readings --key-separator :", piped="attic\n"),
+        Step("produce reading", piped="20.1\n"),
+        Step("consume readings --partition 0"),
+        Step("consume readings --partition 1"),
     ],
     "groups": [
         Step("groups reset billing --to offset:1"),
