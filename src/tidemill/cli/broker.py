@@ -26,6 +26,9 @@ def broker(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Overrides the file and the environment.  Repeatable."),
     ] = None,
+    list_config: Annotated[
+        bool, typer.Option("--list-config", help="List all keys with types, defaults and meanings; run no broker.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -46,7 +49,15 @@ def broker(
       tidemill broker --config broker.yaml --set num.partitions=12
 
       tidemill broker --set log.dirs=/tmp/mill --set listeners=PLAINTEXT://127.0.0.1:0 --json
+
+      tidemill broker --list-config | grep retention
     """
+    if list_config:
+        from tidemill.cli.config_list import print_config_keys
+
+        print_config_keys(as_json=as_json)
+        return
+
     from tidemill.app.settings import settings_from
 
     run_broker(
