@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no broker, 130 interrupted.
 import gc
 import sys
 from importlib import import_module
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 gc.set_threshold(100_000, 20, 20)  # speeds up the start: almost no object that imports make is garbage
 
@@ -39,26 +39,41 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 
 
 def application(arguments: list[str]) -> typer.Typer:
-    """Return the application with only the command that `arguments` name, or with all commands if it is unknown."""
+    """
+    Return the application with only the command that `arguments` name, or with all commands if it is unknown.
+
+    A shell that asks for completions passes no arguments, so it gets all commands, with their options.
+    """
+    named = arguments[0] if arguments and arguments[0] in COMMANDS else None
     app = typer.Typer(
         name="tidemill",
         help=ABOUT,
-        add_completion=False,
+        add_completion=named is None,  # a command that runs needs no completion
         no_args_is_help=True,
         pretty_exceptions_enable=False,  # a traceback means a bug: show it in Python's own format
         rich_markup_mode=None,  # plain help: importing rich would triple the time of `--help`
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
-    @app.callback()
-    def _keep_names() -> None:
-        """Keep the command's name: without a callback, typer drops the name of a single command."""
+    @app.callback()  # also keeps the command's name: without a callback, typer drops the name of a single command
+    def _options(
+        _: Annotated[
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        ] = False,
+    ) -> None: ...
 
     app.registered_callback.help = ABOUT  # type: ignore[union-attr]
-    named = arguments[0] if arguments and arguments[0] in COMMANDS else None
     for command in [named] if named else COMMANDS:
         import_module(f"tidemill.cli.{command}").register(app)
     return app
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version  # imported late (decision 12)
+
+        print(f"tidemill {version('tidemill')}")
+        raise typer.Exit
 
 
 def main(arguments: list[str] | None = None) -> None:

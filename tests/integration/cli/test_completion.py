@@ -1,0 +1,69 @@
+"""Completion of the command line by the shell, as typer sets it up, and `--version`.  These tests need no broker."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.command import ENVIRONMENT, tidemill
+from tidemill.cli.main import COMMANDS
+
+
+def completed(line: str) -> list[str]:
+    """Return what bash is told when a user presses Tab at the end of `line`."""
+    words = line.split(" ")
+    asked = {"_TIDEMILL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return tidemill(**asked).out.split()
+
+
+def test_all_commands_are_completed() -> None:
+    """
+    Tab after `tidemill` offers every command, although a command that runs loads only itself.
+    """
+    assert sorted(COMMANDS) == sorted(completed("tidemill "))
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("tidemill to", {"topics"}),
+        ("tidemill topics ", {"create", "list", "describe", "alter", "delete"}),
+        ("tidemill topics create --part", {"--partitions"}),
+        ("tidemill consume orders --fo", {"--follow", "--format"}),
+        ("tidemill produce --format ", {"text", "json", "base64"}),
+        ("tidemill --v", {"--version"}),
+    ],
+)
+def test_subcommands_options_and_choices_are_completed(line: str, offered: set[str]) -> None:
+    """
+    Tab completes what may stand at its place in the line.
+    """
+    assert offered == set(completed(line))
+
+
+def test_bash_completes_with_the_script_that_is_shown(tmp_path: Path) -> None:
+    """
+    `--show-completion` prints a script for the shell that runs the command, and bash completes with it.
+    """
+    command = tmp_path / "tidemill"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tidemill "$@"\n')
+    command.chmod(0o755)
+    script = (
+        f'PATH={tmp_path}:$PATH; eval "$(tidemill --show-completion)"; '
+        'COMP_WORDS=(tidemill groups de); COMP_CWORD=2; _tidemill_completion tidemill; echo "${COMPREPLY[@]}"'
+    )
+
+    finished = subprocess.run(["bash", "-c", script], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+
+    assert (0, "describe delete\n", "") == (finished.returncode, finished.stdout, finished.stderr)
+
+
+def test_the_version_is_shown() -> None:
+    """
+    `--version` prints the name and version of the program.
+    """
+    finished = tidemill("--version")
+
+    assert 0 == finished.exit_code and re.fullmatch(r"tidemill \d+\.\d+\.\d+\S*\n", finished.out)
