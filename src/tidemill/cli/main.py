@@ -14,7 +14,18 @@ import typer  # noqa: E402
 
 from tidemill.cli.failure import ExitCode, Failed, usage  # noqa: E402
 
-COMMANDS: Final = ("dev", "broker", "topics", "configs", "produce", "consume", "groups", "log", "cluster")
+COMMANDS: Final = (
+    "dev",
+    "broker",
+    "topics",
+    "configs",
+    "produce",
+    "consume",
+    "groups",
+    "bench",
+    "log",
+    "cluster",
+)
 """Commands in the order of `--help`.  Each has a module of this name in `cli`, with `register(application)`."""
 
 _Misuse: Final[Any] = typer.BadParameter.__mro__[1]

@@ -27,6 +27,8 @@ from tests.integration.cli.command import tidemill
         ("produce", "t", "--header", "=v"),
         ("consume", "t", "--from", "yesterday"),
         ("consume", "t", "--partition", "0", "--group", "g"),
+        ("bench", "produce", "--records", "0"),
+        ("bench", "latency", "--rate", "0"),
         ("dev", "--kafka", "0.0.0.0:0"),
         ("dev", "--brokers", "10"),
         ("dev", "--brokers", "2", "--http", "10.0.0.1:0"),
@@ -62,7 +64,14 @@ def test_a_usage_error_is_json_with_the_json_option(arguments: tuple[str, ...]) 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("topics", "list"), ("groups", "list"), ("configs", "describe", "--cluster"), ("produce", "t"), ("consume", "t")],
+    [
+        ("topics", "list"),
+        ("groups", "list"),
+        ("configs", "describe", "--cluster"),
+        ("produce", "t"),
+        ("consume", "t"),
+        ("bench", "produce"),
+    ],
     ids=" ".join,
 )
 def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
@@ -100,6 +109,9 @@ def test_a_missing_http_listener_exits_with_3() -> None:
         ("cluster", "status"),
         ("groups", "reset"),
         ("configs", "set"),
+        ("bench", "produce"),
+        ("bench", "consume"),
+        ("bench", "latency"),
     ],
     ids=" ".join,
 )
