@@ -7,26 +7,15 @@ Examples:
   tidemill cluster status --http 127.0.0.1:9081 --json
 """
 
-import os
 from typing import Annotated, Final
 
 import typer
 
 from tidemill.cli.bootstrap import JsonOption
-from tidemill.cli.failure import ExitCode, Failed, usage
+from tidemill.cli.failure import ExitCode, Failed
+from tidemill.cli.http_option import HttpOption, check_not_kafka, resolve_http
 
-HTTP_DEFAULT: Final = "127.0.0.1:9080"
 REFRESH_S: Final = 1.0
-PROBE_TIMEOUT_S: Final = 1.0
-
-HttpOption = Annotated[
-    str | None,
-    typer.Option(
-        "--http",
-        metavar="HOST:PORT",
-        help="The broker to ask first.  Default: TIDEMILL_HTTP, or else 127.0.0.1:9080.",
-    ),
-]
 
 
 def register(application: typer.Typer) -> None:
@@ -68,7 +57,7 @@ def status(
     from tidemill.cli.status_tables import print_once, show_live
     from tidemill.client.broker_http import NoResponse, Refused
 
-    address = _resolve(http)
+    address = resolve_http(http)
     try:
         if sys.stdout.isatty() and not (once or as_json):
             show_live(address, REFRESH_S)
@@ -80,34 +69,10 @@ def status(
             else:
                 print_once(view)
     except NoResponse as problem:
-        _check_not_kafka(address)
+        check_not_kafka(address)
         fix = "start brokers with `tidemill dev --brokers 3`, or set --http HOST:PORT or TIDEMILL_HTTP"
         raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
     except Refused as problem:
         raise Failed(str(problem)) from problem
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.DONE) from None
-
-
-def _check_not_kafka(address: str) -> None:
-    """Raise `Failed` if `address` is a Kafka port."""
-    from tidemill.client.port_probe import PortProtocol, probe
-
-    host, _, port = address.rpartition(":")
-    try:
-        protocol = probe(host.strip("[]"), int(port), PROBE_TIMEOUT_S)
-    except OSError:
-        return
-    if protocol is PortProtocol.KAFKA:
-        fix = f"set --http or TIDEMILL_HTTP to the broker's tidemill.http.listener, by default {HTTP_DEFAULT}"
-        raise Failed(f"{address} is a Kafka port, not an HTTP port; {fix}", exit_code=ExitCode.NO_BROKER)
-
-
-def _resolve(option: str | None) -> str:
-    given, source = option, "--http"
-    if given is None:
-        given, source = os.environ.get("TIDEMILL_HTTP") or HTTP_DEFAULT, "TIDEMILL_HTTP"
-    host, colon, port = given.strip().rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise usage(f"{source} {given!r} is not HOST:PORT; write for example {HTTP_DEFAULT}")
-    return given.strip()

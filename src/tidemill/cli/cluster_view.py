@@ -46,7 +46,7 @@ def _read_view(address: str) -> ClusterView:
     shards = {row["shard_id"]: row for row in _pages(address)}
     others: list[str] = []
     for broker in brokers:
-        http_address = address if broker["broker_id"] == cluster["answered_by"] else _http_address(broker)
+        http_address = address if broker["broker_id"] == cluster["answered_by"] else http_address_of(broker)
         if http_address is not None and http_address != address:
             others.append(http_address)
         broker["status"] = "up"
@@ -95,7 +95,7 @@ def address_of(endpoint: Row) -> str:
     return f"[{host}]:{endpoint['port']}" if ":" in host else f"{host}:{endpoint['port']}"
 
 
-def _http_address(broker: Row) -> str | None:
+def http_address_of(broker: Row) -> str | None:
     return next((address_of(endpoint) for endpoint in broker["endpoints"] if endpoint["name"] == "HTTP"), None)
 
 

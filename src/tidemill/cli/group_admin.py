@@ -32,7 +32,7 @@ class GroupAdmin:
         future = self._client.list_consumer_groups(request_timeout=LIST_TIMEOUT_S)
         listed = awaited(future, "groups", self._bootstrap)
         rows = [
-            {"group": it.group_id, "state": _state_name(it.state), "type": _type_name(it.type)} for it in listed.valid
+            {"group": it.group_id, "state": state_name(it.state), "type": _type_name(it.type)} for it in listed.valid
         ]
         problem = None
         if listed.errors:
@@ -69,7 +69,7 @@ class GroupAdmin:
         coordinator = described.coordinator
         return {
             "group": group,
-            "state": _state_name(described.state),
+            "state": state_name(described.state),
             "type": _type_name(described.type),
             "assignor": described.partition_assignor or None,
             "coordinator": {"id": coordinator.id, "host": coordinator.host, "port": coordinator.port},
@@ -111,7 +111,7 @@ class GroupAdmin:
             return False
         if described.state is not ConsumerGroupState.EMPTY:
             members = counted(len(described.members), "active member")
-            reason = f"{refused} while it is in use (state {_state_name(described.state)}, {members})"
+            reason = f"{refused} while it is in use (state {state_name(described.state)}, {members})"
             raise refusal("NON_EMPTY_GROUP", f"group {group!r}", reason)
         return True
 
@@ -147,7 +147,7 @@ def _member(member: Any) -> dict[str, Any]:
     }
 
 
-def _state_name(state: Any) -> str:
+def state_name(state: Any) -> str:
     return _STATES.get(state) or str(state.name).capitalize()
 
 

@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "produce",
     "consume",
     "groups",
+    "top",
     "bench",
     "log",
     "cluster",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Cells = Sequence[object]
 FIRST_COLUMN_MAX: Final = 40  # the width up to which the first column, which names the row, is not wrapped
-_A_NUMBER: Final = re.compile(r"[+-]?\d+|-")
+_A_NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?|-")
 
 
 def print_json(row: Mapping[str, Any]) -> None:

@@ -29,30 +29,20 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
 
     Raise NoResponse, NotReady or Refused.
     """
-    host, _, port = address.rpartition(":")
-    target = f"{path}?{urlencode(query)}" if query else path
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
-    try:
-        connection.request("GET", target)
-        response = connection.getresponse()
-        body = response.read(BODY_BYTES_MAX)
-    except (OSError, http.client.HTTPException) as error:
-        raise NoResponse(f"{address}: {getattr(error, 'strerror', None) or error or type(error).__name__}") from error
-    finally:
-        connection.close()
+    status, body = _get(address, f"{path}?{urlencode(query)}" if query else path, timeout_s)
     try:
         answered = json.loads(body)
     except ValueError as error:
         raise NoResponse(
-            f"{address}{path} has status {response.status} and no JSON: this is not a broker's HTTP listener"
+            f"{address}{path} has status {status} and no JSON: this is not a broker's HTTP listener"
         ) from error
     if not isinstance(answered, dict):
         raise NoResponse(
-            f"{address}{path} has status {response.status} and no JSON object: this is not a broker's HTTP listener"
+            f"{address}{path} has status {status} and no JSON object: this is not a broker's HTTP listener"
         )
-    if response.status != 200:
-        kind = NotReady if response.status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
-        raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {response.status}'}")
+    if status != 200:
+        kind = NotReady if status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {status}'}")
     return answered
 
 
@@ -70,3 +60,26 @@ def kafka_address(address: str) -> str | None:
                     host, port = endpoint["host"], endpoint["port"]
                     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return None
+
+
+def ask_text(address: str, path: str, *, timeout_s: float = TIMEOUT_S) -> str:
+    """Return the text at `path` of the broker at `address`.  Raise NoResponse, NotReady or Refused."""
+    status, body = _get(address, path, timeout_s)
+    if status != 200:
+        kind = NotReady if status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        raise kind(f"{address}{path}: status {status}")
+    return body.decode(errors="replace")
+
+
+def _get(address: str, target: str, timeout_s: float) -> tuple[int, bytes]:
+    """Return status and body.  Raise NoResponse."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        return response.status, response.read(BODY_BYTES_MAX)
+    except (OSError, http.client.HTTPException) as error:
+        raise NoResponse(f"{address}: {getattr(error, 'strerror', None) or error or type(error).__name__}") from error
+    finally:
+        connection.close()

@@ -1,9 +1,10 @@
-"""Renders metrics in Prometheus's text format.  Only this module imports Prometheus's library, at the first scrape.
+"""Renders metrics in Prometheus's text format, and reads it.  Only this module imports Prometheus's library, when used.
 
 Each broker has its own collector and registry, so the metrics of two brokers in one process do not mix, and metrics
 cost nothing between scrapes.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from types import MappingProxyType
@@ -159,3 +160,17 @@ def _values(histogram: Histogram) -> dict[str, Any]:
     bounds = (*(str(bound / histogram.per_second) for bound in histogram.bounds), "+Inf")
     buckets = [*zip(bounds, accumulate(histogram.counts), strict=True)]
     return {"buckets": buckets, "sum_value": histogram.sum / histogram.per_second}
+
+
+def counters_of(text: str) -> dict[tuple[str, str], float]:
+    """Return values by name and topic, added up over all other labels.  Without the label `topic`, the topic is empty.
+
+    Raise ValueError if `text` does not have the format.
+    """
+    from prometheus_client.parser import text_string_to_metric_families
+
+    counters: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            counters[sample.name, sample.labels.get("topic", "")] += sample.value
+    return dict(counters)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.integration.cli.command import ENVIRONMENT, tidemill
 from tests.integration.cli.dev_cluster import running_cluster
@@ -15,10 +16,11 @@ from tests.integration.cli.dev_cluster import running_cluster
 SECONDS_MAX = 30.0
 
 
-def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
+def test_the_status_shows_brokers_that_are_down(tmp_path: Path, dev_broker: dict[str, Any]) -> None:
     """
     The command shows a killed broker as down and the new leaders of its shards.  It prints JSON with --json, and
-    tab-separated columns into a pipe.  `topics describe` shows that its replicas are not in sync.
+    tab-separated columns into a pipe.  `topics describe` shows that its replicas are not in sync.  `top` shows the
+    brokers that are left, and reads nothing from a broker of another cluster.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         first, victim, _ = cluster.brokers
@@ -37,6 +39,10 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
                 break
         table = tidemill("cluster", "status", "--http", first["http"]).out
         screen = on_a_terminal(first["http"])
+        top, other = [
+            json.loads(tidemill("top", "--interval", "0.2", "--http", http, "--json", bootstrap=first["kafka"]).out)
+            for http in (first["http"], dev_broker["http"])
+        ]
 
     assert 0 == made.exit_code, made.err
     assert ["up", "up", "up"] == [row["status"] for row in whole["brokers"]]
@@ -48,6 +54,13 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
     assert [[1, 3]] * 6 == [sorted(partition["in_sync"]) for partition in described["partitions"]]
     assert "2\tdown\t" in table and "\tdegraded\t" in table
     assert 2 <= screen.count("Cluster ") and "degraded" in screen
+    assert [("up", True), ("down", False), ("up", True)] == [
+        (row["status"], row["requests_per_s"] is not None) for row in top["brokers"]
+    ]
+    assert "another cluster" in other["notes"][0] and {None} == {row["requests_per_s"] for row in other["brokers"]}
+    assert [("t", 6, 0, 0.0)] == [
+        (row["topic"], row["partitions"], row["leaderless"], row["bytes_in_per_s"]) for row in top["topics"]
+    ]
 
 
 def heed_interrupts() -> None:

@@ -28,7 +28,7 @@ def test_all_commands_are_completed() -> None:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("tidemill to", {"topics"}),
+        ("tidemill to", {"top", "topics"}),
         ("tidemill topics ", {"create", "list", "describe", "alter", "delete"}),
         ("tidemill topics create --part", {"--partitions"}),
         ("tidemill consume orders --fo", {"--follow", "--format"}),

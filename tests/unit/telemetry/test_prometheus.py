@@ -1,7 +1,7 @@
 """Metrics in Prometheus's text format."""
 
 from tidemill.telemetry.metrics import Metrics
-from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, PrometheusText
+from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, PrometheusText, counters_of
 
 
 def test_every_metric_is_rendered() -> None:
@@ -66,3 +66,26 @@ def test_the_build_and_the_process_are_shown() -> None:
 
     assert 'tidemill_build_info{python="3.11.9",version="1.2"} 1.0' in text
     assert [] == [name for name in ("cpu_seconds_total", "open_fds") if f"\nprocess_{name} " not in text]
+
+
+def test_counters_are_read_and_added_up_over_their_labels() -> None:
+    """
+    A command gets the value that the broker counted, and the sum of the values of all APIs.
+    """
+    metrics = Metrics()
+    metrics.produce_records = 7
+    metrics.api(0).requests = 3
+    metrics.api(1).requests = 4
+
+    counters = counters_of(PrometheusText(metrics, {0: "produce", 1: "fetch"}, str).render())
+
+    assert (7.0, 7.0) == (counters["tidemill_produce_records_total", ""], counters["tidemill_requests_total", ""])
+
+
+def test_values_of_topics_are_kept_apart() -> None:
+    """
+    Only the label `topic` tells values apart.
+    """
+    text = 'bytes_total{topic="a",api="x"} 1\nbytes_total{topic="a",api="y"} 2\nbytes_total{topic="b"} 4\n'
+
+    assert {("bytes_total", "a"): 3.0, ("bytes_total", "b"): 4.0} == counters_of(text)

@@ -1,0 +1,84 @@
+"""`tidemill top` against a real broker; `test_cluster_status.py` shows it for a cluster."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from typing import Any
+
+from tests.integration.cli.command import ENVIRONMENT, new_topic, tidemill
+from tests.integration.cli.test_cluster_status import heed_interrupts
+
+
+def test_lag_and_rates_are_shown(dev_broker: dict[str, Any]) -> None:
+    """
+    The lag is what the group has not committed, and a broker reports its counters.  Into a pipe, there are three
+    tables, and internal topics are left out.
+    """
+    bootstrap, http = dev_broker["kafka"], dev_broker["http"]
+    name = new_topic(bootstrap)
+    group = f"{name}-g"
+    tidemill("produce", name, stdin=b"1\n2\n3\n", bootstrap=bootstrap)
+    tidemill("consume", name, "--group", group, "--max", "1", bootstrap=bootstrap)
+    options = ("--interval", "0.2", "--http", http)
+
+    view = json.loads(tidemill("top", *options, "--json", bootstrap=bootstrap).out)
+    printed = tidemill("top", *options, bootstrap=bootstrap)
+    internal = json.loads(tidemill("top", *options, "--all", "--json", bootstrap=bootstrap).out)
+
+    (broker,) = view["brokers"]
+    assert (1, "up", 1, []) == (broker["broker_id"], broker["status"], view["answered_by"], view["notes"])
+    assert broker["requests_per_s"] > 0  # those of `tidemill top` itself
+    assert [{"group": group, "state": "Empty", "topics": 1, "lag": 2, "committed_per_s": 0.0}] == [
+        row for row in view["groups"] if row["group"] == group
+    ]
+    (topic,) = [row for row in view["topics"] if row["topic"] == name]
+    assert (1, 0, 0.0) == (topic["partitions"], topic["leaderless"], topic["records_in_per_s"])
+    assert (0, 3, "") == (printed.exit_code, len(printed.out.split("\n\n")), printed.err)
+    assert {"__consumer_offsets"} == {row["topic"] for row in internal["topics"]} - {
+        row["topic"] for row in view["topics"]
+    }
+
+
+def test_a_missing_http_listener_is_a_note_unless_it_was_asked_for(dev_broker: dict[str, Any]) -> None:
+    """
+    Any Kafka broker has topics and groups to show.  The output says what is missing, and only `--http` requires it.
+    """
+    bootstrap = dev_broker["kafka"]
+
+    required = tidemill("top", "--interval", "0.1", "--http", "127.0.0.1:1", bootstrap=bootstrap)
+    mistaken = tidemill("top", "--interval", "0.1", "--http", bootstrap, bootstrap=bootstrap)
+    view = json.loads(tidemill("top", "--interval", "0.1", "--json", bootstrap=bootstrap).out)
+
+    assert 3 == required.exit_code and "--http" in required.err
+    assert 3 == mistaken.exit_code and "is a Kafka port" in mistaken.err
+    (broker,) = view["brokers"]
+    assert (1, "up", None, None) == (
+        broker["broker_id"], broker["status"], broker["requests_per_s"], view["answered_by"]
+    )  # fmt: skip
+    assert "no rates of brokers" in view["notes"][0]
+
+
+def test_the_live_view_is_updated_until_ctrl_c(dev_broker: dict[str, Any]) -> None:
+    """
+    On a terminal, the tables are drawn again after each interval, and Ctrl-C ends the command with code 0.
+    """
+    controlling, terminal = pty.openpty()
+    command = [sys.executable, "-m", "tidemill", "top", "--interval", "0.2"]
+    variables = {"TIDEMILL_BOOTSTRAP": dev_broker["kafka"], "TIDEMILL_HTTP": dev_broker["http"], "TERM": "xterm"}
+    environment = ENVIRONMENT | variables | {"COLUMNS": "120", "LINES": "50"}
+    with subprocess.Popen(
+        command, stdout=terminal, stderr=subprocess.PIPE, env=environment, preexec_fn=heed_interrupts
+    ) as process:
+        os.close(terminal)
+        drawn = b""
+        while drawn.count(b"Cluster ") < 3:
+            drawn += os.read(controlling, 65_536)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    os.close(controlling)
+
+    assert (0, b"") == (process.returncode, errors)
+    assert b"seen by broker 1" in drawn and b"Topics" in drawn and b"Groups" in drawn
