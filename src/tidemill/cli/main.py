@@ -26,6 +26,7 @@ COMMANDS: Final = (
     "bench",
     "log",
     "cluster",
+    "doctor",
 )
 """Commands in the order of `--help`.  Each has a module of this name in `cli`, with `register(application)`."""
 
@@ -44,7 +45,7 @@ Examples, in two terminals:
 
   tidemill consume orders --from earliest
 
-Commands other than `dev`, `broker`, `log` and `cluster` work with any Kafka broker: set its address with
+Commands other than `dev`, `broker`, `log`, `cluster` and `doctor` work with any Kafka broker: set its address with
 --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command accepts --json.
 Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 """

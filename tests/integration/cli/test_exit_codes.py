@@ -113,6 +113,7 @@ def test_a_missing_http_listener_exits_with_3() -> None:
         ("groups", "reset"),
         ("configs", "set"),
         ("top",),
+        ("doctor",),
         ("bench", "produce"),
         ("bench", "consume"),
         ("bench", "latency"),
