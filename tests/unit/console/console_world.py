@@ -31,6 +31,7 @@ COLUMNS = (
     "latency_ms_p50",
     "latency_ms_p99",
 )
+UNUSED_PORT = 1  # nothing listens there, so pages show what they show without an answer
 HOSTILE = "<img src=x onerror=alert('x')>\"&"
 
 
@@ -65,7 +66,7 @@ def broker(broker_id: int, **changes: Any) -> BrokerRow:
         is_up=True,
         is_controller=broker_id == 1,
         is_self=broker_id == 1,
-        kafka=Endpoint("127.0.0.1", 9092),
+        kafka=Endpoint("127.0.0.1", UNUSED_PORT),
         http=Endpoint("127.0.0.1", 9080),
         rack=None,
         heartbeat_age_ms=12,
