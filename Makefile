@@ -7,7 +7,7 @@ STAMP := $(VENV)/made-from-pyproject
 JAVA_MISSING := Java 17 or newer is missing. Install it, on Debian with `apt-get install openjdk-17-jre-headless`.
 
 .DEFAULT_GOAL := list
-.PHONY: list demo test check unit integration fault simulate conformance bench soak docs clean install java
+.PHONY: list demo test check unit integration fault simulate conformance bench soak docs wheel clean install java
 
 list:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,10 @@ soak: install  ## 200 kills, every fault many times, every torn page at every cr
 
 docs: install  ## check that the files and tests that the pages name exist
 	@$(PYTHON) -m pytest tests/tidy/test_documents.py
+
+wheel: install  ## build the source distribution and the wheel into dist
+	@rm -rf dist
+	@$(PYTHON) -m build
 
 clean:  ## remove everything that was built, and no file of yours
 	@rm -rf build dist demo-output spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .hypothesis .import_linter_cache
