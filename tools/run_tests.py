@@ -19,7 +19,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STAMP: Final = Path(".venv/made-from-pyproject")  # contains the seconds that creating the environment took
-BUDGET_S: Final = 18 * 60
+BUDGET_S: Final = 24 * 60
 NOTHING_COLLECTED: Final = 5  # pytest's exit code
 SUMMARY: Final = "-rfEs"  # print a short summary: failed, errors, skipped with reasons
 SKIPPED: Final = re.compile(r"SKIPPED \[(\d+)\] (\S+?\.py)(?::\d+)?: (.*)")
@@ -48,6 +48,10 @@ STAGES: Final = (
     Stage(name="faults", share_s=120, paths=("tests/fault",)),
     Stage(name="clients", share_s=120, paths=("tests/integration/clients",)),
     Stage(name="Spark", share_s=120, paths=("tests/integration/spark",)),
+    Stage(name="commands", share_s=120, paths=("tests/integration/cli",)),
+    Stage(name="console", share_s=90, paths=("tests/integration/console",)),
+    # Both install Tidemill into new environments.
+    Stage(name="pages and packages", share_s=210, paths=("tests/integration/documents", "tests/integration/packaging")),
 )
 INSTALL_SHARE_S: Final = 60
 
