@@ -38,7 +38,8 @@ DOCS_COLUMNS = 100
 SELF = Path(__file__).resolve()
 SOURCE = sorted((ROOT / "src").rglob("*.py"))
 CODE = [path for path in SOURCE + sorted((ROOT / "tests").rglob("*.py")) if path != SELF]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md"))]
+PAGES += [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES = [path for path in PAGES if path.is_file()]
 
 
