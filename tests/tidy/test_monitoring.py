@@ -5,6 +5,7 @@
 
 import itertools
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -77,6 +78,15 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> Non
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert {"summary", "description"} == rule["annotations"].keys()
     assert [] == [text for text in rule["annotations"].values() if not text.endswith(".")]
+
+
+def test_the_operations_pages_say_what_to_do_about_every_alert() -> None:
+    """
+    `docs/operations/monitoring.md` names every alert and none that does not exist.
+    """
+    named = re.findall(r"`(Tidemill\w+)`", (ROOT / "docs" / "operations" / "monitoring.md").read_text())
+
+    assert sorted(rule["alert"] for rule in ALERTS) == sorted(named)
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,13 @@ from tests.integration.documents.terminal import Terminal
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGES: Final = ("README.md",)
+INSTALLED_PAGES: Final = (
+    "docs/quick-start.md",
+    "docs/operations/settings.md",
+    "docs/operations/restart.md",
+    "docs/operations/failures.md",
+)
+"""Pages whose reader has installed Tidemill, as README.md says."""
 SECONDS_MAX: Final = 600  # for one step; an installation from an empty cache takes minutes
 PRINTS_SECONDS_MAX: Final = 60
 READY: Final = re.compile(r"is ready|ready: |\bready\b.*kafka")
@@ -22,7 +30,8 @@ PLACEHOLDERS: Final = {"<this repository>": str(ROOT)}
 class Reader:
     """Follows a page in a directory of its own, with an empty home and nothing of this repository on the path."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, has_installed: bool = False) -> None:
+        """Follow pages in `directory`; with `has_installed`, with the commands of this environment and the examples."""
         home = directory / "home"
         home.mkdir()
         self._directory = directory
@@ -33,6 +42,11 @@ class Reader:
             "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip")),
             **{name: os.environ[name] for name in ("JAVA_HOME", "PIP_INDEX_URL") if name in os.environ},
         }
+        if has_installed:
+            commands = str(Path(sys.executable).parent)
+            self._environment["PATH"] = os.pathsep.join([commands, self._environment["PATH"]])
+            self._environment["PYTHONPATH"] = str(ROOT / "src")
+            (directory / "examples").symlink_to(ROOT / "examples")
         self._terminals: dict[str, Terminal] = {}
         self._last: Terminal | None = None
 
@@ -81,16 +95,31 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
+def newcomer(tmp_path: Path) -> Iterator[Reader]:
     following = Reader(tmp_path)
+    yield following
+    following.close()
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[Reader]:
+    following = Reader(tmp_path, has_installed=True)
     yield following
     following.close()
 
 
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_does_what_it_says(page: str, reader: Reader) -> None:
+def test_a_page_does_what_it_says(page: str, newcomer: Reader) -> None:
     """
     Every command of the page succeeds, a server gets ready, and what the page shows as output is printed.
     """
-    reader.follow(ROOT / page)
+    newcomer.follow(ROOT / page)
+
+
+@pytest.mark.parametrize("page", INSTALLED_PAGES)
+def test_a_page_does_what_it_says_once_tidemill_is_installed(page: str, user: Reader) -> None:
+    """
+    The same for a page that begins after the installation.
+    """
+    user.follow(ROOT / page)
