@@ -1,4 +1,4 @@
-"""Broker: the parts of one broker process, which together serve requests.  The entry point of this folder.
+"""Broker: creates and connects the parts of one broker process.  The entry point of this folder.
 
 The parts open in this order: data directory, store, metadata shard (shard 0), cluster image, all other shards,
 listeners.
@@ -75,7 +75,7 @@ class Broker:
         machine: Machine,
         registrations: Sequence[AnyRegistration],
     ) -> None:
-        """`static` is the configuration that the process was started with; `registrations` lists the coordinators."""
+        """`static` is the configuration with which the process was started; `registrations` lists the coordinators."""
         self.identity = identity
         self.broker_id = identity.broker_id
         self.static = static
@@ -164,7 +164,7 @@ class Broker:
 
     @property
     def layers(self) -> BrokerLayers:
-        """This broker's configuration: its static settings, and the settings in the image, which override them."""
+        """This broker's configuration: its static settings, overridden by the settings in the image."""
         return self.image.broker_layers(self.broker_id, self.static)
 
     def _wake(self) -> None:
@@ -178,10 +178,10 @@ class Broker:
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
         """
-        Return the brokers that clients of `listener` should know, each with its endpoint of the same listener name:
-        the brokers that are up or were up recently.  With `listed` False, return all other brokers instead.
+        Return the brokers that clients of `listener` should know: those that are up or were up recently, each with its
+        endpoint for the listener of that name.  If `listed` is False, return all other brokers instead.
 
-        An isolated broker (without quorum contact) lists every broker: otherwise its clients would forget the other
+        An isolated broker (without quorum contact) lists every broker; otherwise, its clients would forget the other
         brokers and could not switch to them.
         """
         lists_all = not self.cluster.has_quorum_contact
@@ -222,7 +222,9 @@ class Broker:
         return self.free_space.problem
 
     def read_failed(self, partition: Partition, error: Exception) -> int:
-        """Return the error code for a failed read.  If it found damage, log it and let the shard check its files."""
+        """
+        Return the error code for a failed read.  If the read found damage, log it and let the shard check its files.
+        """
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
             if self._damages.may_log():  # clients repeat the same read continually
@@ -237,7 +239,7 @@ class Broker:
             self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
 
     def refused_protocol(self, listener: str, peer: tuple[str, int], arrived: ClientProtocol) -> None:
-        """Log a client that speaks another protocol than Kafka's to `listener`."""
+        """Log a client that speaks a protocol other than Kafka's to `listener`."""
         own = self.image.brokers.get(self.broker_id)
         ports = {it.name: it.port for it in own.endpoints} if own is not None else {}
         self._wrong_port.on_kafka_port(
@@ -245,7 +247,7 @@ class Broker:
         )
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
-        """Log a defect of the broker with its traceback, and count it."""
+        """Log an unexpected exception, which is a bug in the broker, with its traceback, and count it."""
         self.metrics.api(api.key).count_error(errors.UNKNOWN_SERVER_ERROR)
         self.metrics.request_failures += 1
         self.events.failure("request failed", error, api=api.name, version=version, peer=f"{peer[0]}:{peer[1]}")
@@ -275,8 +277,8 @@ class Broker:
 
     def tick_shards(self) -> None:
         """
-        Tick the shards.  While a shard has no leader, schedule further ticks soon: finer election timeouts split votes
-        less often.
+        Tick the shards.  While a shard has no leader, schedule further ticks soon: the finer the election timeouts are,
+        the less often votes are split.
         """
         self.shard_table.tick(self.cluster.peers.alive())
         if self.shard_table.is_electing and not self._is_tick_scheduled and self.cluster.peers.links is not None:
@@ -290,8 +292,9 @@ class Broker:
     @property
     def has_stale_metadata(self) -> bool:
         """
-        Whether other brokers may have a newer image: this broker has lost contact with the controller, and a peer has
-        contact, or this broker is isolated and those that it does not hear may have elected a controller.
+        Whether other brokers may have a newer image: this broker has lost contact with the controller, and either a
+        peer still has contact, or this broker is isolated and the brokers that it cannot hear may have elected a
+        controller.
         """
         if not self.controller.has_lost_contact:
             return False
@@ -324,6 +327,6 @@ class Broker:
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:
-    """Return `queued.max.request.bytes`; `REQUESTS_BYTES_MAX` in place of -1, which means "no limit" in Kafka."""
+    """Return `queued.max.request.bytes`, or `REQUESTS_BYTES_MAX` if it is -1, which means "no limit" in Kafka."""
     configured = broker_int(layers, "queued.max.request.bytes")
     return configured if configured > 0 else REQUESTS_BYTES_MAX

@@ -19,7 +19,7 @@ class Turns(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The services of the real or of a simulated machine."""
+    """The services of the real machine or of a simulated one."""
 
     turns: Turns
     clock: PreciseClock

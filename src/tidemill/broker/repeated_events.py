@@ -1,4 +1,4 @@
-"""Collapses log events that the same client causes again and again."""
+"""Collapses log events that the same client causes repeatedly."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -17,13 +17,14 @@ class RepeatedEvents:
         self._clock = clock
         self._rate = RateLimitedEvents(clock)  # many keys at once must not flood the log either
         self._logged_ms: dict[Hashable, int] = {}  # per key, the time when it was last logged; oldest first
-        self._left_out: dict[Hashable, int] = {}  # per key, the events since then that were not logged
+        self._left_out: dict[Hashable, int] = {}  # per key, the number of events not logged since that time
 
     def occurred(self, key: Hashable) -> int | None:
         """
-        Count an event of `key`.
+        Count an event with this key.
 
-        Return None if it must not be logged, else how many events of this key were left out since the last logged one.
+        Return None if the event must not be logged; otherwise, the number of events with this key that have been left
+        out since the last one was logged.
         """
         now_ms = self._clock.monotonic_ms()
         last_ms = self._logged_ms.get(key)

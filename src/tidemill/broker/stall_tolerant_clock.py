@@ -2,7 +2,7 @@
 
 While a process is stopped or gets no CPU time, it reads no heartbeats: they wait in its sockets.  By the machine's
 clock, every peer would seem silent at the first tick after the stall, and a leader that all others still follow would
-step down.  So of the time between two ticks, at most `STEP_MS_MAX` counts (Dadgar et al. 2018, "Lifeguard: Local Health
+step down.  So at most `STEP_MS_MAX` of the time between two ticks counts (Dadgar et al. 2018, "Lifeguard: Local Health
 Awareness for More Accurate Failure Detection").
 """
 

@@ -1,4 +1,4 @@
-"""Bounds the memory of all client connections together: decides which of them must wait or close at a bound.
+"""Bounds the total memory of all client connections: decides which of them must wait or close at a bound.
 
     arriving   incomplete frames                           ┐ together at most `requests_bytes_max`
     working    requests whose bytes an append still needs  ┘   (queued.max.request.bytes)
@@ -6,13 +6,13 @@
     unread     responses that clients have not read        ┘
 
 At the first bound, the broker stops reading from connections.  If `working` alone reaches the bound, it stops reading
-from all connections until the journal has made room.  Otherwise it stops reading from those connections that receive a
-large frame, except for the connection whose frame began first, so that one frame can always complete.  That connection
-is closed if its frame takes longer than `ARRIVAL_MS_MAX`.
+from all connections until the journal has made room.  Otherwise, it stops reading from connections that are receiving a
+large frame, except the one whose frame began first, so that one frame can always complete.  That connection is closed
+if its frame takes longer than `ARRIVAL_MS_MAX`.
 
-The closer to the second bound, the smaller are the responses to Fetch.  At the bound, no further request begins for a
-client with unread responses, and connections that have read nothing for `UNREAD_MS_MAX` are closed, those with the most
-unread bytes first.
+The closer the memory is to the second bound, the smaller the responses to Fetch are.  At the bound, no further request
+begins for a client with unread responses, and connections that have read nothing for `UNREAD_MS_MAX` are closed,
+starting with those that have the most unread bytes.
 """
 
 from typing import Final, Protocol
@@ -24,7 +24,7 @@ RESPONSE_BYTES_MIN: Final = 64 << 10  # room for a response at the bound; a Fetc
 SHARE: Final = 4  # one response takes at most a quarter of the remaining room
 ARRIVAL_MS_MAX: Final = 10_000  # enough for 100 MiB at 10 MB/s
 UNREAD_MS_MAX: Final = 10_000  # longer than a client's pauses for garbage collection
-REFRESH_MS: Final = 20  # minimum interval between two updates of the unread bytes of all connections
+REFRESH_MS: Final = 20  # minimum interval between updates of the unread bytes of all connections
 
 
 class Holder(Protocol):
@@ -32,7 +32,7 @@ class Holder(Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """The bytes of responses that wait to be sent."""
+        """The number of response bytes that have not been sent yet."""
         ...
 
     def room_again(self) -> None:
@@ -83,7 +83,7 @@ class ConnectionMemory:
         self._wake_since(before)
 
     def arriving(self, holder: Holder, size: int) -> None:
-        """Set the bytes that a connection keeps for an incomplete frame; 0 if it has no such frame."""
+        """Set how many bytes a connection keeps for an incomplete frame; 0 if it has no incomplete frame."""
         held = self._arriving.get(holder)
         if size and held is None:
             self._arriving[holder] = _Held(size, self._clock.monotonic_ms())
@@ -98,7 +98,7 @@ class ConnectionMemory:
 
     @property
     def has_room(self) -> bool:
-        """Whether no connection has to wait."""
+        """Whether both bounds leave room, so that no connection has to wait."""
         return (
             self.working_bytes + self.arriving_bytes < self.requests_bytes_max
             and self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX
@@ -136,7 +136,7 @@ class ConnectionMemory:
     # Responses.
 
     def unread(self, holder: Holder, size: int) -> None:
-        """Set the bytes of responses that wait to be sent to this client."""
+        """Set how many response bytes have not been sent to this client yet."""
         held = self._unread.get(holder)
         if held is None:
             if size:
@@ -151,7 +151,9 @@ class ConnectionMemory:
             del self._unread[holder]
 
     def begin_read(self, size: int) -> None:
-        """Reserve `size` bytes for reads; `end_read` releases them when the response counts as unread or is dropped."""
+        """
+        Reserve `size` bytes for reads.  `end_read` releases them once the response is counted as unread or dropped.
+        """
         self.reading_bytes += size
 
     def end_read(self, size: int) -> None:
@@ -164,7 +166,7 @@ class ConnectionMemory:
         return holder not in self._unread
 
     def response_room(self) -> int:
-        """Return how many bytes of records the next response may have."""
+        """Return how many bytes of records the next response may contain."""
         held = self.reading_bytes + self.unread_bytes
         if self.unread_bytes * 2 > RESPONSES_BYTES_MAX and self._clock.monotonic_ms() - self._refreshed_at > REFRESH_MS:
             self._refresh()
@@ -176,10 +178,10 @@ class ConnectionMemory:
         for holder in [*self._unread]:
             self.unread(holder, holder.unread_bytes)
 
-    # Time, and the end of connections.
+    # Ticks and closed connections.
 
     def tick(self) -> None:
-        """Close connections that hold memory for too long.  Called a few times a second."""
+        """Close connections that have held memory for too long.  Called a few times a second."""
         self._refresh()
         now = self._clock.monotonic_ms()
         while self.request_bytes >= self.requests_bytes_max:
@@ -196,7 +198,7 @@ class ConnectionMemory:
                 self.lost(holder)
                 holder.give_up("it does not read its responses, and other connections need the memory")
 
-        self._wake()  # needed because nothing reports when a socket has sent its buffer
+        self._wake()  # needed because nothing reports that a socket has sent its buffer
 
     def _unread_of(self, holder: Holder) -> int:
         return self._unread[holder].bytes

@@ -21,7 +21,7 @@ class Deadlines:
         self._waiting: dict[int, dict[Expiring, int]] = {}  # time limit → request → deadline
 
     def add(self, waiting: Expiring, limit_ms: int) -> None:
-        """Call `waiting.expire` at the first tick after `limit_ms`, unless `waiting` is removed before."""
+        """Call `waiting.expire` at the first tick after `limit_ms`, unless `waiting` has been removed by then."""
         self._waiting.setdefault(limit_ms, {})[waiting] = self._clock.monotonic_ms() + limit_ms
 
     def remove(self, waiting: Expiring, limit_ms: int) -> None:

@@ -6,9 +6,9 @@
     id, epoch −1                  ─▶ the session ends
 
 The number of sessions is bounded.  At the bound, a new session replaces the least recently used one, but only if that
-one has not been used for two minutes; otherwise the new client is served without a session.  So clients do not evict
-each other in turn, as KIP-227 demands.  The number of partitions in all sessions is bounded in the same way.  A single
-session has at most `SESSION_PARTITIONS_MAX` partitions.
+one has not been used for two minutes; otherwise, the new client is served without a session.  This keeps clients from
+evicting each other in turn, as KIP-227 demands.  The number of partitions in all sessions is bounded in the same way.
+A single session has at most `SESSION_PARTITIONS_MAX` partitions.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ from tidemill.model.entropy import Entropy
 from tidemill.wire.messages.fetch import Request
 
 EVICTION_MS_MIN: Final = 120_000  # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
-PARTITIONS_MAX: Final = 200_000  # of all sessions together: about 80 MB
-SESSION_PARTITIONS_MAX: Final = 50_000  # of one session; a client with more partitions gets no session
+PARTITIONS_MAX: Final = 200_000  # in all sessions together: about 80 MB
+SESSION_PARTITIONS_MAX: Final = 50_000  # in one session; a client with more partitions gets no session
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
@@ -28,7 +28,7 @@ FetchKey = tuple[str, bytes, int]  # topic name, topic id, partition
 
 
 class Wanted:
-    """A partition that a client fetches, with the offsets that the last response had."""
+    """A partition that a client fetches, with the offsets in the last response."""
 
     __slots__ = ("bounds", "bytes_max", "fetch_offset", "last_fetched_epoch", "leader_epoch")
 
@@ -99,7 +99,7 @@ class FetchSessions:
         return session if wanted and self._keep(session, now_ms) else FetchSession(0, wanted)
 
     def _keep(self, session: FetchSession, now_ms: int) -> bool:
-        """Store the session as the most recently used one.  Return False if there is no room."""
+        """Store the session as the most recently used one.  Return False if there is no room for it."""
         count = len(session.wanted)
         if count > SESSION_PARTITIONS_MAX or not self._has_room(count, now_ms):
             return False
@@ -109,7 +109,9 @@ class FetchSessions:
         return True
 
     def _has_room(self, partition_count: int, now_ms: int) -> bool:
-        """Evict old sessions as necessary.  Return whether there is room for a session of `partition_count`."""
+        """
+        Evict old sessions as necessary.  Return whether there is room for a session with `partition_count` partitions.
+        """
         while len(self._sessions) >= self._sessions_max or self._partition_count + partition_count > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_at_ms < EVICTION_MS_MIN:

@@ -1,11 +1,11 @@
-"""Pipelines of idempotent producers on one connection: keep the batches in order after a batch was refused.
+"""Keeps the pipelined batches of idempotent producers on one connection in order after a batch has been refused.
 
     batch 0 ─▶ refused during a transfer ─▶ the transfer fails ─▶ batch 1 ─▶ refused, too ─▶ batch 0 ─▶ batch 1
 
-A client sends several batches of a partition without waiting for responses, and sends refused batches again, in order.
-From a producer that it does not know, a partition accepts a first batch with any sequence (KIP-360: the producer's
-state may have expired).  So it would accept batch 1 first, and batch 0 after it.  Therefore the broker refuses batch 1,
-too, until batch 0 is sent again.  From a known producer, the partition accepts only sequences in order.
+A client sends several batches to a partition without waiting for responses, and resends refused batches in order.  If a
+partition does not know a producer, it accepts a first batch with any sequence (KIP-360: the producer's state may have
+expired), so it would accept batch 1 before batch 0.  Therefore, the broker also refuses batch 1 until batch 0 is sent
+again.  From a known producer, the partition accepts only consecutive sequences anyway.
 """
 
 from typing import Final, NamedTuple
@@ -47,14 +47,14 @@ class Pipelines:
     __slots__ = ("_refused",)
 
     def __init__(self) -> None:
-        self._refused: dict[TopicPartition, _Refused] = {}  # the first refused batch of each; newest last
+        self._refused: dict[TopicPartition, _Refused] = {}  # each partition's first refused batch; newest last
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
     def refuse(self, partition: TopicPartition, batch: memoryview, code: int, now_ms: int) -> None:
         """
-        Remember a batch that was refused with a code of `SENT_AGAIN`, or whose outcome is unknown because a new leader
+        Remember a batch that was refused with a code in `SENT_AGAIN`, or whose outcome is unknown because a new leader
         may truncate it.
         """
         if len(batch) < HEADER_BYTES or len(partition[0]) > NAME_LENGTH_MAX:

@@ -1,8 +1,8 @@
-"""Runs the recompression of Produce requests on threads of their own, within the memory of all client connections.
+"""Recompresses the batches of Produce requests on separate threads, within the memory limit for all client connections.
 
 A small batch can decompress to many megabytes.  So the results count as bytes of requests in flight until their request
-is answered, and while these bytes are at their bound (`ConnectionMemory`), no recompression begins.  One that has begun
-never waits for memory, so requests cannot block each other.
+is answered, and no recompression begins while these bytes are at their bound (`ConnectionMemory`).  Once begun, a
+recompression never waits for memory, so requests cannot block each other.
 """
 
 from collections import deque
@@ -15,21 +15,21 @@ from tidemill.batches.recompression import Recompression, recompress_all
 from tidemill.broker.clients.connection_memory import ConnectionMemory
 from tidemill.shard.jobs import Jobs
 
-RUNNING_MAX: Final = 4  # requests at a time: up to `RECOMPRESSED_BYTES_MAX` of results of each are not counted yet
+RUNNING_MAX: Final = 4  # requests at a time; for each, up to `RECOMPRESSED_BYTES_MAX` of results are not counted yet
 
 Results = list[bytearray | BatchProblem]
 _Waiting = tuple[Sequence[Recompression], Callable[[Results], None], Callable[[BaseException], None]]
 
 
 class Recompressor:
-    """Implements `Holder`, to be called when there is memory again."""
+    """Implements `Holder`, so that it is called when memory becomes available."""
 
     unread_bytes: Final = 0
 
     def __init__(self, jobs: Jobs, memory: ConnectionMemory) -> None:
         self._jobs = jobs
         self._memory = memory
-        self._waiting: deque[_Waiting] = deque()  # at most one request of each connection
+        self._waiting: deque[_Waiting] = deque()  # at most one request per connection
         self._running = 0
 
     def submit(
@@ -39,14 +39,14 @@ class Recompressor:
         failed: Callable[[BaseException], None],
     ) -> None:
         """
-        Recompress the batches of one request.  The bytes of the results count as work (`ConnectionMemory.begin_work`)
-        when `done` is called; its caller ends that work.
+        Recompress the batches of one request.  When `done` is called, the bytes of the results already count as work
+        (`ConnectionMemory.begin_work`); the caller of `submit` ends that work.
         """
         self._waiting.append((asked, done, failed))
         self.room_again()
 
     def room_again(self) -> None:
-        """Begin waiting recompressions while there is room."""
+        """Begin the waiting recompressions for which there is room."""
         while self._waiting and self._running < RUNNING_MAX:
             if not self._memory.may_receive(self):
                 self._memory.wait(self)

@@ -1,8 +1,8 @@
-"""Dispatch: the handler of each API.  ApiVersions advertises exactly these APIs.
+"""Dispatch: finds the handler of each API.  ApiVersions advertises exactly the APIs that have a handler.
 
-A module of the package `broker/handlers` that has the name of an API handles it with its function `handle`.  If the
-module also has a function `refused`, only the controller handles the API, and other brokers forward their requests to
-it; `refused(request, error_code)` is the response to a request that no controller handles.
+Each API is handled by the function `handle` of the module in `broker/handlers` that is named after the API.  If the
+module also has a function `refused`, only the controller handles the API, and other brokers forward requests to it.
+`refused(request, error_code)` returns the response to a request that no controller has handled.
 """
 
 import pkgutil

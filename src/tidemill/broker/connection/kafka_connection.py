@@ -9,17 +9,17 @@ Requests of one connection take effect in order: a request sees the effects of a
     any other  every earlier request has been answered
 
 Produce requests are pipelined: each batch enters the log as soon as its request begins, so batches stay in request
-order, and one journal write serves many of them.  Every other request waits, as in Kafka, which handles one request per
-connection at a time.  Produce waits for other requests, so that a Produce after CreateTopics finds the topic, and a
-Produce after Fetch does not change what that Fetch returns.  A Produce request with acks=0 has no response; it counts
+order, and one journal write covers many of them.  Every other request waits, as in Kafka, which handles one request per
+connection at a time.  Produce waits for other requests so that a Produce after CreateTopics finds the topic, and a
+Produce after a Fetch does not change what that Fetch returns.  A Produce request with acks=0 has no response; it counts
 as answered when its batches are in this broker's journal.  A batch that is being recompressed (`compression.type`) is
 not in the log yet, so no further request begins.
 
-So the unanswered requests of a connection are either Produce requests, or one request of another kind.  A long poll
-(Fetch, JoinGroup) delays all later requests on the same connection.
+So the unanswered requests of a connection are either all Produce requests, or a single request of another kind.  A long
+poll (Fetch, JoinGroup) delays all later requests on the same connection.
 
-While one of the following is at its bound, no further request begins, and the connection is not read from.  On the
-right is what makes the connection continue:
+While one of the following is at its bound, no further request begins, and the connection is not read from.  The right
+column shows what makes the connection continue:
 
     unsent responses, or responses held for an earlier one     `resume_writing`, or the earlier request's response
     unanswered requests, and the bytes that they keep          `_completed`
@@ -28,7 +28,7 @@ right is what makes the connection continue:
     the memory of all connections together                     `room_again`, called by `ConnectionMemory`
 
 A frame that must wait stays in the receive buffer.  Reading stops as soon as the frame's API key is known, so that a
-large request after a long poll does not fill the memory that all connections share.
+large request behind a long poll does not fill the memory that all connections share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,11 +51,11 @@ from tidemill.wire.server_connection import RequestEnvelope, ServerConnection
 Buffer = bytes | bytearray | memoryview
 
 IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 by default
-IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # bytes that these requests keep; a quarter of `REQUESTS_BYTES_MAX`
+IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # bytes that these requests occupy; a quarter of `REQUESTS_BYTES_MAX`
 PIPELINED: Final = produce.API.key
 ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request begins
-TURN_REQUESTS_MAX: Final = 128  # requests of one connection in one turn; then other connections are served
-# Smaller responses are counted in `ConnectionMemory` only when the client stops reading.
+TURN_REQUESTS_MAX: Final = 128  # requests begun on one connection per turn, before other connections are served
+# Responses below this size are counted in `ConnectionMemory` only once the client stops reading.
 UNREAD_BYTES_MIN: Final = 16 << 10
 
 
@@ -94,7 +94,7 @@ class KafkaConnection:
         self._frames = FrameBuffer(frame_bytes_max)
         self._wire = ServerConnection(OFFERED)
         self._awaited: dict[RequestEnvelope, Pending[Message | None]] = {}
-        self._in_flight_bytes = 0  # bytes of those awaited requests that must stay in memory
+        self._in_flight_bytes = 0  # bytes of the awaited requests that must stay in memory
         self._out: list[Buffer] = []
         self._out_bytes = 0  # bytes in `_out`
         self._held_bytes = 0  # bytes of responses that wait for the response to an earlier request
@@ -121,7 +121,7 @@ class KafkaConnection:
         self._work_off()
 
     def _work_off(self) -> None:
-        """Begin the requests that have arrived while there is room; then pause or resume reading."""
+        """Begin the requests that have arrived, as long as there is room; then pause or resume reading."""
         frames = self._frames
         coming: Iterator[memoryview] = frames.frames()
         has_more = True
@@ -151,7 +151,9 @@ class KafkaConnection:
         self._pace(has_more=has_more)
 
     def _refused(self, error: ProtocolError) -> None:
-        """Count and log bytes that are not a request, by name if another protocol uses this port."""
+        """
+        Count and log bytes that are not a Kafka request.  If they belong to a known other protocol, the event names it.
+        """
         broker = self.broker
         broker.metrics.protocol_errors += 1
         arrived = protocol_of(self._frames.unparsed())
@@ -196,8 +198,8 @@ class KafkaConnection:
 
     def _completed(self, envelope: RequestEnvelope, outcome: Pending[Message | None], response: Message | None) -> None:
         """
-        Send a response.  Any part of the broker may complete a `Pending`, so this neither raises nor begins another
-        request.
+        Send the response.  Any part of the broker may complete a `Pending`, so this method neither raises an exception
+        nor begins another request.
         """
         if self._awaited.pop(envelope, None) is not None and outcome.keeps_request:
             self._in_flight_bytes -= envelope.size
@@ -229,8 +231,8 @@ class KafkaConnection:
 
     def _failed(self, envelope: RequestEnvelope, error: BaseException) -> None:
         """
-        Report a defect of the broker to the client: with an error code if the response has a field for it, else by
-        closing the connection.
+        Report an unexpected exception to the client: with an error code if the response has a field for one, otherwise
+        by closing the connection.
         """
         self.broker.request_failed(envelope.api, envelope.version, self.writer.peer, error)
         response = failure_response(envelope.api, envelope.version)
@@ -270,7 +272,9 @@ class KafkaConnection:
 
     @property
     def unread_bytes(self) -> int:
-        """The bytes of responses that wait for this turn's write, for earlier responses, or in the socket's buffer."""
+        """
+        The bytes of responses that wait for this turn's write or for earlier responses, or are in the socket's buffer.
+        """
         return self._out_bytes + self._held_bytes + self.writer.unsent_bytes
 
     # Back-pressure.
@@ -303,7 +307,7 @@ class KafkaConnection:
         return memory.may_receive(self) and memory.may_answer(self)
 
     def _pace(self, *, has_more: bool = False) -> None:
-        """Pause or resume reading.  `has_more` tells that complete frames are left in the buffer."""
+        """Pause or resume reading.  `has_more` says whether complete frames may be left in the buffer."""
         if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
             self._schedule_turn()
         is_full = self._is_full()
@@ -314,7 +318,7 @@ class KafkaConnection:
                 self._is_paused = True
                 self.writer.pause_reading()
             if not is_full:
-                self._schedule_turn()  # the frames were left for lack of room, and there is room now
+                self._schedule_turn()  # frames were left for lack of room, but now there is room
         elif self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()
@@ -325,7 +329,9 @@ class KafkaConnection:
             self._schedule_turn()
 
     def _schedule_turn(self) -> None:
-        """Schedule a turn.  It never begins immediately, because the caller may be in the middle of other work."""
+        """
+        Schedule a turn.  The turn never begins immediately, because the caller may be in the middle of other work.
+        """
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
             self.broker.machine.turns.call_soon(self._begin_turn)
@@ -370,7 +376,7 @@ class KafkaConnection:
 
     @property
     def is_answering(self) -> bool:
-        """Whether the client waits for a response."""
+        """Whether the client is waiting for a response."""
         return bool(self._awaited)
 
     @property
@@ -385,7 +391,7 @@ class KafkaConnection:
             self.writer.close()
 
     def stop_receiving(self) -> None:
-        """Answer the requests that have begun and begin no others, so that a broker can stop."""
+        """Answer the requests that have begun and begin no others, so that the broker can stop."""
         self._is_stopping = True
         if self._is_open:
             self._pace()

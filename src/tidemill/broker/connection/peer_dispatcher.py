@@ -1,4 +1,4 @@
-"""PeerDispatcher: passes what peers send, and changes of their connections, to the parts of this broker."""
+"""PeerDispatcher: passes on messages from peers, and changes of their connections, to the parts of this broker."""
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.peer_requests import PeerRequests

@@ -1,7 +1,8 @@
 """PeerRequests: handles the requests of other brokers to the controller, and their requests for leadership transfers.
 
-If a request for the controller arrives at a broker that is not the controller, the response is empty.  It tells the
-sender that the request was not handled, so the sender looks for the controller again.  Only a Join is forwarded.
+If a request for the controller arrives at a broker that is not the controller, the response is empty.  An empty
+response tells the sender that the request was not handled, so the sender looks for the controller again.  Only Join
+requests are forwarded.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -77,7 +78,8 @@ class PeerRequests:
             image_offset.API: self._image_offset,
         }
         anywhere: dict[Api, Handler] = {
-            # Forwarded, because a joining broker may know only one address.  It retries a refused Join itself.
+            # Forwarded, because a joining broker may know only one address.  The joining broker itself retries a
+            # refused Join.
             join.API: forwarded(join.API, self._join, _refused_join, wait_ms=0),
             transfer_leadership.API: self._transfer_leadership,
         }
@@ -87,7 +89,7 @@ class PeerRequests:
         self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
 
     def handle(self, api: Api, version: int, request: Any) -> object:
-        """Handle this broker's own request like one from another broker.  Return a response or a `Pending`."""
+        """Handle a request of this broker as if it came from another broker.  Return a response or a `Pending`."""
         broker = self._broker
         caller = BrokerCaller(broker.cluster.address)
         return self._handlers[api.key](request, RequestContext(broker, caller, version, None, broker.clock.wall_ms()))
@@ -95,7 +97,7 @@ class PeerRequests:
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
         """
         Handle a request of another broker.  Raises ProtocolError, which closes the link, if the request cannot be
-        decoded: the other broker may run an unknown version.
+        decoded, because the other broker may run an unknown version.
         """
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
         broker = self._broker
@@ -190,7 +192,7 @@ class PeerRequests:
         self._broker.controller.submit(command).then(decided)
         return pending
 
-    # Leadership transfers, requested from the broker that leads the shards.
+    # Leadership transfers: other brokers request them from this broker, which leads the shards.
 
     def _transfer_leadership(self, request: transfer_leadership.Request, context: RequestContext) -> object:
         moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]

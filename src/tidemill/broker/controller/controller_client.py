@@ -2,7 +2,7 @@
 
 ask ─┬─▶ on this broker: its handler ─▶ response
      ├─▶ on another broker: link ─▶ the same handler on that broker ─▶ link ─▶ response
-     └─▶ not known, or it has just moved: retry until a deadline, then NO_CONTROLLER
+     └─▶ unknown, or has just changed: retry until a deadline, then NO_CONTROLLER
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ class ControllerClient:
         wait_ms: int = 0,
     ) -> Pending[Any]:
         """
-        Return the controller's response; NO_CONTROLLER or OUTCOME_UNKNOWN if there is none.
+        Return the controller's response, or NO_CONTROLLER or OUTCOME_UNKNOWN if there is none.
 
-        If this broker is the controller, `here` handles the request; without `here`, the handler for requests of other
-        brokers does.  While there is no controller, the request is retried until `wait_ms` have passed.
+        If this broker is the controller, `here` handles the request; if `here` is None, the handler for requests from
+        other brokers does.  While there is no controller, the request is retried until `wait_ms` have passed.
         """
         if here is None:
             return _Attempts(self, api, version, request, lambda: self.handle(api, version, request), wait_ms)
@@ -47,7 +47,7 @@ class ControllerClient:
 
 
 class _Attempts(Pending[Any]):
-    """One request, which is attempted until there is a response or its time is over."""
+    """One request, which is attempted until there is a response or its time is up."""
 
     __slots__ = ("_api", "_client", "_here", "_request", "_timer", "_until_ms", "_version")
 
@@ -108,8 +108,8 @@ class _Attempts(Pending[Any]):
 
     def _changed(self) -> None:
         """
-        Schedule an attempt, because a leader or the image has changed.  It is made in the next turn, when the change is
-        complete.
+        Schedule an attempt, because a leader or the image has changed.  The attempt is made in the next turn, when the
+        change is complete.
         """
         self._client.cluster.watchers.pop(self._changed, None)
         self._client.machine.turns.call_soon(self._attempt_again)

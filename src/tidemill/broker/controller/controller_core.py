@@ -16,10 +16,10 @@ from tidemill.model.broker_id import BrokerId
 class ControllerCore:
     """Implements `ReplicatedCore`.  The reply to a command is the `metadata.result.Result` of its decision."""
 
-    is_atomic = True  # a part of a decision may be illegal, such as a topic without its shards
+    is_atomic = True  # part of a decision may be invalid on its own, such as a topic without its shards
 
     def __init__(self, controller: Controller, live: Callable[[], frozenset[BrokerId]]) -> None:
-        """`live` returns this broker and all peers that are alive."""
+        """`live` returns the ids of this broker and of all live peers."""
         self._controller = controller
         self._live = live
 
@@ -53,8 +53,8 @@ class ControllerCore:
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[Record]]:
         """
-        Yield the snapshot as one chunk.  If there were two, the second could overwrite records that were decided after
-        the first.
+        Yield the snapshot as one chunk.  If there were two, the second could override records that were decided after
+        the first was yielded.
         """
         yield list(chain.from_iterable(self._controller.snapshot()))
 
@@ -65,4 +65,4 @@ class ControllerCore:
 
     @property
     def snapshot_first_offset(self) -> int | None:
-        return None  # the state does not record snapshots; the log start moves with the next one
+        return None  # the state does not record snapshots; the next snapshot moves the log start

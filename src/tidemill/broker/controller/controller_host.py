@@ -1,4 +1,4 @@
-"""ControllerHost: runs the controller if this broker leads the metadata shard, and tracks contact with it if not.
+"""ControllerHost: runs the controller while this broker leads the metadata shard, and otherwise tracks contact with it.
 
     submit ─▶ controller.decide ─▶ records ─▶ append ─▶ replay … commit ─▶ applied to the image ─▶ response
 
@@ -25,11 +25,11 @@ from tidemill.model.shard import METADATA_SHARD
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.shard.shard import Shard
 
-CONTACT_LOST_MS: Final = 3_000  # without contact with the controller for this time, it is lost; elections take less
+CONTACT_LOST_MS: Final = 3_000  # contact with the controller counts as lost after this time; elections take less
 
 
 class ControllerHost:
-    """Every broker has one.  Implements `PartitionOwner` for the controller's partition."""
+    """Every broker has a ControllerHost.  Implements `PartitionOwner` for the controller's partition."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ControllerHost:
     # Leadership.
 
     def attach(self, shard: Shard) -> None:
-        """Follow the metadata shard, which has been opened, and run the controller if the shard serves already."""
+        """Follow the metadata shard, which has been opened, and run the controller if the shard already serves."""
         self._follower.attach(shard)
         if shard.is_serving:
             self.serving_changed()
@@ -88,8 +88,8 @@ class ControllerHost:
 
     def tick(self) -> None:
         """
-        Note whether there is contact with the controller.  On the controller, also plan replicas of internal topics on
-        brokers that have become available.  Called a few times a second.
+        Note whether there is contact with the controller.  On the controller, also plan more replicas of internal
+        topics if brokers have become available.  Called a few times a second.
         """
         if self.has_contact or self._contact_at is None:
             self._contact_at = self._stall_tolerant_clock.monotonic_ms()
@@ -112,7 +112,7 @@ class ControllerHost:
 
     @property
     def accepts_writes(self) -> bool:
-        """Whether this broker is the controller and does not transfer leadership."""
+        """Whether this broker is the controller and is not transferring leadership."""
         shard = self._follower.shard
         return self._hosted is not None and shard is not None and shard.accepts_writes
 
@@ -121,9 +121,9 @@ class ControllerHost:
         Decide `command` on the controller, which must be this broker.  Return its response, or OUTCOME_UNKNOWN.
 
         The response arrives when the decision, and everything that it was based on, is committed and applied to this
-        broker's image.  This holds for "already exists", too, because an uncommitted topic is not visible yet and may
-        be lost in a crash.  If the decision appended nothing, a majority must first confirm that this broker is still
-        the controller.
+        broker's image.  This holds for the answer "already exists", too, because an uncommitted topic is not visible
+        yet and may be lost in a crash.  If the decision appended nothing, a majority must first confirm that this
+        broker is still the controller.
         """
         pending: Pending[Any] = Pending()
 
@@ -157,15 +157,16 @@ class ControllerHost:
     @property
     def has_contact(self) -> bool:
         """
-        Whether this broker is the controller, or follows it with messages arriving in both directions.  Its image is
-        then the controller's, except for changes that are on their way.
+        Whether this broker is the controller, or follows it and messages arrive in both directions.  If so, its image
+        is the controller's, except for changes that are still on their way.
         """
         shard = self._follower.shard
         if shard is None or shard.replica.installing is not None or shard.replica.is_damaged:
             return False
         if shard.replica.leads:
             return self._hosted is not None
-        # The leader that this replica followed last may have stepped down, and this broker may not hear its successor.
+        # The leader that this replica last followed may have stepped down, and this broker may not be able to hear the
+        # new one.
         leader = shard.replica.leader
         if leader is None or self._cluster.reported_leader(METADATA_SHARD) != leader.broker_id:
             return False
@@ -194,13 +195,11 @@ class ControllerHost:
         return False
 
     def committed(self) -> None:
-        """
-        Apply the commit to the image, so that a caller that gets a reply finds its effects in the image.
-        """
+        """Apply the commit to the image, so that a caller that receives a reply finds the effects in the image."""
         self._follower.catch_up()
 
     def loaded(self, hosted: HostedPartition[Any, Any]) -> None:
-        """Do nothing: the image was complete before the partition began to accept requests."""
+        """Do nothing: the image was already complete when the partition began to accept requests."""
 
 
 def _nothing() -> None:

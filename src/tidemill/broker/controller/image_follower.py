@@ -2,7 +2,7 @@
 
     metadata shard's log ─▶ committed batches ─▶ apply ─▶ image ─▶ on_image
 
-It works in the same way on the controller and on other brokers.  Each process begins at the start of the log.
+It works the same way on the controller and on other brokers.  Each process begins at the start of the log.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,8 +16,8 @@ from tidemill.metadata.metadata_records import BrokerRecord, MetadataFormatError
 from tidemill.shard.shard import Shard
 from tidemill.storage.partition.segment import SegmentDamaged
 
-READ_BYTES: Final = 1 << 20  # per read when the whole rest of the log is applied in one turn
-TURN_BYTES: Final = 64 << 10  # of metadata applied in one turn of the event loop: a few milliseconds
+READ_BYTES: Final = 1 << 20  # per read when the entire rest of the log is applied in one turn
+TURN_BYTES: Final = 64 << 10  # bytes of metadata applied per turn of the event loop, which takes a few milliseconds
 
 
 class ImageFollower:
@@ -31,7 +31,7 @@ class ImageFollower:
         self._call_soon = call_soon
         self._failed = failed
         self._applied = 0  # the metadata offset after the last applied record
-        self._partial: ClusterImage | None = None  # the image at `_applied`, if it is not published yet
+        self._partial: ClusterImage | None = None  # the image at `_applied`, if it has not been published yet
         self._is_turn_due = False
 
     def attach(self, shard: Shard) -> None:
@@ -53,13 +53,16 @@ class ImageFollower:
         return shard is not None and self._applied >= shard.partitions[0].high_watermark
 
     def catch_up(self) -> None:
-        """Apply all committed records and publish the image.  `is_caught_up` tells whether the log could be read."""
+        """
+        Apply all committed records and publish the image.  Afterwards, `is_caught_up` tells whether the log could be
+        read.
+        """
         self._try_apply()
 
     def _catch_up_in_turns(self) -> None:
         """
-        Apply committed records in parts, one per turn of the event loop: after an install, the whole log must be
-        applied.  The broker works with the old image until all parts are applied.
+        Apply committed records in parts, one per turn of the event loop, because the whole log must be applied after an
+        install.  The broker works with the old image until all parts have been applied.
         """
         if not self._is_turn_due:
             self._next_turn()
@@ -72,8 +75,8 @@ class ImageFollower:
     def _try_apply(self, bytes_max: int | None = None) -> bool:
         """
         Apply committed records, and handle a log that cannot be read.  If other replicas can repair the damage, the
-        broker keeps its old image until then.  Otherwise, or if the format of a record is unknown, the process ends: it
-        could not start with such a log either.
+        broker keeps its old image until they have done so.  If they cannot, or if the format of a record is unknown,
+        the process ends: it could not start with such a log either.
         """
         try:
             return self._apply_committed(bytes_max)
@@ -88,8 +91,9 @@ class ImageFollower:
 
     def _apply_committed(self, bytes_max: int | None = None) -> bool:
         """
-        Apply the records that were committed since the last call, and publish the image.  With `bytes_max`, stop after
-        about `bytes_max` bytes: return True if more records are left, and publish the image when none is left.
+        Apply the records that were committed since the last call, and publish the image.  If `bytes_max` is given, stop
+        after about that many bytes; return True if more records are left, and publish the image only when none are
+        left.
 
         Does nothing during an install: an incomplete log lacks topics, and the broker deletes topics that disappear
         from the image.
@@ -122,7 +126,7 @@ class ImageFollower:
 
     def brokers_heard_of(self) -> Iterator[BrokerRecord]:
         """
-        Yield every broker record in the local log, committed or not, as a hint to the addresses of other brokers.
+        Yield every broker record in the local log, committed or not, as a hint about the addresses of other brokers.
         After a start, this broker must reach other brokers before it can know what is committed.
         """
         assert self.shard is not None, "the metadata shard is not open"
@@ -136,7 +140,7 @@ class ImageFollower:
                     offset = end_offset
                     yield from (record for record in records if isinstance(record, BrokerRecord))
             except (SegmentDamaged, MetadataFormatError):
-                return  # brokers whose records are after this position will contact this one
+                return  # brokers whose records come after this position will contact this one
 
 
 def _records_in(buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:

@@ -1,9 +1,9 @@
 """MetadataFreshness: finds out whether this broker's image contains every acknowledged change.
 
-    ask ─▶ controller: offset of all acknowledged metadata? ─▶ wait until the image has reached that offset ─▶ True
+    ask ─▶ controller: end offset of all acknowledged metadata? ─▶ wait until the image has reached that offset ─▶ True
 
-Only then may this broker delete data on the basis of its image.  Contact with the controller is not enough: after a
-stop or a network partition, this broker's log lags for a while.
+Only if the result is True may this broker delete data on the basis of its image.  Contact with the controller is not
+enough: after a restart or a network partition, this broker's log lags for a while.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.peer.image_offset import API, Request, Response
 
 CURRENT_MS: Final = 1_000  # counted from the request; after this time, the result may be outdated
-CHECK_S: Final = 0.05  # between two checks of the image's offset
+CHECK_S: Final = 0.05  # between checks of the image's offset
 
 
 class MetadataFreshness:
@@ -28,8 +28,8 @@ class MetadataFreshness:
 
     def ask(self, report: Callable[[bool], None]) -> None:
         """
-        Call `report` once: with True, at most `CURRENT_MS` after this call, if the image is current; with False if that
-        cannot be established.
+        Call `report` once: with True, at most about `CURRENT_MS` after this call, if the image is current; with False
+        if that cannot be established.
         """
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
 

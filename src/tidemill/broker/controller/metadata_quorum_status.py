@@ -1,7 +1,7 @@
-"""MetadataQuorumStatus: how far each replica of the metadata shard is, as its leader sees it.
+"""MetadataQuorumStatus: the progress of each replica of the metadata shard, as its leader sees it.
 
-Tidemill's followers do not fetch as Kafka's do, so the times have another meaning.  A follower counts as heard at each
-tick at which its broker is alive, and as caught up if its disk also has everything that is committed.
+Tidemill's followers do not fetch as Kafka's do, so the times have a different meaning.  A follower counts as heard from
+at every tick at which its broker is alive, and as caught up if everything that is committed is also on its disk.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class QuorumMember:
     """The progress of one voter or learner of the metadata shard.  Times are wall-clock times in ms, or NEVER."""
 
     key: ReplicaKey
-    end_index: int  # the first log index that the replica does not have on disk
+    end_index: int  # the first log index that is not on the replica's disk
     heard_at: int
     caught_up_at: int
 

@@ -22,7 +22,7 @@ class ProducerIdSource:
     def take(self, taken: Callable[[int | Unanswered], None]) -> None:
         """
         Call `taken` once: with an id that no other producer ever gets, or with the reason why the controller has not
-        allocated ids.
+        allocated any ids.
         """
         self._waiting.append(taken)
         self._serve()

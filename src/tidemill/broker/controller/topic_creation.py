@@ -1,4 +1,4 @@
-"""TopicCreation: asks the controller to create topics that a Metadata request needs, and internal topics."""
+"""TopicCreation: asks the controller to create internal topics, and topics that a Metadata request names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

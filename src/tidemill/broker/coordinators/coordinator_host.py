@@ -19,11 +19,13 @@ class CoordinatorHost:
         self._by_key_type = {it.registration.key_type: it for it in self._topics.values()}
 
     def of(self, registration: CoordinatorRegistration[RequestT, CoreT]) -> HostedTopic[RequestT, CoreT]:
-        """Return the coordinator of a registration.  Raises KeyError if this broker was started without it."""
+        """
+        Return the coordinator of a registration.  Raises KeyError if this broker was started without that registration.
+        """
         return cast("HostedTopic[RequestT, CoreT]", self._topics[registration.topic.name])
 
     def of_key_type(self, key_type: int) -> HostedTopic[Any, Any] | None:
-        """Return the coordinator that FindCoordinator's `key_type` stands for; None if there is none."""
+        """Return the coordinator for FindCoordinator's `key_type`; None if there is none."""
         return self._by_key_type.get(key_type) if key_type >= 0 else None
 
     def serving_changed(self, shard: Shard) -> None:
@@ -32,7 +34,7 @@ class CoordinatorHost:
             topic.serving_changed(shard)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Remove state of topics that a change of the cluster image has deleted."""
+        """Remove the state of topics that a change of the cluster image has deleted."""
         for topic in self._topics.values():
             topic.follow(before, image)
 

@@ -1,4 +1,4 @@
-"""CoordinatorRegistration: everything that the host must know about an internal topic and its coordinator.
+"""CoordinatorRegistration: everything that the host needs to know about an internal topic and its coordinator.
 
 To add a coordinator, write its core (`replicated_core.py`) and its handlers, add its topic to
 `model/internal_topics.py`, and add one registration to `registrations.py`.
@@ -22,7 +22,7 @@ NO_KEY_TYPE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreContext:
-    """The values that a new core may use: the current configuration, random bytes, and the cluster image."""
+    """What a new core may use: the current configuration, a source of random bytes, and the cluster image."""
 
     layers: BrokerLayers
     entropy: Entropy
@@ -31,7 +31,7 @@ class CoreContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopics(Generic[RequestT, CoreT]):
-    """Functions for a core that stores topic ids, which tell it that topics were deleted."""
+    """How to tell a core that stores topic ids which topics have been deleted."""
 
     topic_ids: Callable[[CoreT], Set[TopicId]]  # all ids that the core's state refers to
     forget: Callable[[frozenset[TopicId]], RequestT]  # returns the request that removes the ids; it needs no reply
@@ -40,7 +40,7 @@ class DeletedTopics(Generic[RequestT, CoreT]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRegistration(Generic[RequestT, CoreT]):
     topic: InternalTopic  # created when the coordinator is first needed
-    partition_for: Callable[[str, int], int]  # a request's key and the partition count → partition
+    partition_for: Callable[[str, int], int]  # (a request's key, the partition count) → partition
     new_core: Callable[[CoreContext], CoreT]  # called each time this broker starts to lead a partition
     rejection: Callable[[RequestT, int | OutcomeUnknown], object]  # see `PartitionOwner.rejection`
     key_type: int = NO_KEY_TYPE  # of FindCoordinator; NO_KEY_TYPE if clients cannot look for this coordinator

@@ -1,4 +1,4 @@
-"""The group coordinator: its registration, and the core of the groups in one partition of `__consumer_offsets`."""
+"""Registers the group coordinator.  Its core holds the groups of one partition of `__consumer_offsets`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -29,9 +29,9 @@ from tidemill.model.topic import TopicId
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
 GROUP_KEY_TYPE: Final = 0  # of FindCoordinator
-SNAPSHOT_CHUNK_RECORDS: Final = 200  # appended in one turn, so that other requests wait for milliseconds only
+SNAPSHOT_CHUNK_RECORDS: Final = 200  # appended in one turn, so that other requests wait for only a few milliseconds
 
-# Requests that are served while the disk is full, because they append nothing, or (ForgetTopics) free space.
+# Requests that are served while the disk is full, because they append nothing or (ForgetTopics) free space.
 _SERVED_WHEN_FULL: Final = (Heartbeat, FetchOffsets, DescribeGroups, ListGroups, ForgetTopics)
 
 
@@ -85,8 +85,8 @@ class GroupCore:
     @property
     def snapshot_size(self) -> int:
         """
-        The number of records in the last snapshot.  If the state has grown since then, the next snapshot is only taken
-        earlier than necessary.
+        The number of records in the last snapshot.  If the state has grown since, the only effect is that the next
+        snapshot is taken earlier than necessary.
         """
         end = self.groups.snapshot_end
         return 0 if end is None else end.record_count
@@ -98,7 +98,7 @@ class GroupCore:
 
 
 def _closed(chunks: SnapshotChunks, first_offset: int, append_time: int) -> Iterator[Sequence[LogRecord]]:
-    """Yield the chunks, then the record that closes the snapshot."""
+    """Yield the chunks, and then the record that closes the snapshot."""
     yield from chunks
     yield [chunks.end_record(first_offset, append_time)]
 
@@ -110,14 +110,14 @@ def _topic_id_of(image: ClusterImage, name: str) -> TopicId | None:
 
 def _rejection(request: GroupRequest, reason: int | OutcomeUnknown) -> object:
     """
-    Return the reply that rejects `request`.  An unknown outcome becomes COORDINATOR_NOT_AVAILABLE, after which clients
-    look for the coordinator and ask again.
+    Return the reply that rejects `request`.  An unknown outcome becomes COORDINATOR_NOT_AVAILABLE, which makes clients
+    look for the coordinator and retry.
     """
     return refused(request, errors.COORDINATOR_NOT_AVAILABLE if reason is OUTCOME_UNKNOWN else reason)
 
 
 def group_settings(layers: BrokerLayers) -> GroupSettings:
-    """Return the broker's current group settings.  A core keeps the settings with which it was created."""
+    """Return the broker's current group settings.  A core keeps the settings that it was created with."""
     return GroupSettings(
         session_timeout_ms_min=broker_int(layers, "group.min.session.timeout.ms"),
         session_timeout_ms_max=broker_int(layers, "group.max.session.timeout.ms"),

@@ -1,15 +1,16 @@
-"""Finds clients that look up a group's coordinator but cannot use the group, because its protocol is not built.
+"""Finds clients that look up a group's coordinator but cannot use the group, because its protocol is not implemented.
 
-A consumer with `group.protocol=consumer` (KIP-848) and a share consumer (KIP-932) of librdkafka look up the coordinator
-three to five times within a second, see that it does not offer their heartbeat API, and then wait without an error.  A
-classic consumer looks it up twice, and a member of a group then sends group requests to the coordinator.
+librdkafka's consumers with `group.protocol=consumer` (KIP-848) and its share consumers (KIP-932) look up the
+coordinator three to five times within a second, see that it does not offer their heartbeat API, and then wait without
+an error.  A classic consumer looks it up twice, and, if it joins a group, then sends group requests to the coordinator.
 
     coordinator     counted                                   no longer counted
     this broker     all lookups of the group                  at a group request for the group
     another broker  the lookups of the group per connection   if the coordinator's leadership has changed since then
 
-A consumer that is assigned partitions looks up the coordinator, too, more than twice if the internal topic is created
-meanwhile.  It is not logged, because its connection is then used for other requests, or closed.
+A consumer that assigns partitions to itself also looks up the coordinator, more than twice if the internal topic is
+being created at the time.  It is not logged, because it then either uses its connection for other requests or closes
+it.
 """
 
 from collections.abc import Callable
@@ -22,9 +23,9 @@ from tidemill.telemetry.event_log import EventLog
 LOOKUPS_MIN: Final = 3
 LOOKUPS_ELSEWHERE_MIN: Final = 4  # larger, because the group requests that would refute it arrive at another broker
 WAIT_MS: Final = 10_000  # a classic member sends its first group request well within this time
-SILENT_S: Final = 2.0  # a connection with no bytes later than this after the last lookup is silent
+SILENT_S: Final = 2.0  # a connection that carries no bytes later than this after the last lookup is silent
 WATCHED_MAX: Final = 256  # bounds the memory
-CLIENT_IDS_MAX: Final = 256  # client ids that are remembered as logged, the latest ones
+CLIENT_IDS_MAX: Final = 256  # the most recently logged client ids that are remembered
 
 PROBLEM: Final = (
     "the client looked up the coordinator and sent no group request; the consumer protocol of KIP-848 "
@@ -34,7 +35,7 @@ FIX: Final = "set group.protocol=classic in the consumer; use a consumer group i
 
 
 class LookingConnection(Protocol):
-    """The part of a client's connection that is needed here."""
+    """The part of a client's connection that `GroupLookups` uses."""
 
     @property
     def peer(self) -> tuple[str, int]: ...
@@ -47,7 +48,7 @@ class LookingConnection(Protocol):
 
 
 class _Watched:
-    """Lookups of one group; the client and its connection are those of the last one."""
+    """The lookups of one group; the client id and connection are those of the last lookup."""
 
     __slots__ = (
         "active_at",
@@ -102,7 +103,9 @@ class GroupLookups:
         is_here: bool,
         leader: Callable[[], object],
     ) -> None:
-        """Count a lookup.  `is_here` says whether this broker is the coordinator; `leader` returns the current one."""
+        """
+        Count a lookup.  `is_here` says whether this broker is the coordinator; `leader` returns the current leader.
+        """
         key = group_id if is_here else (group_id, connection.peer)
         watched = self._watched.get(key)
         if watched is None:
@@ -116,7 +119,7 @@ class GroupLookups:
         watched.active_at = connection.active_at
 
     def used(self, group_id: str) -> None:
-        """Forget the lookups of a group that gets a group request."""
+        """Forget the lookups of a group for which a group request has arrived."""
         self._watched.pop(group_id, None)
 
     def tick(self) -> None:

@@ -3,9 +3,9 @@
     load:  log start ─▶ read, replay … ─▶ end of the log ─▶ loaded
     ask:   decide ─▶ records ─▶ append ─▶ replay … commit ─▶ leadership confirmed ─▶ replies
 
-A reply is sent when every entry from which it was computed is committed, and when it is confirmed that this broker was
-still the leader after the request arrived.  This holds for requests that only read, too.  When leadership is lost, the
-core and all timers are dropped, and the next leader loads a new core from the log.
+A reply is sent once every entry from which it was computed is committed, and it is confirmed that this broker was still
+the leader after the request arrived.  The same holds for requests that only read.  When leadership is lost, the core
+and all timers are dropped, and the next leader loads a new core from the log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,25 +26,25 @@ from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
 
-LOAD_BYTES: Final = 64 << 10  # read by one job while loading: about a thousand records
-TURN_RECORDS_MAX: Final = 200  # replayed in one turn while loading, so that other requests wait for milliseconds only
+LOAD_BYTES: Final = 64 << 10  # read per job while loading: about a thousand records
+TURN_RECORDS_MAX: Final = 200  # replayed per turn while loading, so that other requests wait only a few milliseconds
 BATCH_RECORDS_MAX: Final = 1_000  # in one batch; further records of a Result are appended as further batches
 BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, unless a single record is larger
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # no snapshot is taken while the log has fewer records
-SNAPSHOT_GROWTH: Final = 4  # nor while the log has fewer than this many times the records of a snapshot
-LOAD_RETRY_S: Final = 5.0  # after a read found damage, which a second read may not confirm
+SNAPSHOT_GROWTH: Final = 4  # nor while the log has fewer records than this many times the size of a snapshot
+LOAD_RETRY_S: Final = 5.0  # after a read has found damage that a second read might not find again
 NOT_NOW_MS: Final = 1_000  # retry interval of a deadline while nothing may be appended
-TIMER_MS_MAX: Final = 24 * 3_600_000  # longest timer that is passed to the event loop; a core may be called early
+TIMER_MS_MAX: Final = 24 * 3_600_000  # longest delay of a timer; for a later deadline, the core is called early
 
 Answer = Callable[[Any], None]  # takes the reply to a request
 CoreT = TypeVar("CoreT", bound=ReplicatedCore[Any, Any])
 
 
 class PartitionOwner(Protocol[RequestT_contra]):
-    """The part of its creator that a hosted partition uses."""
+    """What a hosted partition needs from its creator."""
 
     def rejection(self, request: RequestT_contra, reason: int | OutcomeUnknown) -> object:
-        """Return the reply that rejects `request`, because of an error code or of an unknown outcome."""
+        """Return the reply that rejects `request`.  The reason is an error code or an unknown outcome."""
         ...
 
     def storage_problem(self) -> str | None:
@@ -56,7 +56,7 @@ class PartitionOwner(Protocol[RequestT_contra]):
         ...
 
     def committed(self) -> None:
-        """Called after a commit, before the replies that depend on it are sent."""
+        """Called after a commit, and before the replies that depend on the commit are sent."""
         ...
 
     def loaded(self, hosted: "HostedPartition[Any, Any]") -> None:
@@ -76,8 +76,8 @@ class _Asked(Generic[RequestT]):
 
 class HostedPartition(Generic[RequestT, CoreT]):
     """
-    A core and its partition, from the time when this broker starts to lead the partition.  Call `load` or `begin`
-    first, then `ask`; `drop` ends it.
+    A core and its partition, for as long as this broker leads the partition.  Call `load` or `begin` first, and then
+    `ask`; `drop` ends the hosting.
     """
 
     def __init__(self, partition: Partition, core: CoreT, machine: Machine, owner: PartitionOwner[RequestT]) -> None:
@@ -99,7 +99,9 @@ class HostedPartition(Generic[RequestT, CoreT]):
     # Loading.
 
     def load(self) -> None:
-        """Replay the log in parts.  Until it is replayed, requests are refused, so no other records are appended."""
+        """
+        Replay the log in parts.  Requests are refused until the replay is complete, so no other records are appended.
+        """
         if self._load_from >= self._load_end:
             self.begin()
             return
@@ -116,12 +118,12 @@ class HostedPartition(Generic[RequestT, CoreT]):
         self._machine.read_jobs.submit(read, self._read, self._machine.failed)
 
     def begin(self) -> None:
-        """Begin to accept requests, because the core's state is complete."""
+        """Begin to accept requests: the core's state is complete."""
         self.is_loaded = True
         self._execute(self.core.loaded(self._timestamps()))
         first_offset = self.core.snapshot_first_offset
         if first_offset is not None and first_offset > self.partition.log_start:
-            self._move_log_start(first_offset)  # the leader that closed the snapshot may have stopped before this
+            self._move_log_start(first_offset)  # the leader that closed the snapshot may have stopped before doing this
         self._owner.loaded(self)
 
     def _read(self, found: tuple[list[Record], int] | Exception) -> None:
@@ -131,7 +133,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             self._cannot_load(str(found))
             if isinstance(found, SegmentDamaged):
                 self.partition.shard.damage.suspect(found)
-                self._machine.call_later(LOAD_RETRY_S, self._load_again)  # without effect if leadership is lost
+                self._machine.call_later(LOAD_RETRY_S, self._load_again)  # has no effect if leadership has been lost
             return
         records, end_offset = found
         if end_offset <= self._load_from:
@@ -141,7 +143,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
         self._replay(records, 0)
 
     def _replay(self, records: list[Record], start: int) -> None:
-        """Replay some records per turn of the event loop, so that a long load delays no other request."""
+        """Replay a few records per turn of the event loop, so that a long load does not delay other requests."""
         if self._is_dropped:
             return
         core = self.core
@@ -204,8 +206,8 @@ class HostedPartition(Generic[RequestT, CoreT]):
 
     def drop(self, error_code: int) -> None:
         """
-        Answer every parked request with `error_code`, and drop all state, because leadership is lost or the broker
-        stops.
+        Answer every parked request with `error_code` and drop all state: leadership has been lost, or the broker is
+        stopping.
         """
         self._is_dropped = True
         for timer in self._timers.values():
@@ -219,7 +221,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
 
     def _execute(self, result: Result[Any]) -> None:
         """
-        Append and replay the records of `result` before the core decides anything else.  The replies wait for the
+        Append and replay the records of `result`, before the core decides anything else.  The replies wait for the
         commit.
         """
         self._append(result.records, is_one_batch=self.core.is_atomic)
@@ -338,7 +340,7 @@ def _ignore(_: object) -> None:
 
 
 def _records_from(start: int, buffers: Sequence[Buffer]) -> tuple[list[Record], int]:
-    """Return the records from offset `start` on, and the end offset of the last batch."""
+    """Return the records at or above offset `start`, and the end offset of the last batch."""
     records: list[Record] = []
     end_offset = start
     for buffer in buffers:
@@ -350,7 +352,7 @@ def _records_from(start: int, buffers: Sequence[Buffer]) -> tuple[list[Record], 
 
 
 def _batch_ends(encoded: Sequence[tuple[bytes | None, bytes | None]]) -> Iterator[int]:
-    """Yield for each batch the index in `encoded` of the first record after it."""
+    """For each batch, yield the index in `encoded` of the first record after the batch."""
     start = byte_count = 0
     for index, (key, value) in enumerate(encoded):
         size = len(key or b"") + len(value or b"")

@@ -1,7 +1,7 @@
 """HostedTopic: the coordinator of one internal topic on this broker, with a core for each partition that it leads.
 
-The topic is created when the coordinator is first needed.  From then on, each partition is loaded as soon as this
-broker leads it, and not only at the first request, because deadlines must expire without requests, too.
+The topic is created when the coordinator is first needed.  After that, each partition is loaded as soon as this broker
+leads it, rather than at the first request, because deadlines must also expire when there are no requests.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.shard.pending import OutcomeUnknown
 from tidemill.shard.shard import Shard
 
-DELETED_MAX: Final = 10_000  # deleted topics that are remembered; state of older ones is kept until it expires
+DELETED_MAX: Final = 10_000  # deleted topics that are remembered; the state of older ones is kept until it expires
 
 
 class HostingBroker(Protocol):
@@ -83,8 +83,8 @@ class HostedTopic(Generic[RequestT, CoreT]):
 
     def ask(self, key: str, request: RequestT, answer: Answer | None) -> None:
         """
-        Let the partition of `key` decide `request`; create the topic first if necessary.  `answer` is called once, with
-        the reply, or with a rejection if another broker leads the partition.
+        Let the partition of `key` decide `request`, after creating the topic if necessary.  `answer` is called once:
+        with the reply, or with a rejection if another broker leads the partition.
         """
         hosted = self._find(key)
         if hosted is not None:
@@ -131,7 +131,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
     # Leadership.
 
     def begin(self) -> None:
-        """Load every partition that this broker leads and does not host yet."""
+        """Load every partition that this broker leads but does not host yet."""
         if self._is_stopped:
             return
         broker, registration = self._broker, self.registration
@@ -157,7 +157,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
                 hosted.drop(errors.NOT_COORDINATOR)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Remove state of deleted topics.  The internal topic itself is never deleted."""
+        """Remove the state of deleted topics.  The internal topic itself is never deleted."""
         if before.topics is image.topics:
             return
         deleted = frozenset(topic_id for topic_id in before.topics_by_id if topic_id not in image.topics_by_id)
@@ -187,9 +187,9 @@ class HostedTopic(Generic[RequestT, CoreT]):
 
     def loaded(self, hosted: HostedPartition[Any, Any]) -> None:
         """
-        Remove state of topics that were deleted while the partition had no loaded leader.  A topic that is missing in
-        this broker's image may also be a new topic that the image does not have yet.  Only the controller can exclude
-        that; other brokers remove only state of topics whose deletion they have seen.
+        Remove the state of topics that were deleted while the partition had no loaded leader.  A topic that is missing
+        from this broker's image might also be a new topic that the image does not contain yet.  Only the controller can
+        rule that out; other brokers remove only the state of topics whose deletion they have seen.
         """
         registration = self.registration.deleted_topics
         if registration is None:
@@ -208,7 +208,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
 
     def _forget(self, topic_ids: frozenset[TopicId]) -> None:
         """
-        Remove state of deleted topics from all loaded partitions.  For other partitions, `loaded` does so later.
+        Remove the state of deleted topics from all loaded partitions.  For other partitions, `loaded` does so later.
         """
         registration = self.registration.deleted_topics
         if registration is None:

@@ -1,4 +1,4 @@
-"""The coordinators of every broker: one registration for each internal topic with a coordinator."""
+"""The coordinators that every broker has: one registration for each internal topic with a coordinator."""
 
 from typing import Final
 

@@ -36,20 +36,22 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         ...
 
     def decode(self, key: bytes | None, value: bytes | None) -> RecordT:
-        """Return the record that is stored as `key` and `value`.  Raises ValueError if no such record is known."""
+        """
+        Return the record that is stored as `key` and `value`.  Raises ValueError if the kind of record is unknown.
+        """
         ...
 
     def replay(self, records: Sequence[RecordT], end_offset: int) -> None:
         """
-        Apply `records` to the logged state, while the log is loaded or after an append.  `end_offset` is the offset
-        after the last record.  Raises ValueError if the records are malformed.
+        Apply `records` to the logged state, either while the log is being loaded or after an append.  `end_offset` is
+        the offset after the last record.  Raises ValueError if the records are malformed.
         """
         ...
 
     # Decisions.
 
     def loaded(self, timestamps: Timestamps) -> Result[RecordT]:
-        """Begin to decide, because the whole log has been replayed.  Called once, before any of the methods below."""
+        """Prepare to decide: the whole log has been replayed.  Called once, before any of the methods below."""
         ...
 
     def decide(self, request: RequestT_contra, waiter: Waiter, timestamps: Timestamps) -> Result[RecordT]:
@@ -61,11 +63,16 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         ...
 
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
-        """Return a reply with `error_code` for every waiter without a reply.  The host then drops the core."""
+        """
+        Return a reply with `error_code` for every waiter that has not been given a reply.  The host then drops the
+        core.
+        """
         ...
 
     def is_refused_when_full(self, request: RequestT_contra) -> bool:
-        """Return whether the host must refuse `request` while the disk is full: it may append, and frees no space."""
+        """
+        Return whether the host must refuse `request` while the disk is full, because it may append and frees no space.
+        """
         ...
 
     def needs_current_metadata(self, request: RequestT_contra) -> bool:
@@ -79,21 +86,24 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         Return the logged state as records, in chunks; the last chunk ends with a record that closes the snapshot.
 
         The host appends one chunk per turn of the event loop.  Other requests are decided before and between the
-        chunks, so each chunk must be computed when the host takes it.  All records that are appended after this call
-        have offsets of at least `first_offset`; all records below `first_offset` are deleted when the snapshot has
+        chunks, so each chunk must be computed only when the host takes it.  All records appended after this call have
+        offsets of at least `first_offset`; all records below `first_offset` are deleted once the snapshot has
         committed.
         """
         ...
 
     @property
     def snapshot_size(self) -> int:
-        """The number of records of a snapshot, or of the last one.  The larger it is, the rarer are snapshots."""
+        """
+        The number of records in a snapshot of the current state, or in the last snapshot.  The larger it is, the rarer
+        snapshots are.
+        """
         ...
 
     @property
     def snapshot_first_offset(self) -> int | None:
         """
-        The first offset of the newest closed snapshot that was replayed, at which the log may start; None if there is
-        none.
+        The first offset of the newest closed snapshot that has been replayed; the log may start there.  None if there
+        is none.
         """
         ...

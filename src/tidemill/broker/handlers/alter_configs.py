@@ -1,8 +1,8 @@
 """
 AlterConfigs (key 33): v0-2
 
-Replaces all settings of a resource: a setting that the request does not name is reset to its default.  KIP-339 replaced
-this API by IncrementalAlterConfigs, but some clients still use it.
+Replaces all settings of a resource: any setting that the request does not name is reset to its default.  KIP-339
+replaced this API with IncrementalAlterConfigs, but some clients still use it.
 """
 
 from tidemill.broker.request.altered_configs import refused_response, resource_response

@@ -27,7 +27,7 @@ def handle(request: Request, context: RequestContext) -> Response:
 
 def _is_legal(request: Request) -> bool:
     """
-    Return whether the client's software name and version match the pattern of KIP-511, which makes them safe to show in
+    Return whether the client's software name and version match the pattern in KIP-511, so that they are safe to show in
     metrics.
     """
     return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))

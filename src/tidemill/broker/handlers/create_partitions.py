@@ -1,8 +1,8 @@
 """
 CreatePartitions (key 37): v0-3
 
-Adds partitions to topics; one topic may be refused without the others.  The response is sent when the new partitions
-have leaders.  New partitions form new shards, so no existing partition moves.
+Adds partitions to topics.  Each topic may be refused independently of the others.  The response is sent when the new
+partitions have leaders.  New partitions form new shards, so no existing partition moves.
 """
 
 from tidemill.broker.request.request_context import RequestContext

@@ -1,15 +1,15 @@
 """
 CreateTopics (key 19): v2-7
 
-Creates topics; one topic may be refused without the others.  The response is sent when the partitions of all created
-topics have leaders, so that the client can produce immediately.
+Creates topics.  Each topic may be refused independently of the others.  The response is sent when the partitions of all
+created topics have leaders, so that the client can produce immediately.
 
 v4  counts of -1 mean the broker's defaults (KIP-464)
-v5  the response has counts and configuration (KIP-525)
+v5  the response includes counts and the configuration (KIP-525)
 v7  topic ids
 
-timeout_ms is ignored, because the wait is bounded anyway: a controller without contact with a majority steps down after
-two seconds and then answers, and the request waits for leaders for at most five seconds.
+timeout_ms is ignored, because the wait is bounded anyway: a controller that loses contact with the majority steps down
+after two seconds and then answers, and the request waits at most five seconds for leaders.
 """
 
 from typing import Final

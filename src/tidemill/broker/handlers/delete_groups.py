@@ -1,7 +1,7 @@
 """
 DeleteGroups (key 42): v0-2
 
-Deletes empty groups with their committed offsets.  For a group that has members, the error is NON_EMPTY_GROUP.
+Deletes empty groups and their committed offsets.  The error for a group that has members is NON_EMPTY_GROUP.
 """
 
 from tidemill.broker.coordinators.group_coordinator import ask_group

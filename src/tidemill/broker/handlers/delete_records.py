@@ -1,10 +1,10 @@
 """
 DeleteRecords (key 21): v0-2
 
-Moves the log start offsets of partitions forward.  The response has the new log start offsets, and is sent when the
+Moves the log start offsets of partitions forward.  The response contains the new log start offsets and is sent when the
 moves have committed.  Offset -1 means the high watermark; records above the high watermark cannot be deleted.
 
-While the disk is full, only moves that free a segment are accepted; the error of other moves is KAFKA_STORAGE_ERROR.
+While the disk is full, only moves that free a segment are accepted; the error for all others is KAFKA_STORAGE_ERROR.
 
 If a move does not commit within timeout_ms, or this broker loses leadership first, the error is REQUEST_TIMED_OUT.
 """
@@ -35,7 +35,7 @@ class _Awaited(Pending[Response]):
     def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response = response
-        self._unknown = 0  # moves whose outcome is not known yet
+        self._unknown = 0  # the number of moves whose outcome is not known yet
         self._has_begun = False  # True once every move of the request has begun
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)
@@ -92,7 +92,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             if offset <= partition.log_start:
                 answer.low_watermark = partition.log_start
             elif context.broker.storage_problem() is not None and not partition.log.frees(offset):
-                answer.error_code = errors.KAFKA_STORAGE_ERROR  # the move's row would take space and free none
+                answer.error_code = errors.KAFKA_STORAGE_ERROR  # the move's row would take up space and free none
             else:
                 awaited.move(partition, offset, context.now_ms, answer)
     awaited.all_begun()

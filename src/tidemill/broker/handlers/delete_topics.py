@@ -1,8 +1,8 @@
 """
 DeleteTopics (key 20): v1-6
 
-Deletes topics by name, and from v6 on also by id.  The response is sent when the deletion has committed; the files are
-removed afterwards.
+Deletes topics by name or, since v6, by id.  The response is sent when the deletion has committed; the files are removed
+afterwards.
 
 v5  error_message (KIP-599)
 v6  topics by id (KIP-516)

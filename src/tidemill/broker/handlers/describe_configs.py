@@ -1,13 +1,14 @@
 """
 DescribeConfigs (key 32): v1-4
 
-Returns the configuration keys of topics, brokers and groups, with their effective values and the sources of the values.
+Returns the configuration keys of topics, brokers and groups, with their effective values and where each value comes
+from.
 
 v1  synonyms
 v3  types and documentation (KIP-569)
 
-A broker describes only itself, because it does not know the static settings of other brokers.  The broker resource ""
-stands for the cluster-wide defaults.  Broker loggers and client metrics have no configuration.
+A broker describes only itself, because it does not know the static settings of other brokers.  The broker resource with
+the name "" stands for the cluster-wide defaults.  Broker loggers and client metrics have no configuration.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,8 @@ Config = ResourceResponse.Config
 
 
 def handle(request: Request, context: RequestContext) -> Response:
-    # Each resource is described once: names are short and descriptions are long, so repeats would amplify the request.
+    # Each resource is described only once: names are short and descriptions are long, so repeated names would make the
+    # response far larger than the request.
     once = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
     resources = list(once.values())
     if len(resources) > RESOURCES_MAX:
@@ -50,7 +52,7 @@ def _described(request: Request, resource: Request.Resource, broker: Broker) -> 
     except KafkaError as refused:
         return _refused(resource, refused)
     keys = resource.configuration_keys
-    wanted = None if keys is None else set(keys)  # as in Kafka, null means all and an empty list none
+    wanted = None if keys is None else set(keys)  # as in Kafka, null means all keys and an empty list means none
     configs = [
         _config(setting, request, is_read_only=_is_read_only(resource, setting))
         for setting in resolved

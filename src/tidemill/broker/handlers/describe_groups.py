@@ -5,7 +5,7 @@ Describes classic groups and their members.
 
 v3  include_authorized_operations: unset (INT32_MIN), because there is no authorizer yet
 v4  group_instance_id (KIP-345)
-v6  an unknown group has the error GROUP_ID_NOT_FOUND and a message (KIP-1043); before v6, the state Dead and no error
+v6  an unknown group gets GROUP_ID_NOT_FOUND and a message (KIP-1043); before v6, the state Dead and no error
 """
 
 from tidemill.broker.coordinators.group_coordinator import ask_group

@@ -1,17 +1,17 @@
 """
 DescribeLogDirs (key 35): v1-5
 
-Describes this broker's data directory: the disk that holds it, and the size of each replica on this broker.  A broker
-has one directory.  The size of a partition is that of its segments, including the bytes that are still in the journal.
-Partitions without a replica here are left out, as in Kafka.
+Describes this broker's only data directory: the disk that holds it, and the size of each replica on this broker.  The
+size of a partition is the size of its segments, including bytes that are still only in the journal.  Partitions without
+a replica on this broker are left out, as in Kafka.
 
 v2  flexible
 v3  error_code
 v4  total_bytes, usable_bytes (KIP-827)
 v5  is_cordoned (KIP-1066): always false, because directories cannot be cordoned
 
-The offset lag is 0 and is_future_key false, because replicas do not move between directories.  The metadata topic is
-described only when it is named, like in Metadata.
+The offset lag is 0 and is_future_key is false, because replicas do not move between directories.  The metadata topic is
+described only when the request names it, as in Metadata.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ def handle(request: Request, context: RequestContext) -> Response:
 
 
 def _wanted(request: Request, context: RequestContext) -> Iterator[tuple[str, Iterable[Partition]]]:
-    """Yield the topics that have one of the requested partitions here, with those partitions."""
+    """Yield each topic of which this broker has at least one requested partition, together with those partitions."""
     table = context.broker.shard_table.topics
     if request.topics is None:
         yield from ((name, table[name].values()) for name in sorted(table) if name != METADATA_TOPIC and table[name])

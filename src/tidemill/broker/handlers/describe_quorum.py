@@ -5,7 +5,7 @@ Returns the voters and learners of the metadata log with their progress.  Any br
 controller.
 
 The topic has two names: `__cluster_metadata`, which Kafka's tools use, and Tidemill's own name.  Offsets in the
-response are log indexes of the shard, so entries without records count, too.
+response are log indexes of the shard, so entries without records are counted, too.
 
 v1  last_fetch_timestamp, last_caught_up_timestamp (KIP-836)
 v2  nodes with their peer endpoints, directory ids, error_message (KIP-853)

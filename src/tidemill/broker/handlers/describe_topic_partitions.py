@@ -1,11 +1,11 @@
 """
 DescribeTopicPartitions (key 75): v0
 
-Returns topics and their partitions, in the order of topic names, one page at a time (KIP-966).  The cursor of a page
-names the first partition that is not in the page.  A request without names asks for all topics.
+Returns topics and their partitions, ordered by topic name, one page at a time (KIP-966).  The cursor of a page names
+the first partition that is not in the page.  A request without names asks for all topics.
 
-Tidemill has no eligible leader replicas, because a majority elects the leader.  Their lists are empty and not null,
-because Java's admin client cannot read null.
+Tidemill has no eligible leader replicas, because a majority elects the leader.  The lists of eligible leader replicas
+are empty rather than null, because Java's admin client cannot handle null.
 """
 
 from tidemill.broker.leadership.partition_view import partition_view

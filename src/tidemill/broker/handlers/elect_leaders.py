@@ -1,13 +1,13 @@
 """
 ElectLeaders (key 43): v0-2
 
-Moves leadership to the preferred leaders, by asking the current leaders to transfer it.  Any broker forwards the
-request to the controller, which plans the moves.  The response is sent when every preferred leader has reported to the
+Moves leadership to the preferred leaders by asking the current leaders to transfer it.  Any broker forwards the request
+to the controller, which plans the moves.  The response is sent when every preferred leader has reported to the
 controller that it leads, or after timeout_ms.
 
-An unclean election changes nothing.  A partition with a leader needs no election.  For a partition without a leader,
-Kafka elects any live replica; Tidemill answers ELIGIBLE_LEADERS_NOT_AVAILABLE, because a leader that no majority elects
-could lack acknowledged records.
+Unclean elections never change anything.  A partition with a leader needs no election.  For a partition without a
+leader, Kafka elects any live replica; Tidemill answers ELIGIBLE_LEADERS_NOT_AVAILABLE, because a leader that was not
+elected by a majority could lack acknowledged records.
 
 v1  election_type (KIP-460)
 """

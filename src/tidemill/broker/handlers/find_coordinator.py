@@ -2,7 +2,7 @@
 FindCoordinator (key 10): v0-6
 
 Returns the broker that coordinates each key: the leader of the partition of an internal topic to which the key hashes.
-The first request creates the topic.  There are no transactions and no share groups yet: their key types are refused
+The first request creates the topic.  Transactions and share groups are not implemented yet: their key types are refused
 with errors that clients do not retry.
 
 v1  key_type

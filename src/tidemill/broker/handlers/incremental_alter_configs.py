@@ -1,8 +1,8 @@
 """
 IncrementalAlterConfigs (key 44): v0-1
 
-Changes single settings of topics, brokers and groups: set, delete, append or subtract (KIP-339).  For each resource,
-either all changes are applied or none.
+Changes individual settings of topics, brokers and groups: set, delete, append or subtract (KIP-339).  For each
+resource, either all changes are applied or none are.
 """
 
 from tidemill.broker.request.altered_configs import refused_response, resource_response

@@ -1,9 +1,9 @@
 """
 LeaveGroup (key 13): v0-5
 
-Removes members from a classic group, at their own request or at an administrator's.
+Removes members from a classic group, at their own request or an administrator's.
 
-v3  many members, each with its own error (KIP-345); before v3, one member, whose error is that of the response
+v3  many members, each with its own error (KIP-345); before v3, one member, whose error is the response's
 v5  reason: ignored
 """
 

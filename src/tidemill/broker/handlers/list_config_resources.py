@@ -1,14 +1,14 @@
 """
 ListConfigResources (key 74): v0-1
 
-Lists the names of the resources of each requested type, all types if there is none: topics, brokers, and groups that
-have a setting of their own.  There are neither client metrics nor broker loggers, so none are listed.  A type that does
-not exist is refused with UNSUPPORTED_VERSION, as in Kafka.
+Lists the names of the resources of each requested type, or of all types if the request names none: topics, brokers, and
+groups that have a setting of their own.  Tidemill has neither client metrics nor broker loggers, so none are listed.
+Requests for a type that does not exist are refused with UNSUPPORTED_VERSION, as in Kafka.
 
 v0  client metrics only (ListClientMetricsResources, KIP-714)
 v1  resource_types, resource_type (KIP-1142)
 
-The brokers are those that Metadata lists.  The metadata topic is left out: its configuration cannot be changed.
+The brokers are the same as in Metadata.  The metadata topic is left out, because its configuration cannot be changed.
 """
 
 from collections.abc import Iterable

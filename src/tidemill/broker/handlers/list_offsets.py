@@ -1,10 +1,10 @@
 """ListOffsets (key 2): v1-11
 
 Returns offsets by timestamp.  Negative timestamps are special: −1 latest, −2 earliest, −3 largest timestamp (KIP-734),
-−4 earliest local (KIP-405), −5 latest tiered (KIP-1005), −6 earliest to be tiered (KIP-1023).  There are no tiers, so
-−4 is the earliest offset, and −5 and −6 find no offset.
+−4 earliest local (KIP-405), −5 latest tiered (KIP-1005), −6 earliest to be tiered (KIP-1023).  Tidemill has no tiered
+storage, so −4 returns the earliest offset, and −5 and −6 find none.
 
-v2  isolation_level: without effect, because the last stable offset is the high watermark
+v2  isolation_level: has no effect, because the last stable offset is the high watermark
 v4  leader epochs
 v5  OFFSET_NOT_AVAILABLE
 v6  flexible
@@ -73,7 +73,7 @@ def _problem(context: RequestContext, topic: str, partition: Partition | None, a
 
 
 def _answer_end(partition: Partition, asked: PartitionRequest, answer: PartitionResponse) -> bool:
-    """Set the offset in `answer` if it is known without reading the log.  Return False if a read is necessary."""
+    """Set the offset in `answer` if it is known without reading the log.  Return False if the log must be read."""
     log = partition.log
     if asked.timestamp == LATEST:
         answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch

@@ -1,10 +1,10 @@
 """Metadata (key 3): v0-13
 
-Returns the brokers that are up or were up recently, the topics, and the leader of each partition.  Leader and epoch
-are one pair: a leader counts only with its confirmed epoch, and the response waits for such a leader
+Returns the brokers that are up or were up recently, the topics, and the leader of each partition.  A leader and its
+epoch are one pair: a leader counts only together with its confirmed epoch, and the response waits for such a leader
 (`broker/peers/leader_waiters`).
 
-A broker that is isolated, and therefore knows no leader, closes the client's connection: the client then immediately
+A broker that is isolated, and therefore knows no leader, closes the client's connection, so that the client immediately
 asks another broker (decision 13).
 
 v4   allow_auto_topic_creation
@@ -31,7 +31,7 @@ from tidemill.model.topic import METADATA_TOPIC, NO_TOPIC_ID, name_problem
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.metadata import Request, Response
 
-CREATED_MAX: Final = 100  # topics that one request creates; clients ask again for those that are still missing
+CREATED_MAX: Final = 100  # topics created per request; clients ask again for those that are still missing
 
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
@@ -76,10 +76,10 @@ def _find(image: ClusterImage, asked: Request.Topic) -> Topic | None:
 
 def _should_close_connection(request: Request, context: RequestContext) -> bool:
     """
-    Return whether this broker is isolated and knows a leader of none of the requested shards, or of no shard at all if
-    the request names none.
+    Return whether this broker is isolated and knows no leader for any of the requested shards, or for any shard at all
+    if the request names none.
 
-    A shard may have a leader although the metadata shard has none; the broker then answers.
+    A shard may have a leader even though the metadata shard has none.  In that case, the broker answers.
     """
     broker = context.broker
     if broker.cluster.has_quorum_contact:
@@ -88,7 +88,7 @@ def _should_close_connection(request: Request, context: RequestContext) -> bool:
 
 
 def _to_create(request: Request, context: RequestContext) -> list[str]:
-    """Return the legal names of missing topics that this request may create."""
+    """Return the names of the missing topics that this request may create.  Illegal names are left out."""
     broker = context.broker
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
@@ -103,7 +103,7 @@ def _to_create(request: Request, context: RequestContext) -> list[str]:
 
 
 def _answer(request: Request, context: RequestContext, problems: Mapping[str, int] = MappingProxyType({})) -> Response:
-    """Build the response; `problems` has the error codes of topics that could not be created."""
+    """Build the response.  `problems` holds the error codes of the topics that could not be created."""
     broker = context.broker
     image = broker.image
     brokers = broker.endpoints_for(context.connection.listener)
@@ -113,7 +113,8 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
             _describe(context, image, topic, listed) for topic in image.topics.values() if topic.name != METADATA_TOPIC
         ]
     else:
-        # Each topic is described once: names are short and descriptions are long, so repeats would amplify the request.
+        # Each topic is described only once: names are short and descriptions are long, so repeated names would make the
+        # response far larger than the request.
         once = {(asked.name, asked.topic_id): asked for asked in request.topics or ()}
         topics = [_asked(context, image, asked, problems, listed) for asked in once.values()]
     return Response(

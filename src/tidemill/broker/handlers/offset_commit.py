@@ -1,7 +1,7 @@
 """
 OffsetCommit (key 8): v2-10
 
-Commits offsets of a group.  A committed offset is stored with the topic's id; the topic must exist.
+Commits offsets for a group.  A committed offset is stored together with the topic's id, so the topic must exist.
 
 v2  retention_time_ms (until v4): stored with the offset
 v6  committed_leader_epoch

@@ -1,7 +1,7 @@
 """
 OffsetDelete (key 47): v0
 
-Deletes committed offsets of a group (KIP-496), except those of topics to which members of the group subscribe.
+Deletes committed offsets of a group (KIP-496), except for topics to which members of the group subscribe.
 """
 
 from tidemill.broker.coordinators.group_coordinator import ask_group

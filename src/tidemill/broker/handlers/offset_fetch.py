@@ -1,21 +1,22 @@
 """
 OffsetFetch (key 9): v1-10
 
-Returns the committed offsets of groups, and −1 without an error for a partition without a committed offset.  Offsets of
-a deleted topic are not returned for a new topic of the same name.
+Returns the committed offsets of groups.  A partition that has no committed offset gets −1 and no error.  Offsets of a
+deleted topic are not returned for a new topic with the same name.
 
-v2  topics=null: every committed offset; error_code of the response (before v2, only partitions have error codes)
+v2  topics=null returns every committed offset; the response has an error_code (before v2, only partitions have one)
 v5  committed_leader_epoch
 v7  require_stable: ignored, because there are no transactions that make offsets unstable
 v8  many groups (KIP-709)
 v9  member_id and member_epoch: ignored for classic groups
 v10 topics by id; UNKNOWN_TOPIC_ID is a possible error
 
-If a group's coordinator is on another broker or not available, the group has an error that says so, and before v9 each
-requested partition has the same error.  From v9 on, the error of the partitions is STALE_MEMBER_EPOCH, because it is
-the only one after which librdkafka (2.4 to 2.16, its issue 5586) asks again for a partition.  With another error, or if
-the partition is missing in the response (as in Kafka's), librdkafka never asks again and never reads the partition.
-librdkafka asks again without a pause, so this response is delayed.  Kafka's own client checks only the group's error.
+If a group's coordinator is on another broker or unavailable, the group gets an error that says so.  Before v9, each
+requested partition gets the same error.  From v9 on, the partitions get STALE_MEMBER_EPOCH, because it is the only
+error after which librdkafka (2.4 to 2.16, its issue 5586) asks for a partition again.  After any other error, or if the
+partition is missing from the response (as in Kafka's), librdkafka never asks again and never reads the partition.
+After STALE_MEMBER_EPOCH, librdkafka asks again without a pause, so the broker delays this response.  Kafka's own client
+checks only the group's error.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ REFUSED_AFTER_S: Final = 0.1  # delay of a response with STALE_MEMBER_EPOCH, bec
 
 
 class _Asked:
-    """One group of the request, with the responses to its partitions in request order."""
+    """One group of the request, with the responses for its partitions in request order."""
 
     def __init__(self, group_id: str, topics: Sequence[Request.Group.Topic] | None, *, by_id: bool) -> None:
         self.group_id = group_id
@@ -47,7 +48,7 @@ class _Asked:
         self.wants_all = topics is None
         self.topics: list[Topic] = []
         self.partitions: list[TopicPartitionId] = []
-        self.answers: list[Partition] = []  # the responses to `partitions`, in the same order
+        self.answers: list[Partition] = []  # the responses for `partitions`, in the same order
         self._wanted = topics or ()
 
     def resolve(self, image: ClusterImage) -> None:
@@ -154,7 +155,7 @@ def _all(offsets: Sequence[FetchedOffset], image: ClusterImage, *, by_id: bool) 
 
 
 def _of_one(group: Group) -> Response:
-    """Return the response of versions before v8, which have only one group."""
+    """Return the response for versions before v8, in which a request names only one group."""
     return Response(
         error_code=group.error_code,
         topics=[

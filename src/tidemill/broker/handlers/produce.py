@@ -2,21 +2,22 @@
 
 Appends one batch per partition.  The response is sent when all batches are committed (acks=all) or in this broker's
 journal (acks=1).  With acks=0 there is no response, but the request stays in flight until its batches are in the
-journal, so that back-pressure applies to it, too.  While the other replicas lag, requests with acks=0 and acks=1 also
-wait for them (`shard/uncommitted.py`).  If the other replicas lag too far, nothing is appended, and the error is
+journal, so that back-pressure applies to it, too.  While the other replicas lag behind, requests with acks=0 and acks=1
+also wait for them (`shard/uncommitted.py`).  If the other replicas lag too far, nothing is appended, and the error is
 NOT_ENOUGH_REPLICAS.
 
-With acks=all and min.insync.replicas above a majority, min.insync.replicas replicas must have the batch on disk, but
-at most as many as the topic has (as with Kafka from 3.7 on).  If fewer replicas are alive, nothing is appended, and the
-error is NOT_ENOUGH_REPLICAS.  After timeout_ms the error is
-NOT_ENOUGH_REPLICAS_AFTER_APPEND if the batch is committed but too few replicas have it, else REQUEST_TIMED_OUT.
-REQUEST_TIMED_OUT is also the error if the leader steps down before it can respond: the outcome is then unknown.
+With acks=all and min.insync.replicas above a majority, that many replicas must have the batch on disk, or all replicas
+if the topic has fewer (as in Kafka since 3.7).  If fewer replicas are alive, nothing is appended, and the error is
+NOT_ENOUGH_REPLICAS.  After timeout_ms, the error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the batch is committed but on
+too few replicas, and otherwise REQUEST_TIMED_OUT.  REQUEST_TIMED_OUT is also the error if the leader steps down before
+it can respond, because the outcome is then unknown.
 
-If the topic's compression.type names another codec than that of a batch, the batch is recompressed first, off the event
-loop (`batches/recompression.py`).  A batch that cannot be decompressed is refused with CORRUPT_MESSAGE.
+If the topic's compression.type names a codec other than the batch's, the batch is first recompressed off the event loop
+(`batches/recompression.py`).  A batch that cannot be decompressed is refused with CORRUPT_MESSAGE.
 
-After a batch of an idempotent producer was refused with a retriable error, or had an unknown outcome, the producer's
-later batches are refused with the same error until it sends that batch again (`broker/clients/pipelines.py`).
+After a batch from an idempotent producer has been refused with a retriable error, or its outcome has become unknown,
+the producer's later batches are refused with the same error until it sends that batch again
+(`broker/clients/pipelines.py`).
 
 v0-2  message formats before v2: each partition is refused with UNSUPPORTED_FOR_MESSAGE_FORMAT
 v3    record batch v2; transactional_id (refused: transactions are not implemented)
@@ -66,7 +67,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
 
 class _Deferred(NamedTuple):
-    """A batch that must be recompressed before it can be appended, and the place of its response."""
+    """A batch that must be recompressed before it can be appended, and the place for its response."""
 
     topic: TopicRequest
     partition: int
@@ -90,8 +91,8 @@ class _Production:
 
     def append(self, topics: Sequence[TopicRequest], *, is_again: bool = False) -> list[TopicResponse]:
         """
-        Append the batches of `topics` and return their responses; `deferred` receives those to recompress first.
-        `is_again` says that the request has been counted.
+        Append the batches of `topics` and return their responses; batches that must first be recompressed are added to
+        `deferred`.  `is_again` means that the request has already been counted.
         """
         context, acks = self._context, self._request.acks
         responses: list[TopicResponse] = []
@@ -182,15 +183,15 @@ class _Production:
         batch: memoryview,
         answers: list[PartitionResponse],
     ) -> None:
-        """Keep a batch for `append_recompressed`, with a response that is replaced then."""
+        """Keep a batch for `append_recompressed`, which also replaces the placeholder response that is added here."""
         recompression = recompression_of(partition, batch, self._context.now_ms)
         self.deferred.append(_Deferred(topic, index, recompression, answers, len(answers)))
         answers.append(PartitionResponse(index=index, error_code=errors.NONE, base_offset=-1))
 
     def append_recompressed(self, deferred: Sequence[_Deferred], results: Results) -> None:
         """
-        Append the deferred batches like those of a new request, because leaders and settings may have changed.  If
-        `compression.type` has, a batch is deferred again.
+        Append the deferred batches as if they came in a new request, because leaders and settings may have changed.  If
+        `compression.type` has changed, a batch is deferred again.
         """
         for it, result in zip(deferred, results, strict=True):
             if isinstance(result, BatchProblem):
@@ -212,7 +213,9 @@ class _Production:
                 self.deferred[-1] = self.deferred[-1]._replace(answers=it.answers, at=it.at)
 
     def finish(self) -> Response | Pending[Response | None]:
-        """Return the response, or what waits for it: every batch has been appended or refused."""
+        """
+        Return the response, or a `Pending` that completes with it.  Every batch must have been appended or refused.
+        """
         context, acks, awaited = self._context, self._request.acks, self._awaited
         if self._misdirected and context.version >= NEW_LEADERS_SINCE:
             self.response.node_endpoints = add_leader_hints(context, Response, self._misdirected)
@@ -226,9 +229,9 @@ class _Production:
 
 class _Recompressed(Pending[Response | None]):
     """
-    The response to a request whose deferred batches are recompressed, on other threads, before they are appended.
+    The response to a request with batches that must be recompressed on other threads before they are appended.
 
-    The connection begins no other request until they are appended, so that its batches stay in order.
+    The connection begins no other request until these batches have been appended, so that its batches stay in order.
     """
 
     __slots__ = ("_bytes", "_context", "_production")
@@ -239,7 +242,7 @@ class _Recompressed(Pending[Response | None]):
         super().__init__()
         self._production = production
         self._context = context
-        self._bytes = 0  # of recompressed batches, which are counted until the request is answered
+        self._bytes = 0  # of recompressed batches; counted as work until the request is answered
         context.connection.hold()
         self._recompress()
 
@@ -256,7 +259,7 @@ class _Recompressed(Pending[Response | None]):
                 self._recompress()
                 return
             outcome = self._production.finish()
-        except Exception as error:  # a defect: without an answer, the connection would wait forever
+        except Exception as error:  # a bug; without an answer, the connection would wait forever
             self._abandon(error)
             return
         self._context.connection.release()
@@ -285,7 +288,7 @@ def _lost_leadership(context: RequestContext, topic_partition: TopicPartition, b
 def _insync_wanted(image: ClusterImage, partition: Partition) -> int:
     """Return min.insync.replicas, or the topic's number of replicas if that is smaller.
 
-    A topic may have fewer replicas than its broker's default of min.insync.replicas demands.
+    A topic may have fewer replicas than the broker's default for min.insync.replicas demands.
     """
     wanted = partition.config.min_insync_replicas
     topic = image.topic(partition.topic) if wanted > 1 else None

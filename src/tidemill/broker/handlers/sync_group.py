@@ -1,8 +1,8 @@
 """
 SyncGroup (key 14): v0-5
 
-Distributes assignments in a classic group: the group's leader sends the assignments of all members, and each member's
-response has its own assignment.
+Distributes assignments in a classic group: the group's leader sends the assignments of all members, and the response to
+each member contains that member's assignment.
 
 v3  group_instance_id (KIP-345)
 v5  protocol_type and protocol_name, both required (KIP-559)

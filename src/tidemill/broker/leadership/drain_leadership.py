@@ -1,12 +1,12 @@
 """DrainLeadership: a broker that should not lead transfers its shards to other brokers.
 
 A broker drains its leadership while one of these conditions holds:
-  - it has lost contact with the controller, and a peer has contact;
+  - it has lost contact with the controller, but a peer still has contact;
   - it has not become ready in time after its start, so clients cannot reach it;
   - its disk is full, so it refuses every write.
 
-Heartbeats tell the peers that the broker drains, and peers transfer no leadership to it.  It still votes, and continues
-to lead each shard that no other broker can lead.
+Heartbeats tell the peers that the broker is draining, and peers transfer no leadership to it.  It still votes, and
+continues to lead any shard that no other broker can lead.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from tidemill.broker.shards.free_space import FreeSpace
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.clock import Clock
 
-READY_MS: Final = 3_000  # a broker with contact with its peers is ready sooner after its start
-RETRY_MS: Final = 5_000  # between two attempts to transfer: the other brokers may drain, too
+READY_MS: Final = 3_000  # a broker that is in contact with its peers is ready sooner than this after its start
+RETRY_MS: Final = 5_000  # between attempts to transfer: the other brokers may be draining, too
 
 
 class DrainLeadership:
@@ -52,11 +52,14 @@ class DrainLeadership:
         return only_peers_have_contact or is_late or self._free_space.problem is not None
 
     def became_leader(self) -> None:
-        """Try to transfer leadership at the next tick if this broker drains, because it has been elected leader."""
+        """
+        Note that this broker has been elected leader of a shard: if it is draining, it tries to transfer leadership at
+        the next tick.
+        """
         self._asked_at = None
 
     def tick(self) -> None:
-        """If this broker drains, transfer the leadership of every shard.  Called a few times a second."""
+        """If this broker is draining, try to transfer the leadership of every shard.  Called a few times a second."""
         if not self.is_draining:
             self._asked_at = None
             return

@@ -1,4 +1,4 @@
-"""Leadership checks: whether this broker may serve a partition, and the error code if it may not.
+"""Leadership checks: whether this broker may serve a partition and, if not, the error code.
 
     replica on this broker       append                    read
     follower                     NOT_LEADER_OR_FOLLOWER    NOT_LEADER_OR_FOLLOWER
@@ -16,7 +16,8 @@ from tidemill.shard.partition import Partition
 
 def leadership_problem(partition: Partition, leader_epoch: int) -> int:
     """
-    Return 0 if this broker may serve a client that expects `leader_epoch` (-1 for any), else the error code (KIP-320).
+    Return 0 if this broker may serve a client that expects `leader_epoch` (-1 for any), otherwise the error code
+    (KIP-320).
     """
     shard = partition.shard
     if not shard.is_serving:
@@ -27,7 +28,7 @@ def leadership_problem(partition: Partition, leader_epoch: int) -> int:
 
 
 def reading_problem(partition: Partition, leader_epoch: int, fetch_offset: int) -> int:
-    """Return 0 if this broker may serve a read from `fetch_offset` on, else the error code."""
+    """Return 0 if this broker may serve a read that starts at `fetch_offset`, otherwise the error code."""
     shard = partition.shard
     code = leadership_problem(partition, leader_epoch)
     if code == errors.OFFSET_NOT_AVAILABLE and fetch_offset <= partition.high_watermark:

@@ -32,7 +32,7 @@ class LeadershipTransfers:
 
     def anywhere(self, moves: Sequence[Move], refused: Callable[[Sequence[ShardId]], None]) -> None:
         """
-        Begin transfers of shards, whichever brokers lead them.
+        Begin transfers of shards, regardless of which brokers lead them.
 
         `refused` is called with the shards that cannot be transferred, possibly several times.
         """
@@ -62,7 +62,10 @@ class LeadershipTransfers:
     def _ask(
         self, broker_id: BrokerId, moves: list[Move], refused: Callable[[Sequence[ShardId]], None]
     ) -> list[ShardId]:
-        """Send a broker a request for transfers.  Return the shards of `moves` if the request cannot be sent."""
+        """
+        Send a broker a request for transfers.  Return all shards in `moves` if the request cannot be sent, otherwise
+        none.
+        """
         request = Request(moves=[Request.Move(shard_id=shard_id, to=to) for shard_id, to in moves])
 
         def answered(outcome: Response | Unanswered) -> None:

@@ -1,8 +1,8 @@
 """A partition as clients see it: its leader, its replicas, and which of them are in sync or offline.
 
-Leader and epoch are one pair, and no leader gets the epoch of another: clients ignore epochs that are older than the
-newest one they know.  While no leader is known that the client can reach, the epoch is undefined, and the error is
-LEADER_NOT_AVAILABLE.
+A leader and its epoch are one pair, and a leader is never shown with another leader's epoch: clients ignore epochs
+older than the newest one that they know.  While no leader that the client can reach is known, the epoch is undefined,
+and the error is LEADER_NOT_AVAILABLE.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition as clients see it.  `in_sync` is for people and tools: leaders count majorities instead."""
+    """One partition as clients see it.  `in_sync` is only for people and tools; leaders count majorities instead."""
 
     error_code: int
     leader_id: int
@@ -32,8 +32,8 @@ def partition_view(
     image: ClusterImage, cluster: Cluster, topic: Topic, number: int, listed: Collection[int]
 ) -> PartitionView:
     """
-    Return the view of one partition.  `listed` are the brokers whose endpoints the response has; no other broker is
-    returned as the leader.
+    Return the view of one partition.  `listed` holds the brokers whose endpoints are in the response; no other broker
+    is returned as the leader.
     """
     shard_id = topic.shard_of(number)
     assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"

@@ -1,7 +1,7 @@
-"""LeaderBalancer: each broker transfers the leadership of its shards to their preferred leaders.
+"""LeaderBalancer: transfers the leadership of the shards that this broker leads to their preferred leaders.
 
 It runs every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable` is set.  A preferred leader
-must be alive and nearly caught up, so that the transfer, during which clients wait, is short.
+must be alive and nearly caught up, so that the transfer, during which clients have to wait, is short.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""MembershipReconciler: changes the voters of each shard that this broker leads towards the plan, one at a time.
+"""MembershipReconciler: moves the voters of each shard that this broker leads towards the plan, one change at a time.
 
-The image has the planned replicas of a shard; the shard's own log has its voters.  `raft/voters.step_towards` returns
-the next change from the voters to the plan.  When no shard needs a change, nothing is checked until the image changes
-or this broker starts or stops leading a shard.
+The image holds the planned replicas of a shard; the shard's own log holds its voters.  `raft/voters.step_towards`
+returns the next change on the way from the voters to the plan.  Once no shard needs a change, nothing is checked until
+the image changes or this broker starts or stops leading a shard.
 """
 
 from typing import Final

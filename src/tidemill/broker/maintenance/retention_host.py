@@ -3,8 +3,8 @@
     every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` finds the new log start ─▶ log-start row
                                                    └─▶ an expired active segment is rolled first ────────────▲
 
-All replicas remove segments when this row commits, and never otherwise.  So that outdated settings delete nothing, each
-check begins only when this broker's image has reached the controller's current offset.
+All replicas remove segments when this row commits, and at no other time.  Each check begins only once this broker's
+image has reached the controller's current offset, so that outdated settings delete nothing.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tidemill.storage.partition.retention import UNBOUNDED, retained_from, segme
 from tidemill.telemetry.metrics import Metrics
 
 AGAIN_S: Final = 1.0  # pause before the controller is asked again
-PARTITIONS_PER_TURN: Final = 200  # checked in one turn of the event loop; then waiting requests are served
+PARTITIONS_PER_TURN: Final = 200  # checked per turn of the event loop, before waiting requests are served
 
 
 class RetentionHost:
@@ -44,7 +44,7 @@ class RetentionHost:
         self._moving: set[Partition] = set()  # partitions whose log-start row has not committed yet
 
     def begin(self) -> None:
-        """Begin with a check now: otherwise a broker that is restarted often would never remove anything."""
+        """Begin with a check now: otherwise, a broker that is restarted often would never remove anything."""
         self._timer = self._machine.call_later(0, self._sweep)
 
     def stop(self) -> None:
@@ -87,7 +87,7 @@ class RetentionHost:
 
     def _check(self, partition: Partition) -> None:
         shard, log, config = partition.shard, partition.log, partition.config
-        # The topic may have been deleted meanwhile.
+        # The topic may have been deleted in the meantime.
         is_open = self._shard_table.partition(partition.topic, partition.number) is partition
         if not (is_open and shard.accepts_writes) or partition in self._moving:
             return

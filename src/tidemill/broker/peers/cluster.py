@@ -45,7 +45,7 @@ class ClusterOwner(Protocol):
 
     @property
     def is_syncing(self) -> bool:
-        """Whether the journal makes rows durable; without that, this broker can neither vote nor acknowledge."""
+        """Whether the journal is making rows durable.  If it is not, this broker can neither vote nor acknowledge."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class Cluster:
         self._owner = owner
         self.address = ""  # host:port of the peer listener; empty until it is bound
         self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
-        self.heard_of: Sequence[str] = ()  # more of them, possibly outdated, until the image is complete
+        self.heard_of: Sequence[str] = ()  # further addresses, possibly outdated; used until the image is complete
         self.leaders = LeaderTable(identity.voter)
         self._lag = ReplicaLag(self, stall_tolerant_clock)
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
@@ -109,7 +109,7 @@ class Cluster:
 
     @property
     def out_of_sync(self) -> frozenset[Lagging]:
-        """The result of the last `lagging`."""
+        """The result of the last call of `lagging`."""
         return self._lag.lagging
 
     @property
@@ -160,7 +160,7 @@ class Cluster:
         return self.peers.may_lead(voter)
 
     def eligible_leaders(self) -> frozenset[BrokerId]:
-        """Return the live brokers, including this one, that do not drain their leadership."""
+        """Return the live brokers, including this one, that are not draining their leadership."""
         able = frozenset(voter.broker_id for voter in self.peers.alive() if self.peers.may_lead(voter))
         return able if self._owner.flags & DRAINING else able | {self._identity.broker_id}
 
@@ -208,7 +208,7 @@ class Cluster:
         """
         Return whether the broker is this one, or has sent a heartbeat within `HEARD_MS`.
 
-        A client that is referred to a leader that has just become silent waits until its requests time out; it is
+        A client that is referred to a leader that has just become silent waits until its requests time out, so it is
         better to report no leader.
         """
         if broker_id == self._identity.broker_id:
@@ -234,7 +234,7 @@ class Cluster:
         """
         Whether this broker hears a majority of the voters of the metadata shard.
 
-        A broker that does not is isolated, and cannot know which other brokers are down.
+        A broker that hears no majority is isolated, and cannot know which other brokers are down.
         """
         shard = self.shards.get(METADATA_SHARD)
         if shard is None:
@@ -265,8 +265,8 @@ class Cluster:
 
     def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
         """
-        Call `callback` when the topics are in the image and their shards have leaders, at the latest after a time
-        limit.
+        Call `callback` when the topics are in the image and their shards have leaders, or after a time limit at the
+        latest.
         """
         self.leader_waiters.wait_for_topics(topics, callback)
 
@@ -274,7 +274,7 @@ class Cluster:
         if self.leaders.leader(shard_id) is not None:
             return True
         shard = self.shards.get(shard_id)
-        # A shard that cannot be repaired never gets a leader, so no request may wait for one.
+        # A shard that cannot be repaired never gets a leader, so requests must not wait for one.
         return shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
 
     def is_leaderless(self, shard_id: ShardId) -> bool:

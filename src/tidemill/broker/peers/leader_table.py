@@ -1,7 +1,7 @@
-"""The leader table: the shards that this broker leads, and the shards that its peers report that they lead.
+"""The leader table: the shards that this broker leads, and the shards that its peers report leading.
 
-Each broker sends the changes of its own part to its peers.  All entries are hints.  Two brokers may believe that they
-lead a shard: the higher term wins, and a lower term never replaces a known one.
+Each broker sends the changes of its own part to its peers.  All entries are hints.  If two brokers both believe that
+they lead a shard, the higher term wins, and a lower term never replaces a known one.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from tidemill.model.shard import ShardId
 
 
 class Leader(NamedTuple):
-    """A leader and its term as one pair, so that clients never get a leader with the epoch of another leader."""
+    """A leader and its term as one pair, so that clients never get a leader with another leader's epoch."""
 
     broker_id: BrokerId
     term: int  # confirmed: an entry of this term has committed
@@ -27,7 +27,7 @@ class LeaderTable:
         self._me = me
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
         self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
-        # With the replica key that reported the leader, because a broker id may get a new directory.
+        # Includes the replica key that reported the leader, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest term ever known
 
@@ -54,7 +54,9 @@ class LeaderTable:
     # This broker's own part.
 
     def leads(self, shard_id: ShardId, term: int) -> None:
-        """Record that this broker leads the shard with the confirmed `term`, or with `term` 0 that it does not lead."""
+        """
+        Record that this broker leads the shard with the confirmed `term` or, if `term` is 0, that it does not lead it.
+        """
         self.version += 1
         self._own.pop(shard_id, None)
         self._own[shard_id] = (term, self.version)
@@ -62,7 +64,7 @@ class LeaderTable:
 
     def changes_since(self, version: int) -> list[tuple[ShardId, int]]:
         """
-        Return (shard, term or 0) of each change after `version`.  `version` is 0 for a peer that has not received this
+        Return (shard, term or 0) for each change after `version`.  `version` is 0 for a peer that has not received this
         table yet.
         """
         changes = []
@@ -77,8 +79,8 @@ class LeaderTable:
 
     def apply_report(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
         """
-        Apply the changes that a peer reports of its own part.  If `is_whole`, they replace everything that was known of
-        this part.
+        Apply the changes that a peer reports in its own part.  If `is_whole`, they replace everything that was known
+        about this part.
         """
         if is_whole:
             self.forget(voter)
@@ -101,6 +103,6 @@ class LeaderTable:
                 del self._leaders[shard_id]
             return
         if term < self._terms.get(shard_id, 0):
-            return  # the reporting leader is outdated, and does not know its successor yet
+            return  # the reporting leader is outdated, and does not know about its successor yet
         self._terms[shard_id] = term
         self._leaders[shard_id] = voter, Leader(voter.broker_id, term)

@@ -4,10 +4,10 @@
     CreateTopics, CreatePartitions    the topics are in the image and their shards have leaders    5 s
     Metadata                          all shards of the requested topics have leaders              0.5 s
 
-A client requests metadata as soon as its connection to a leader has ended.  If the response has no leader, the client
-asks again only after a pause, which is longer than most elections.  So Metadata waits, but at most until half a second
-after a request first found the shard without a leader: requests of one connection are handled in order, and a shard
-that stays without a leader must not delay other requests repeatedly.
+A client requests metadata as soon as its connection to a leader has ended.  If the response names no leader, the client
+asks again only after a pause that is longer than most elections.  So Metadata waits, but only until half a second after
+a request first found the shard without a leader: requests on one connection are handled in order, and a shard that
+stays without a leader must not delay other requests again and again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,8 +17,8 @@ from tidemill.broker.machine import Machine
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.shard import ShardId
 
-TOPICS_MS_MAX: Final = 5_000  # after this, the response is sent without leaders, and clients ask again
-LEADERS_MS_MAX: Final = 500  # counted from when a request first found the shard without a leader
+TOPICS_MS_MAX: Final = 5_000  # after this time, the response is sent without leaders, and clients ask again
+LEADERS_MS_MAX: Final = 500  # counted from the time when a request first found the shard without a leader
 
 
 class _Waiter:
@@ -32,14 +32,14 @@ class _Waiter:
         is_awaited: Callable[[ShardId], bool],
     ) -> None:
         self.callback = callback
-        self.topics = topics  # topics not seen in the image yet
-        self.shards = shards  # shards not seen with a leader yet
+        self.topics = topics  # topics that have not been seen in the image yet
+        self.shards = shards  # shards that have not been seen with a leader yet
         self.is_awaited = is_awaited  # whether the request still has to wait for a shard
         self.timer: Any = None
 
 
 class LeaderView(Protocol):
-    """What this broker knows of the cluster's topics and leaders."""
+    """What this broker knows about the cluster's topics and leaders."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -63,7 +63,7 @@ class LeaderWaiters:
 
     def wait_for_topics(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
         """
-        Call `callback` once, when all topics exist and their shards have leaders, which may be immediately, or after
+        Call `callback` once: when all topics exist and their shards have leaders, possibly immediately, or else after
         `TOPICS_MS_MAX`.
         """
 
@@ -74,8 +74,8 @@ class LeaderWaiters:
 
     def wait_for_leaders(self, shards: Iterable[ShardId], callback: Callable[[], None]) -> None:
         """
-        Call `callback` once, when each of `shards` has a leader or was first found without a leader `LEADERS_MS_MAX`
-        ago.  That may be immediately.
+        Call `callback` once, possibly immediately: when each of `shards` either has a leader or was first found without
+        one `LEADERS_MS_MAX` ago.
         """
         self._forget_led_shards()
         now_ms = self._clock.monotonic_ms()
@@ -88,7 +88,7 @@ class LeaderWaiters:
         self._wait(_Waiter(callback, [], awaited, self._view.is_leaderless), longest_ms)
 
     def check(self) -> None:
-        """Release the requests that need not wait any longer.  Called when the image or a leader has changed."""
+        """Release the requests that no longer need to wait.  Called when the image or a leader has changed."""
         self._forget_led_shards()
         for waiter in [*self._waiting]:
             if self._is_over(waiter):
@@ -107,9 +107,7 @@ class LeaderWaiters:
         self._waiting[waiter] = None
 
     def _is_over(self, waiter: _Waiter) -> bool:
-        """
-        Remove the topics and shards that `waiter` need not wait for any longer.  Return whether none of them is left.
-        """
+        """Remove the topics and shards that `waiter` no longer needs to wait for.  Return whether none are left."""
         topics, shards, image = waiter.topics, waiter.shards, self._view.image
         while topics and (topic := image.topic(topics[-1])) is not None:
             topics.pop()

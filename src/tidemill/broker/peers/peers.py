@@ -1,11 +1,11 @@
-"""Peers: the connections to other brokers.  All messages of one turn of the loop to one peer are sent in one frame.
+"""Peers: the connections to other brokers.  All messages to one peer in one turn of the loop are sent in one frame.
 
     shards ─▶ send ─┐                                         ┌─▶ handler.receive
     leader table ───┼─▶    end of the turn  ─▶ link ═══▶ link ┼─▶ leader table
     requests ───────┘                                         └─▶ handler.answer
 
 A peer is alive while its heartbeats arrive: they show that its event loop runs and its journal makes rows durable.  As
-soon as its connection is lost, a peer is no longer alive.  All times are those of `broker.stall_tolerant_clock`.
+soon as its connection is lost, a peer is no longer alive.  All times come from `broker.stall_tolerant_clock`.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN
 from tidemill.wire import schema
 
 SILENT_MS: Final = 2_000  # a peer without a heartbeat for this time is not alive
-GIVEN_UP_MS: Final = 10_000  # a connection on which nothing arrives for this time is closed, and opened again
+GIVEN_UP_MS: Final = 10_000  # a connection on which nothing arrives for this time is closed and reopened
 ASKED_MS: Final = 30_000  # an unanswered request fails after this time: its response may have been dropped
 LEADERS_MAX: Final = 4_000  # entries of the leader table in one section: 64 KiB
 FRAME_BYTES: Final = 4 << 20  # a frame of this size is sent before the end of the turn
@@ -66,7 +66,7 @@ class _Peer:
         self.heard_at = now_ms  # time of the last frame of any kind
         self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
         self.sent_version = 0  # version of this broker's leader table that the peer was last sent
-        self.flags = frames.DRAINING  # of the last heartbeat; before the first one, the peer gets no leadership
+        self.flags = frames.DRAINING  # from the last heartbeat; before the first one, no leadership goes to the peer
         # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
         self.out: list[Buffer] = []
@@ -80,7 +80,7 @@ class PeersOwner(Protocol):
 
     @property
     def is_syncing(self) -> bool:
-        """Whether the journal makes rows durable.  If it does not, no peer may count this broker as alive."""
+        """Whether the journal is making rows durable.  If it is not, no peer may count this broker as alive."""
         ...
 
     @property
@@ -95,12 +95,12 @@ class PeersOwner(Protocol):
         ...
 
     def leaders_changed(self) -> None:
-        """Called after a peer has sent its leader table, or changes to it."""
+        """Called after a peer has sent its part of the leader table, or changes to it."""
         ...
 
 
 class PeerHandler(Protocol):
-    """Handles what peers send, and changes of their connections."""
+    """Handles messages from peers and changes of their connections."""
 
     def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:
         """Deliver a message to this broker's replica of a shard."""
@@ -108,8 +108,8 @@ class PeerHandler(Protocol):
 
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
         """
-        Handle a request, and pass the response to `respond`, now or later.  Raises ProtocolError, which closes the
-        link, if the request cannot be decoded.
+        Handle a request and pass the response to `respond`, now or later.  Raises ProtocolError, which closes the link,
+        if the request cannot be decoded.
         """
         ...
 
@@ -153,7 +153,10 @@ class Peers:
         self._is_scheduled = False
 
     def attach(self, handler: PeerHandler) -> None:
-        """Set the handler; called once, before there are links.  It needs the complete broker, so it is made later."""
+        """
+        Set the handler.  Called once, before there are links.  The handler needs the complete broker, so it is created
+        later.
+        """
         self._handler = handler
 
     # State of the peers.
@@ -196,7 +199,7 @@ class Peers:
         return None if peer is None else peer.lagging
 
     def heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
-        """Return the age of the peer's last heartbeat; None without a connection or before the first heartbeat."""
+        """Return the age of the peer's last heartbeat; None if there is no connection or no heartbeat yet."""
         peer = self._by_key.get(voter)
         heartbeat_at = None if peer is None else peer.heartbeat_at
         return None if heartbeat_at is None else self._clock.monotonic_ms() - heartbeat_at
@@ -257,7 +260,7 @@ class Peers:
             return
         peer.sent_version = version  # set first, because `_put` may send immediately and reset it
         changes = self._leaders.changes_since(known)
-        pair_count = max(len(changes), known == 0)  # an empty table is sent, too: the peer may know an older table
+        pair_count = max(len(changes), known == 0)  # even an empty table is sent: the peer may know an older one
         for at in range(0, pair_count, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
@@ -315,7 +318,7 @@ class Peers:
             heartbeat_at = self._heartbeat_of(voter)
         peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), heartbeat_at)
         if self._to_silent and self._owner.is_syncing:
-            self._put(peer, self._to_silent)  # so that the peer counts this broker as alive without waiting for a tick
+            self._put(peer, self._to_silent)  # so that the peer counts this broker as alive before the next tick
         if voter is not None:
             self._by_key[voter] = peer
             self._tell_leaders(peer)

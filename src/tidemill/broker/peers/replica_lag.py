@@ -1,8 +1,8 @@
-"""Finds the out-of-sync replicas of the shards that this broker leads.  Peers get the list and show it to clients.
+"""Finds the out-of-sync replicas of the shards that this broker leads.  Peers receive the list and show it to clients.
 
-A replica is in sync if, within the last `LAG_MS`, its disk had everything that was committed one tick before.  A
-replica that is not a voter, is damaged, installs a snapshot, or is on a dead broker is always out of sync.  Only the
-leader can tell, because a lagging replica learns of commits late.
+A replica is in sync if, at some time within the last `LAG_MS`, its disk had everything that had been committed one tick
+earlier.  A replica that is not a voter, is damaged, is installing a snapshot, or is on a dead broker is always out of
+sync.  Only the leader can tell, because a lagging replica learns about commits late.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class _Led:
 
 
 class LagView(Protocol):
-    """What this broker knows of replicas, here and elsewhere."""
+    """What this broker knows about replicas, its own and those on other brokers."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -68,8 +68,8 @@ class ReplicaLag:
 
     def check(self) -> tuple[Lagging, ...]:
         """
-        Check all shards and return the out-of-sync replicas in ascending order.  While they do not change, the same
-        object is returned.
+        Check all shards and return the out-of-sync replicas in ascending order.  As long as they do not change, the
+        same object is returned.
         """
         now_ms = self._clock.monotonic_ms()
         image, alive = self._view.image, self._view.alive_peers()

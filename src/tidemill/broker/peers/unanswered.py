@@ -1,4 +1,4 @@
-"""Unanswered: why a request to another broker has no response, and the error code that tells a client so."""
+"""Unanswered: why a request to another broker got no response, and the error code that reports this to a client."""
 
 from enum import Enum
 from typing import Final
