@@ -1,10 +1,10 @@
-"""The result of a coordinator's decision: records to append, replies to send, deadlines to set.
+"""The result of a coordinator's decision: records to append, replies to send, and deadlines to set.
 
 The host appends `records` in order and replays them.  It sends `replies` when all records appended so far are
-committed, including these; if there are no new records, leadership must also be confirmed after the request arrived.
-If the append fails, this broker is no longer the leader.  The host then sends an error for each request in `replies`,
-sends the error replies that the coordinator's `drain` returns, drops the coordinator, and rebuilds it by replay.
-Decisions are never undone in memory.
+committed, including these; if there are no new records, it must also be confirmed that this broker was still the leader
+after the request arrived.  If the append fails, this broker is no longer the leader.  The host then sends an error for
+each request in `replies`, sends the error replies that the coordinator's `drain` returns, drops the coordinator, and
+rebuilds it by replay.  Decisions are never undone in memory.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Decides the admission of a data directory to the cluster: its broker id, and which directory it replaces, if any.
+"""Decides the admission of a data directory to the cluster: its broker id, and the directory that it replaces, if any.
 
 Admission precedes registration: until a broker registers its endpoints (`brokers.RegisterBroker`), it carries no
 replicas of topics and is not shown to clients.  Recording the admission reserves the broker id, and it lets the broker
@@ -22,7 +22,7 @@ NO_BROKER: Final = BrokerId(-1)
 class AdmitBroker:
     """Admit a data directory.
 
-    If the directory is admitted already, the response is the same and no records are written.
+    If the directory has already been admitted, the response is the same, and no records are written.
     """
 
     directory_id: DirectoryId

@@ -1,4 +1,4 @@
-"""Apply metadata records to an image: the only code that turns a record into a change of state."""
+"""Applies metadata records to an image.  No other code turns a record into a change of state."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -135,7 +135,8 @@ class _Draft:
         topic = self._topics_by_id.current[record.topic_id]
         known = self._shards.current.get(record.shard_id)
         if known is not None:
-            # A snapshot within the log repeats the records of existing shards, whose replicas may have changed since.
+            # A snapshot within the log repeats the records of existing shards, whose replicas may have changed since
+            # then.
             partitions = range(record.first_partition, record.first_partition + record.partition_count)
             assert (known.partitions, known.initial_voters) == (partitions, record.initial_voters), (
                 "a shard is created once"

@@ -42,7 +42,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowReplicas:
-    """Add the replicas of internal topics for which enough brokers are live now."""
+    """Add replicas of internal topics for which enough brokers are now live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,9 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
 
 
 def register_broker(context: DecisionContext, command: RegisterBroker) -> Result[Registered]:
-    """Record a broker's endpoints and rack if they changed, and plan the replicas that the broker makes possible."""
+    """
+    Record a broker's endpoints and rack if they have changed, and plan the replicas that the broker makes possible.
+    """
     known = context.image.brokers.get(command.broker_id)
     if known is None:
         problem = Problem(

@@ -1,4 +1,4 @@
-"""Decides changes of the dynamic configuration: IncrementalAlterConfigs and AlterConfigs."""
+"""Decides changes to the dynamic configuration: IncrementalAlterConfigs and AlterConfigs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from tidemill.model.config_types import ConfigType, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 from tidemill.model.topic_config_keys import KIND
 
-SUGGESTIONS_MAX: Final = 10  # programs send larger requests; errors of such requests suggest no similar key
+SUGGESTIONS_MAX: Final = 10  # requests for more items come from programs, so their errors do not suggest similar keys
 
 
 class Operation(IntEnum):
@@ -85,7 +85,7 @@ def alter_configs(context: DecisionContext, command: AlterConfigs) -> Result[tup
 def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest: bool) -> dict[str, str]:
     """Return the settings of a new topic.
 
-    Raises KafkaError (INVALID_CONFIG) for the first setting with an unknown key or with an invalid or null value.
+    Raises KafkaError (INVALID_CONFIG) for the first setting that has an unknown key, or an invalid or null value.
     """
     checked: dict[str, str] = {}
     for name, value in settings:

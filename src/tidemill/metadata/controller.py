@@ -1,8 +1,8 @@
 """The controller: the entry point of the metadata state machine, on the broker that leads the metadata shard.
 
 The controller has the three methods of every coordinator.  `decide` reads the state and returns records without
-changing the state.  `replay` applies the decided records once their append is accepted.  `snapshot` returns records
-that may replace all earlier ones in the log.
+changing the state.  `replay` applies the decided records once their append has been accepted.  `snapshot` returns
+records that may replace all earlier ones in the log.
 
 If an append fails, this broker is no longer the leader: drop the controller, and build a new one from the committed
 image when the broker leads again.  The caller must not call `decide` again between a `decide` and its `replay`, or both

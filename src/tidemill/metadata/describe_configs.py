@@ -1,4 +1,4 @@
-"""Answers DescribeConfigs: every key of a resource, with its effective value and the source of the value."""
+"""Answers DescribeConfigs: returns every key of a resource, with its effective value and the source of that value."""
 
 from collections.abc import Mapping
 

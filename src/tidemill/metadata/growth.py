@@ -1,8 +1,8 @@
 """Plans additional replicas of internal topics as brokers join; the number of replicas never decreases.
 
-The number is odd unless an even number is configured: two replicas tolerate no more failures than one does, because a
-majority of two is both.  Existing replicas stay first in the list, in their order, so no leader moves.  Additional
-replicas are placed on the least loaded brokers, on other racks where possible.
+The number is odd unless an even number is configured: two replicas tolerate no more failures than one, because a
+majority of two is both.  Existing replicas stay at the head of the list, in their order, so no leader moves.
+Additional replicas are placed on the least loaded brokers, on other racks where possible.
 """
 
 from typing import Final
@@ -30,7 +30,10 @@ def internal_replication_factor(topic: InternalTopic, broker_count: int, layers:
 
 
 def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
-    """Return a record for each shard of an internal topic that can get more replicas, which only live brokers do."""
+    """
+    Return a record for each shard of an internal topic that can get more replicas.  New replicas go only to live
+    brokers.
+    """
     image = context.image
     candidates = [candidate for candidate in candidates_of(context) if candidate.is_live]
     loads = loads_of(image)

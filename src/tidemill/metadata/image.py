@@ -1,6 +1,6 @@
 """The cluster metadata up to one offset of the metadata log: an immutable value that every broker holds.
 
-`apply` builds the next image from an image and copies only the tables that change.
+`apply` builds the next image from the previous one, and copies only the tables that change.
 """
 
 from bisect import bisect_right
@@ -70,7 +70,7 @@ class Topic:
         return is_internal(self.name)
 
     def shard_of(self, partition: int) -> ShardId | None:
-        """Return the id of the shard that holds `partition`; None when the topic has no such partition."""
+        """Return the id of the shard that holds `partition`; None if the topic has no such partition."""
         if not 0 <= partition < self.partition_count:
             return None
         return self.shard_ids[bisect_right(self.first_partitions, partition) - 1]
@@ -80,7 +80,7 @@ class Topic:
 class ClusterImage:
     cluster_id: str
     feature_level: int
-    topics: Mapping[str, Topic]  # by name, in the order they were created
+    topics: Mapping[str, Topic]  # by name, in the order in which they were created
     topics_by_id: Mapping[TopicId, Topic]
     metric_names: Mapping[str, str] = field(repr=False)  # metric name → topic name, for names with a '.' or '_'
     shards: Mapping[ShardId, Shard]
@@ -110,7 +110,7 @@ class ClusterImage:
         return len(self.shards[topic.shard_ids[0]].replicas)
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
-        """Return the settings of the topic itself, without any defaults."""
+        """Return the topic's own settings, without any defaults."""
         return self.configs.get(ConfigResource(TOPIC_RESOURCE, name), NOTHING)
 
     def broker_layers(self, broker_id: BrokerId, static: Mapping[str, str]) -> BrokerLayers:

@@ -50,7 +50,7 @@ def imbalance(image: ClusterImage, leaders: Leaders, live: frozenset[BrokerId]) 
 
 
 def rebalance_interval_s(layers: BrokerLayers) -> int | None:
-    """Return the seconds between checks for `imbalance`; None when automatic balancing is disabled."""
+    """Return the seconds between checks for `imbalance`; None if automatic balancing is disabled."""
     if not broker_flag(layers, "auto.leader.rebalance.enable"):
         return None
     return broker_int(layers, "leader.imbalance.check.interval.seconds")
@@ -75,8 +75,8 @@ def elect(
 ) -> tuple[list[tuple[ShardId, BrokerId]], list[Election]]:
     """Decide an ElectLeaders request.
 
-    Return the leadership transfers to make, as (shard, target broker) with each shard once, and the outcome for each
-    partition, to be answered after the transfers.  `wanted` holds (topic, partitions); None requests all partitions,
+    Return the leadership transfers to make, as (shard, target broker) with each shard only once, and the outcome for
+    each partition, to be sent after the transfers.  `wanted` holds (topic, partitions); None requests all partitions,
     and the outcomes then omit partitions that need no election, as in Kafka.  An unclean election never transfers
     leadership: a shard with a leader needs no election, and a shard without a leader must wait for a majority of its
     replicas.

@@ -14,7 +14,10 @@ from tidemill.model.topic import TopicId
 
 
 class MetadataFormatError(Exception):
-    """This version of Tidemill cannot read a metadata record.  Without the record, the broker cannot build an image."""
+    """
+    Raised for a metadata record that this version of Tidemill cannot read.  Without the record, the broker cannot
+    build an image.
+    """
 
 
 class Endpoint(NamedTuple):
@@ -88,7 +91,7 @@ class ShardRecord:
 class ReplicasRecord:
     """The planned replicas of a shard; the shard's leader carries out the reassignment.
 
-    A shard without such a record has its founders as planned replicas.
+    The planned replicas of a shard without such a record are its founders.
     """
 
     shard_id: ShardId
@@ -119,7 +122,7 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class ShardIdsRecord:
-    """All shard ids below `next_shard_id` are used up, also by deleted topics.  The record occurs only in snapshots."""
+    """All shard ids below `next_shard_id` are used up, some by deleted topics.  The record occurs only in snapshots."""
 
     next_shard_id: ShardId
 
@@ -216,7 +219,7 @@ def encode(record: Record) -> bytes:
 def decode(value: bytes | memoryview) -> Record:
     """Decode the value of a record.
 
-    Raises MetadataFormatError for a damaged record or one that a newer version of Tidemill wrote.
+    Raises MetadataFormatError for a damaged record, or for one that was written by a newer version of Tidemill.
     """
     if len(value) < 2:
         raise MetadataFormatError(f"a metadata record of {len(value)} bytes has no type and version")
@@ -235,7 +238,7 @@ def decode(value: bytes | memoryview) -> Record:
 
 
 class _Fields:
-    """Reads one field after another, and checks every length against the number of remaining bytes."""
+    """Reads a record field by field, and checks every length against the number of remaining bytes."""
 
     __slots__ = ("_bytes", "_position")
 

@@ -1,4 +1,4 @@
-"""Decides CreatePartitions: new partitions form new shards, and existing partitions do not move."""
+"""Decides CreatePartitions.  New partitions form new shards, so existing partitions do not move."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -56,7 +56,9 @@ class Loads:
 
 
 def shard_count(partition_count: int, broker_count: int) -> int:
-    """Return how many shards a topic gets: enough that every broker can lead one and none is above the maximum size."""
+    """
+    Return how many shards a topic gets: enough that every broker can lead one and no shard exceeds the maximum size.
+    """
     return max(min(partition_count, broker_count), -(-partition_count // PARTITIONS_PER_SHARD_MAX))
 
 
@@ -118,7 +120,7 @@ def _follower_rank(
 ) -> tuple[bool, int, int, int, bool, int]:
     """Return the sort key of a candidate follower; the candidate with the lowest key is chosen.
 
-    At equal load, that is the next candidate after the broker of the last replica, so that shards are spread over all
+    If loads are equal, that is the candidate that follows the last replica's broker, so that shards are spread over all
     pairs of brokers and not only over the brokers with the lowest ids.
     """
     broker_id = candidate.voter.broker_id

@@ -8,7 +8,7 @@ from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 
-BLOCK_SIZE: Final = 1_000  # as in Kafka; a restart wastes the rest of a block, but there are 2^63 ids
+BLOCK_SIZE: Final = 1_000  # as in Kafka; a restart wastes the rest of a block, but there are 2^63 ids in total
 PRODUCER_ID_END: Final = (1 << 63) - 1
 
 

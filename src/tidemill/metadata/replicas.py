@@ -29,8 +29,8 @@ def plan_automatic(
 ) -> tuple[ShardPlan, ...]:
     """Choose the replicas of new partitions.  A broker that is down is chosen only if too few brokers are live.
 
-    Raises KafkaError (INVALID_REPLICATION_FACTOR) if `replication_factor` is less than 1 or more than the cluster's
-    number of brokers.
+    Raises KafkaError (INVALID_REPLICATION_FACTOR) if `replication_factor` is less than 1 or exceeds the number of
+    brokers in the cluster.
     """
     if replication_factor < 1:
         raise KafkaError(

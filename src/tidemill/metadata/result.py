@@ -1,4 +1,4 @@
-"""The inputs and the result of a decision of the controller."""
+"""The inputs and the result of one of the controller's decisions."""
 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -16,8 +16,8 @@ Response = TypeVar("Response", covariant=True)
 @dataclass(frozen=True, slots=True)
 class Result(Generic[Response]):
     """
-    The result of a decision.  The host appends either all `records` to the metadata log or none.  When the records are
-    committed, the host logs the `warnings`, which are whole sentences, and sends the `response`.
+    The result of a decision.  The host appends either all of the `records` to the metadata log or none.  When they are
+    committed, it logs the `warnings`, which are whole sentences, and sends the `response`.
     """
 
     records: tuple[Record, ...]

@@ -1,7 +1,7 @@
 """Encodes an image as records that replace all earlier records of the metadata log.
 
-The leader appends the snapshot in chunks, without other records in between.  The last record is a SnapshotEndRecord;
-when it is committed, the log start may advance to the snapshot's first offset.  A snapshot without an end record is
+The leader appends the snapshot in chunks, with no other records in between.  The last record is a SnapshotEndRecord;
+once it is committed, the log start may advance to the snapshot's first offset.  A snapshot without an end record is
 harmless: its records only repeat the current state.
 """
 

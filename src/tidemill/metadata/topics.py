@@ -36,7 +36,7 @@ from tidemill.model.topic import (
 from tidemill.model.topic_config_keys import KIND
 
 PARTITIONS_MAX: Final = 10_000  # per topic and per request; Kafka has the same limit per request
-DEFAULT: Final = -1  # requests the cluster's default partition count or replication factor
+DEFAULT: Final = -1  # stands for the cluster's default partition count or replication factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from tidemill.model.topic import TopicId
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
 GROUP_KEY_TYPE: Final = 0  # of FindCoordinator
-SNAPSHOT_CHUNK_RECORDS: Final = 200  # appended in one turn, so that other requests wait for only a few milliseconds
+SNAPSHOT_CHUNK_RECORDS: Final = 200  # appended in one turn, so that other requests wait only a few milliseconds
 
 # Requests that are served while the disk is full, because they append nothing or (ForgetTopics) free space.
 _SERVED_WHEN_FULL: Final = (Heartbeat, FetchOffsets, DescribeGroups, ListGroups, ForgetTopics)

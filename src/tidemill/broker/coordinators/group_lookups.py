@@ -2,15 +2,15 @@
 
 librdkafka's consumers with `group.protocol=consumer` (KIP-848) and its share consumers (KIP-932) look up the
 coordinator three to five times within a second, see that it does not offer their heartbeat API, and then wait without
-an error.  A classic consumer looks it up twice, and, if it joins a group, then sends group requests to the coordinator.
+an error.  A classic consumer looks it up twice; if it joins a group, it then sends group requests to the coordinator.
 
     coordinator     counted                                   no longer counted
     this broker     all lookups of the group                  at a group request for the group
     another broker  the lookups of the group per connection   if the coordinator's leadership has changed since then
 
 A consumer that assigns partitions to itself also looks up the coordinator, more than twice if the internal topic is
-being created at the time.  It is not logged, because it then either uses its connection for other requests or closes
-it.
+being created at the time.  Such a consumer is not logged, because it then either uses its connection for other requests
+or closes it.
 """
 
 from collections.abc import Callable

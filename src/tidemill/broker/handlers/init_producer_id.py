@@ -1,9 +1,9 @@
 """InitProducerId (key 22): v0-5
 
 Gives an idempotent producer a new producer id, or the next epoch of the id in the request (KIP-360).  Transactions are
-not implemented: a transactional id is refused with an error that clients do not retry.  If the controller does not
-allocate producer ids, the error is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: after other errors, some clients give up,
-or look for a coordinator, which an idempotent producer does not have.
+not implemented: a transactional id is refused with an error that clients do not retry.  If the controller cannot be
+reached or does not allocate producer ids, the error is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: after other errors,
+some clients give up, or look for a coordinator, which an idempotent producer does not have.
 
 v3  producer_id and producer_epoch in the request
 """

@@ -1,4 +1,4 @@
-"""The responses of AlterConfigs and IncrementalAlterConfigs, whose requests and responses have the same resources."""
+"""Builds the responses of AlterConfigs and IncrementalAlterConfigs, which describe resources in the same way."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""The reasons for which a Produce request or one of its batches is refused before the batch is looked at."""
+"""The reasons for refusing a Produce request, or one of its batches, before the batch itself is checked."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ ACKS_LEGAL: Final = (-1, 0, 1)
 
 
 def request_refusal(request: Request, context: RequestContext) -> Appended | None:
-    """Return the refusal for every partition if the whole request must be refused, else None."""
+    """Return the refusal for every partition if the whole request must be refused, otherwise None."""
     if context.version < 3:
         return Appended(
             errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, message="only record batch v2 (Produce v3 and later) is stored"

@@ -1,4 +1,4 @@
-"""Waits until the appends of one Produce request are as durable as `acks` demands."""
+"""Waits until the appends of one Produce request are as durable as `acks` requires."""
 
 from collections.abc import Callable
 from typing import Final
@@ -17,7 +17,7 @@ PartitionResponse = Response.Topic.Partition
 
 
 class AwaitedAppends(Pending[Response | None]):
-    """Completes when every append is as durable as `acks` demands, or when the client's timeout expires."""
+    """Completes when every append is as durable as `acks` requires, or when the client's timeout expires."""
 
     __slots__ = ("_begun", "_deadlines", "_timeout_ms", "_unknown", "response")
 
@@ -41,8 +41,8 @@ class AwaitedAppends(Pending[Response | None]):
         lost_leadership: Callable[[], None],
     ) -> None:
         """
-        Wait for one append; with acks=all, until at least `insync` replicas have it.  `lost_leadership` is called if
-        the outcome becomes unknown because this broker loses leadership.
+        Wait for one append.  With acks=all, wait until at least `insync` replicas have it.  `lost_leadership` is called
+        if the outcome becomes unknown because this broker has lost leadership.
         """
         at = self._begun
         self._begun += 1
@@ -50,7 +50,7 @@ class AwaitedAppends(Pending[Response | None]):
 
         def known(is_durable: bool) -> None:
             if unknown.pop(at, None) is None:
-                return  # `expire` has set the error already
+                return  # `expire` has already set the error
             if not is_durable:
                 _refuse(
                     answer,
@@ -82,8 +82,8 @@ class AwaitedAppends(Pending[Response | None]):
 
     def expire(self) -> None:
         """
-        Respond with an error for each append that is not durable enough: it is committed but too few replicas have it,
-        or its outcome is unknown.
+        Respond with an error for each append that is not durable enough: either it is committed but too few replicas
+        have it, or its outcome is unknown.
         """
         for answer, shard, index, known in self._unknown.values():
             shard.stop_waiting(index, known)  # otherwise the shard might keep the waiter until leadership is lost

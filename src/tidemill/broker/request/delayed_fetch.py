@@ -25,7 +25,7 @@ PartitionResponse = Response.Topic.Partition
 Read = tuple[list[Buffer], int]
 _Answered = tuple[FetchKey, Wanted, Partition | None, PartitionResponse]
 NOTHING: Final[Read] = ([], 0)
-NEW_LEADERS_SINCE: Final = 16  # the response has a field for leaders since v12, but clients use it from v16 on
+NEW_LEADERS_SINCE: Final = 16  # the response has had a field for leaders since v12, but clients use it only from v16 on
 ENOUGH_BYTES: Final = 4 << 20
 """
 A response with this many bytes, and with at least the request's min_bytes, takes no further partitions.
@@ -61,11 +61,11 @@ class DelayedFetch(Pending[Response]):
         self._is_scheduled = False
         self._timer: Any = None
         self._watched: list[Partition] = []
-        self._reserved = 0  # upper bound of the bytes in `_reads`, as counted in `ConnectionMemory`
+        self._reserved = 0  # upper bound on the bytes in `_reads`, as counted in `ConnectionMemory`
         self._reads: dict[FetchKey, Read | int] = {}  # results of the reader threads: batches, or an error code
 
     def begin(self, wait_ms: int) -> "Response | DelayedFetch":
-        """Return the response if it is due immediately, else this `Pending`."""
+        """Return the response if it is due immediately, otherwise this `Pending`."""
         self._is_wait_over = wait_ms <= 0
         response = self._evaluate()
         if response is not None:
@@ -79,7 +79,7 @@ class DelayedFetch(Pending[Response]):
         self._evaluate_again()
 
     def _notified(self) -> None:
-        """Schedule one evaluation per turn, however many high watermarks moved."""
+        """Schedule one evaluation per turn, however many high watermarks have moved."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._context.broker.machine.turns.call_soon(self._evaluate_again)
@@ -90,7 +90,7 @@ class DelayedFetch(Pending[Response]):
             return
         try:
             response = self._evaluate()
-        except Exception as error:  # only this request fails: the caller must notify other watchers
+        except Exception as error:  # only this request fails, because the caller must go on to notify other watchers
             self._release()
             self.fail(error)
             return
@@ -99,13 +99,13 @@ class DelayedFetch(Pending[Response]):
             self.complete(response)
 
     def cancel(self) -> None:
-        """Release everything, because the client has disconnected."""
+        """Release everything: the client has disconnected."""
         self._release()
         self.is_done = True
         self._then = self._failed = None
 
     def _release(self) -> None:
-        """Cancel the timer and the watches, and drop the batches that were read."""
+        """Cancel the timer and the watches, and drop the batches that have been read."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -120,7 +120,10 @@ class DelayedFetch(Pending[Response]):
         self._reserved = 0
 
     def _evaluate(self) -> Response | None:
-        """Return the response if it is due, else None: a timer, a watch or a reader thread will evaluate again."""
+        """
+        Return the response if it is due.  Otherwise, return None: a timer, a watch or a reader thread will evaluate
+        again.
+        """
         table = self._context.broker.shard_table
         answers: list[_Answered] = []
         total = 0
@@ -147,7 +150,7 @@ class DelayedFetch(Pending[Response]):
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                # Used if the others have enough bytes.
+                # Used if the other partitions have enough bytes.
                 answers.append((key, wanted, partition, _answer(partition, key, [])))
                 continue
             if isinstance(found, int):
@@ -178,7 +181,7 @@ class DelayedFetch(Pending[Response]):
         self, key: FetchKey, wanted: Wanted, partition: Partition, room: int, *, is_first: bool
     ) -> Read | int | None:
         """
-        Return the batches of a partition or an error code, without waiting for the disk.  Return None if a reader
+        Return the batches of a partition, or an error code, without waiting for the disk.  Return None if a reader
         thread must read the partition.
         """
         if key in self._reads:
@@ -190,13 +193,13 @@ class DelayedFetch(Pending[Response]):
         except (SegmentDamaged, OffsetGone) as error:
             return self._context.broker.read_failed(partition, error)
         if found is not None and found[1] > room and not is_first:
-            return NOTHING  # the batch does not fit into this response: leave it to the next one
+            return NOTHING  # the batch does not fit into this response: leave it for the next one
         return found
 
     def _read_elsewhere(
         self, wanted: list[tuple[FetchKey, Wanted, Partition, int]], enough: int, bytes_max: int
     ) -> None:
-        """Read partitions in a reader thread until `enough` bytes have been read, and at most about `bytes_max`."""
+        """Read partitions in a reader thread until `enough` bytes have been read, but at most about `bytes_max`."""
         broker = self._context.broker
         self._is_reading = True
         broker.metrics.fetch_cache_misses += 1
@@ -257,7 +260,7 @@ class DelayedFetch(Pending[Response]):
                 fetched += size
                 partition.counters.bytes_out += size
                 if session.session_id:
-                    session.wanted[key] = session.wanted.pop(key)  # for fairness, the next Fetch serves it last
+                    session.wanted[key] = session.wanted.pop(key)  # for fairness, it comes last in the next Fetch
         self._context.broker.metrics.fetch_bytes += fetched
         for counters in counted.values():
             counters.fetch_requests += 1
@@ -288,12 +291,12 @@ def _answer(partition: Partition, key: FetchKey, batches: list[Buffer]) -> Parti
 
 
 def _diverging(partition: Partition, key: FetchKey, wanted: Wanted) -> PartitionResponse | None:
-    """Return the refusal for a client that has read records that were truncated later, else None (KIP-595)."""
+    """Return the refusal if the client has read records that were later truncated, otherwise None (KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end = partition.log.epochs.end_offset(wanted.last_fetched_epoch, partition.log.end_offset)
     if epoch == UNDEFINED_EPOCH:
-        return _refused(key, errors.OFFSET_OUT_OF_RANGE)  # the client's epoch is newer than all in the log; as in Kafka
+        return _refused(key, errors.OFFSET_OUT_OF_RANGE)  # the client's epoch is newer than any in the log; as in Kafka
     if epoch == wanted.last_fetched_epoch and end >= wanted.fetch_offset:
         return None
     answer = _answer(partition, key, [])

@@ -1,7 +1,8 @@
 """Leader hints: Produce and Fetch tell a client that asked the wrong broker which broker leads the partition (KIP-951).
 
-The client may then send its request to that broker without a Metadata request first.  A hint has the leader and its
-confirmed epoch as one pair, and is given only if the leader has a listener of the same name as the client's.
+The client may then send its request to that broker without first sending a Metadata request.  A hint contains the
+leader and its confirmed epoch as one pair, and is given only if the leader has a listener with the same name as the
+client's.
 """
 
 from collections.abc import Iterable
@@ -26,9 +27,10 @@ def add_leader_hints(
     misdirected: Iterable[Misdirected],
 ) -> list[Any]:
     """
-    Set `current_leader` of each partition whose leader is known, and return the endpoints of these leaders, each once.
+    Set `current_leader` for each partition whose leader is known, and return the endpoint of each of these leaders
+    once.
 
-    `response` is the class of the response: it has the classes of the nested structs.
+    `response` is the response's class, which contains the classes of the nested structs.
     """
     broker = context.broker
     partition_response = response.Topic.Partition

@@ -31,11 +31,11 @@ class Caller(Protocol):
 
     @property
     def active_at(self) -> float:
-        """The time in seconds, on a clock of the connection's own, at which bytes were last received or sent."""
+        """The time at which bytes were last received or sent, in seconds on the connection's own clock."""
         ...
 
     def hold(self) -> None:
-        """Begin no further request of this connection until `release`."""
+        """Begin no further request on this connection until `release` is called."""
         ...
 
     def release(self) -> None:
@@ -43,7 +43,7 @@ class Caller(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection as soon as the responses that are ready have been sent."""
+        """Close the connection once the responses that are ready have been sent."""
         ...
 
 

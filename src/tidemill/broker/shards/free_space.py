@@ -1,7 +1,7 @@
 """Watches the free space on the disk of the data directory, so that appends are refused before the disk is full.
 
 Rows that are already in the journal must still be written to the segments.  So appends are refused as soon as the free
-space is less than the bytes in the journal plus `FREE_BYTES_MIN`.
+space drops below the bytes in the journal plus `FREE_BYTES_MIN`.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ class FreeSpace:
         """The reason why nothing may be appended now, as a message for clients; None while there is enough space."""
 
     def check(self) -> None:
-        """Compare the free bytes with the bytes that are needed.  Called a few times a second."""
+        """Compare the number of free bytes with the number needed.  Called a few times a second."""
         free = self._store.disk.free_space()
         wanted = self._store.journal.used + FREE_BYTES_MIN
         is_full = free < wanted

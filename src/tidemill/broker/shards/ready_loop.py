@@ -1,15 +1,15 @@
-"""The ready loop: makes the rows that shards have queued durable, one block with one sync at a time.
+"""The ready loop: makes the rows that shards have queued durable, in blocks with one sync each.
 
     turn:     gather the rows of all shards into a block ──▶ journal thread: write and sync it
     written:  every shard in the block advances ──▶ another turn
 
-While a block is in flight, a turn begins another one only if the queued rows fill a whole block: otherwise, rows that
-arrive in the meantime make the next block larger.  For the same reason, the turn after a written block runs after the
-callbacks that are already scheduled.
+While a block is in flight, a turn begins another one only if the queued rows fill a whole block; otherwise, it is
+better to let rows that arrive in the meantime make the next block larger.  For the same reason, the turn after a
+written block runs after the callbacks that are already scheduled.
 
-Another thread writes blocks back to the segments, several blocks per write-back.  A third thread runs checkpoints,
-growth of the ring and removal of files, one step at a time, so that a checkpoint never holds the disk for longer than
-one sync.
+A second thread writes blocks back to the segments, several blocks per write-back.  A third thread writes checkpoints,
+grows the ring and removes files, one step at a time, so that a checkpoint never occupies the disk for longer than one
+sync.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +25,8 @@ from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
 IDLE_MS: Final = 1_000  # after this time, an empty block records that the newest one is synced (rule J5)
-SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hanging; peers wait 2 s more
-CHECKPOINT_MS: Final = 10_000  # between two checkpoints while rows are written; bounds what a restart must read
+SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hanging; peers wait 2 s longer
+CHECKPOINT_MS: Final = 10_000  # between checkpoints while rows are being written; bounds how much a restart must read
 WRITE_BACK_BYTES: Final = 1 << 20
 """
 Blocks are written back as soon as they have this size together, or twice this size on a broker that writes mostly as a
@@ -46,8 +46,7 @@ class ReadyLoop:
     ) -> None:
         """
         `machine.failed` ends the process, because a failed sync is never retried (rule J8).  `stall_tolerant_clock`
-        measures for how long the disk has not responded: a process that gets no CPU time also learns late that a sync
-        has ended.
+        measures how long the disk has not responded: a process that gets no CPU time learns late that a sync has ended.
         """
         self._store = store
         self._shards = shards
@@ -90,7 +89,7 @@ class ReadyLoop:
     @property
     def is_syncing(self) -> bool:
         """
-        Whether the journal makes rows durable.  A broker whose disk hangs must not continue to lead.
+        Whether the journal is making rows durable.  A broker whose disk hangs must not continue to lead.
 
         The disk also counts as hanging if the ring is full and a step that would make room takes too long.
         """
@@ -102,7 +101,9 @@ class ReadyLoop:
         return not (self._store.is_journal_full and (is_write_back_late or is_step_late))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once all queued rows are durable and no background work runs.  Used for a clean stop."""
+        """
+        Call `callback` once all queued rows are durable and no background work is running.  Used for a clean stop.
+        """
         self._idle_waiters.append(callback)
         self._notify_idle()
 
@@ -118,7 +119,7 @@ class ReadyLoop:
         return not in_flight or (in_flight < IN_FLIGHT_BLOCKS_MAX and self._store.has_full_block)
 
     def _start(self, *, empty: bool = False) -> bool:
-        """Begin writing a block.  Return False if no rows are queued, or if the ring has no room for them."""
+        """Begin to write a block.  Return False if no rows are queued or the ring has no room for them."""
         is_first = not self._store.in_flight
         block = self._store.gather(empty=empty)
         if block is None:
@@ -158,8 +159,8 @@ class ReadyLoop:
 
     def _advance(self, reports: Sequence[Report]) -> list[Exception]:
         """
-        Advance the shards of a written block, and return the errors of their callbacks.  An error stops neither the
-        other shards nor later blocks.
+        Advance the shards in a written block, and return the exceptions that their callbacks raised.  An exception
+        stops neither the other shards nor later blocks.
         """
         failures: list[Exception] = []
         for report in reports:
@@ -172,7 +173,7 @@ class ReadyLoop:
         return failures
 
     def _write_back(self, bytes_min: int) -> None:
-        """Write blocks back if they have at least `bytes_min` bytes, or if a checkpoint waits for them."""
+        """Write blocks back if they add up to at least `bytes_min` bytes, or if a checkpoint is waiting for them."""
         write_back = self._store.next_write_back(bytes_min)
         if write_back is None:
             return
@@ -197,7 +198,7 @@ class ReadyLoop:
     def _run_background(self) -> None:
         """
         Begin the next background task if none is running.  Removals have priority over checkpoints, and checkpoints
-        over growth of the ring.
+        have priority over growth of the ring.
         """
         self._write_back(WRITE_BACK_BYTES << self._store.mostly_follower_writes)
         if self._is_background_busy or not self._store.has_background_work:
@@ -225,7 +226,7 @@ class ReadyLoop:
         done: Callable[[File | None], None],
         full: Callable[[], None] | None = None,
     ) -> None:
-        """Run each of `steps` as a job.  Pass the last result to `done`, or call `full` if the disk is full."""
+        """Run each of `steps` as a job.  Then pass the last result to `done`, or call `full` if the disk is full."""
         self._is_background_busy = True
         self._step_at = self._stall_tolerant_clock.monotonic_ms()
         last: File | None = None
@@ -281,8 +282,8 @@ class ReadyLoop:
 
     def begin_stop(self) -> None:
         """
-        Begin a clean stop.  An empty block confirms that the newest one is synced, and a last checkpoint leaves little
-        to read at the next start.
+        Begin a clean stop.  An empty block confirms that the newest block is synced, and a final checkpoint leaves
+        little to read at the next start.
         """
         self._is_stopping = True
         if self._store.can_checkpoint:

@@ -1,8 +1,8 @@
 """The shards that are open on this broker, and their partitions by topic name and topic id.
 
 The table follows the cluster image: it opens the shards of new topics, closes those of deleted topics, and configures
-partitions.  An open shard is closed only if an earlier image had its topic and the new one does not, so that missing
-metadata never deletes data.
+partitions.  An open shard is closed only if an earlier image contained its topic and the new one does not, so that
+missing metadata never causes data to be deleted.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,10 @@ from tidemill.telemetry.topic_counters import CountersByTopic
 FEATURE_LEVEL: Final = 1
 JITTER_MS_MAX: Final = 300
 FIRST_JITTER_MS: Final = 200  # head start of the preferred leader in the first election of a new shard
-EARLY_MAX: Final = 1_000  # messages kept for shards that are not open yet: the newest of each shard and sender
+EARLY_MAX: Final = 1_000  # messages kept for shards that are not open yet: the newest from each sender for each shard
 
-# Not kept for a shard that is not open yet: they would keep whole frames in memory, and their senders repeat them.
+# These messages are not kept for a shard that is not open yet: they would keep whole frames in memory, and their
+# senders repeat them.
 _WITH_BYTES: Final = (AppendEntries, SnapshotOffer, SnapshotChunk)
 
 
@@ -59,15 +60,16 @@ class ShardTable:
         self._transport = transport
         self._observer = observer
         self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
-        self.is_electing = False  # whether a shard has no leader, and waits until it may campaign
+        self.is_electing = False  # whether a shard has no leader and is waiting until it may campaign
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
     def open_metadata(self, image: ClusterImage, *, is_initial_voter: bool) -> Shard:
         """
-        Open shard 0, which must be the first shard to open.  If the store does not have it, create it: with this broker
-        as its only voter, or on a joining broker without voters, which the broker then learns from the log.
+        Open shard 0, which must be the first shard to open.  If the store does not contain it, create it: with this
+        broker as its only voter, or, on a joining broker, without any voters, which that broker then learns from the
+        log.
         """
         if METADATA_SHARD not in self._store.shards:
             descriptor = ShardDescriptor(
@@ -92,7 +94,7 @@ class ShardTable:
         if before.topics is not image.topics or before.shards is not image.shards:
             for topic in before.topics.values():
                 if topic.topic_id not in image.topics_by_id:
-                    self._close_topic(topic)  # before any topic opens, because a new topic may have the same name
+                    self._close_topic(topic)  # before any topic is opened, because a new topic may have the same name
             for topic in image.topics.values():
                 self._open_topic(topic, image)
         if before.configs is not image.configs:

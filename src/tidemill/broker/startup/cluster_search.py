@@ -1,12 +1,12 @@
-"""ClusterSearch: a starting broker without contact with the controller asks all brokers to which it is connected.
+"""ClusterSearch: lets a starting broker that knows no controller ask all the brokers to which it is connected.
 
     Join, with directory and broker id ─▶ any broker ─▶ the controller ─▶ addresses of all brokers: more connections
                   ▲                                          │        └──▶ refused: another directory has the id
                   └──────────── no controller: retry ◀───────┘
 
-A broker that was just admitted knows only the brokers that it asked, but another one may lead the metadata shard.  A
-broker whose id now belongs to another directory is not a replica any more, and learns this only from the response.  For
-any other broker the request changes nothing.
+A broker that has just been admitted knows only the brokers that it asked, but a different one may lead the metadata
+shard.  A broker whose id now belongs to another directory is no longer a replica, and learns this only from the
+response.  For any other broker, the request changes nothing.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""Joining: a broker with an empty directory asks the brokers at the configured addresses for admission.
+"""Joining: requests admission for a broker with an empty directory from the brokers at the configured addresses.
 
 connection to any broker ─▶ Join ─▶ cluster id and broker id
-             ▲               └── no controller now: retry after a pause
+             ▲               └── no controller at the moment: retry after a pause
              └───────────────────────┘
 """
 
@@ -19,7 +19,7 @@ from tidemill.peer.link import Link, Links
 from tidemill.storage.data_directory import DirectoryProblem
 
 AGAIN_MS: Final = 300
-TELL_MS: Final = 5_000  # between two log events while no broker has answered
+TELL_MS: Final = 5_000  # between log events while no broker has answered
 NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
 
 
@@ -34,7 +34,7 @@ class Joining:
         broker_id: BrokerId | None,
         done: Callable[[join.Response], None],
     ) -> None:
-        """`done` is called once, with the response, which admits or refuses the directory."""
+        """`done` is called once, with the response that admits or refuses the directory."""
         self._machine = machine
         self._addresses = addresses
         self._request = join.Request(directory_id=directory_id, broker_id=-1 if broker_id is None else broker_id)

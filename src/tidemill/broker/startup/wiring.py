@@ -1,4 +1,4 @@
-"""Wiring: creates a broker, starts it and stops it, in the same way on the real machine and in the simulation.
+"""Wiring: creates, starts and stops a broker, in the same way on a real machine and in the simulation.
 
 identity ─▶ store (recovered) ─▶ Broker ─▶ shard 0, and the shards of its image ─▶ links ─▶ the cluster's image
    └── from the cluster, if joining    ready ◀─ registered ◀─ leads each shard of which it is the only voter ◀─┘
@@ -41,8 +41,8 @@ from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
-STILL_ALIVE_MS: Final = 15_000  # how long peers may count a dead broker as alive until they close its connection
-ASIDE: Final = "damaged-"  # prefix of the directories with damaged files that were set aside
+STILL_ALIVE_MS: Final = 15_000  # how long peers may count a dead broker as alive before they close its connection
+ASIDE: Final = "damaged-"  # prefix of the directories that hold damaged files that were set aside
 LEADERSHIP_TRANSFER_S: Final = 1.0  # how long a clean stop waits for its leadership transfers
 
 
@@ -55,8 +55,8 @@ async def open_directory(
     machines: MachineRegistry | None = None,
 ) -> tuple[Identity, Store, RecoveryReport]:
     """
-    Open the data directory.  If it is empty, bootstrap a new cluster, or join the cluster at `addresses` if there are
-    any.
+    Open the data directory.  If it is empty, join the cluster at `addresses`, or bootstrap a new cluster if there are
+    none.
     """
     machines = machines or default_machines(options.producer_expiration_ms)
     identity = read_identity(disk)
@@ -88,8 +88,8 @@ async def _begin_again(
 ) -> Identity:
     """
     Replace a damaged journal (rule R7 of `docs/formats/journal.md`).  The journal may have held votes, so the broker
-    becomes a new voter with its old broker id, and gets its data from the other replicas.  No file is changed before
-    the cluster has admitted the new directory.
+    becomes a new voter with its old broker id and gets its data from the other replicas.  No file is changed until the
+    cluster has admitted the new directory.
     """
     if not addresses:
         raise JournalDamaged(
@@ -117,7 +117,7 @@ async def _begin_again(
         "journal set aside",
         directories=", ".join(
             name for name in disk.list("") if name.startswith(ASIDE)
-        ),  # all such directories, because an earlier start may have been interrupted
+        ),  # includes those of earlier starts, which may have been interrupted
         bytes=size,
         then="this broker is a new voter; delete those directories when every topic is served again",
     )
@@ -158,8 +158,8 @@ def make(
     extra_coordinators: Sequence[AnyRegistration] = (),
 ) -> Broker:
     """
-    Create a broker with the shards in its store.  The broker has no connections yet and does not listen.
-    `extra_coordinators` are hosted in addition to `COORDINATORS`.
+    Create a broker with the shards in its store.  The broker has no connections yet and is not listening.  The
+    coordinators in `extra_coordinators` are hosted in addition to `COORDINATORS`.
     """
     broker = Broker(store, identity, static, machine, (*COORDINATORS, *extra_coordinators))
     controller = broker.controller
@@ -184,8 +184,8 @@ def _bootstrap(broker: Broker) -> None:
 
 async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
     """
-    Connect to other brokers, at `addresses` among others.  Wait until this broker has the cluster image and serves each
-    shard of which it is the only voter.
+    Connect to other brokers, including those at `addresses`.  Wait until this broker has the cluster image and serves
+    each shard of which it is the only voter.
     """
     cluster, machine = broker.cluster, broker.machine
     if machine.links is not None:
@@ -218,16 +218,16 @@ async def _hear_of_cluster(broker: Broker) -> None:
 
 def _is_started(shard: Shard) -> bool:
     """
-    Return whether the start need not wait for `shard`: it serves, it is damaged, or it has other voters, which can
-    serve it.
+    Return whether the start does not have to wait for `shard`: it is serving, it is damaged, or it has other voters,
+    which can serve it.
     """
     return shard.is_serving or shard.log.damage is not None or shard.replica.voters != (shard.replica.me,)
 
 
 async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> None:
     """
-    Register the broker's endpoints, and wait until it is ready: its image must be as new as the controller's image at
-    the registration.
+    Register the broker's endpoints, and wait until the broker is ready, which means that its image is at least as new
+    as the controller's image was at registration.
     """
     identity = broker.identity
     search = ClusterSearch(broker)
@@ -255,7 +255,7 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
 
 
 async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None, int]:
-    """Try to register once.  Return the error code, the message and the offset of the controller's image."""
+    """Try to register once.  Return the error code, the error message, and the offset of the controller's image."""
     identity = broker.identity
     request = register.Request(
         broker_id=identity.broker_id,
@@ -285,7 +285,7 @@ async def _wait(machine: Machine) -> None:
 
 
 async def _pause(broker: Broker) -> None:
-    """Wait until the image or a leader has changed, at most for `AGAIN_S`."""
+    """Wait until the image or a leader has changed, but at most `AGAIN_S`."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def resume() -> None:
@@ -303,7 +303,7 @@ async def _pause(broker: Broker) -> None:
 
 async def go_down(broker: Broker) -> None:
     """
-    Stop cleanly: transfer leadership, answer unanswered requests, make all rows durable, and write a checkpoint, so
+    Stop cleanly: transfer leadership, answer outstanding requests, make all rows durable, and write a checkpoint, so
     that the next start has little to read.
     """
     broker.is_ready = False
@@ -318,7 +318,7 @@ async def go_down(broker: Broker) -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def idle() -> None:
-        if not future.done():  # it is done if the stop was cancelled
+        if not future.done():  # it is already done if the stop was cancelled
             future.set_result(None)
 
     broker.ready_loop.when_idle(idle)

@@ -1,4 +1,4 @@
-"""Answers DescribeGroups and ListGroups, the requests of tools and administrators."""
+"""Answers DescribeGroups and ListGroups, which tools and administrators send."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ GROUP_TYPE = "Classic"
 def describe(group_id: str, group: ClassicGroup | None) -> DescribedGroup:
     """Return the description of a group.
 
-    The description of an unknown group has state Dead and error GROUP_ID_NOT_FOUND, which clients get from v6 on
+    An unknown group is described with the state Dead and the error GROUP_ID_NOT_FOUND, which clients get from v6 on
     (KIP-1043).
     """
     if group is None:

@@ -4,7 +4,7 @@ A group is EMPTY until a member joins.  A join, a leave or the loss of a member 
 PREPARING, every member has to join again.  When all have joined, or the rebalance timeout has passed, a new generation
 starts.  The group is then COMPLETING until the leader, one of its members, has sent the assignments of all members;
 after that it is STABLE.  The modules `joining` and `membership` handle the requests of members, and `rebalance` runs a
-rebalance; this module has the group's state and the table of its transitions.
+rebalance; this module holds the group's state and its transition table.
 
 All of this is soft state: only complete generations are logged (module `state`), and a new coordinator starts from the
 last one.
@@ -60,7 +60,7 @@ class Member:
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]  # (name, metadata), in order of preference
     assignment: bytes = b""
-    is_new: bool = False  # the member's first JoinGroup is not answered yet, so it cannot send heartbeats
+    is_new: bool = False  # the member's first JoinGroup has not been answered yet, so it cannot send heartbeats
     join_waiter: Waiter | None = None  # only while PREPARING
     sync_waiter: Waiter | None = None  # only while COMPLETING
 
@@ -107,7 +107,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None  # None: no member ever joined; only simple consumers committed offsets
         self.protocol_name: str | None = None
         self.leader: str | None = None  # the leader's member id; None while the group has no members
-        self.members: dict[str, Member] = {}  # in the order they joined
+        self.members: dict[str, Member] = {}  # in the order in which they joined
         self.static_members: dict[str, str] = {}  # instance id → member id
         self.pending_joins: dict[str, None] = {}  # assigned ids whose clients have not joined with them yet (KIP-394)
         self.pending_syncs: dict[str, None] = {}  # members of this generation that have not sent SyncGroup yet
@@ -145,7 +145,7 @@ class ClassicGroup:
         return group
 
     def logged(self) -> GroupMetadata:
-        """Return the group's state in the form in which it is logged."""
+        """Return the group's state in its logged form."""
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -256,7 +256,7 @@ class ClassicGroup:
     # Queries.
 
     def member_problem(self, member_id: str, instance_id: str | None) -> int:
-        """Return NONE if (member id, instance id) identifies a member of the group, else the error code."""
+        """Return NONE if (member id, instance id) identifies a member of the group, otherwise the error code."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -284,8 +284,8 @@ class ClassicGroup:
     def select_protocol(self) -> str:
         """Return the protocol with the most votes.
 
-        Each member votes for the first protocol of its list that all members support; a tie goes to the protocol voted
-        for first.
+        Each member votes for the first protocol of its list that all members support; a tie goes to the protocol that
+        was voted for first.
         """
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -355,5 +355,5 @@ class ClassicGroup:
         try:
             topics = [subscribed_topics(m.metadata(self.protocol_name)) for m in self.members.values()]
         except BadRecord:
-            return None  # Not an error: only the members' assignor has to understand their metadata.
+            return None  # Not an error: only the members' assignor has to understand the metadata.
         return frozenset().union(*topics)

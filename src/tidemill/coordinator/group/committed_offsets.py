@@ -34,8 +34,8 @@ class CommittedOffsets:
     def get(self, group_id: str, topic: str, topic_id: TopicId, partition: int) -> CommittedOffset | None:
         """Return a committed offset; None if none is committed for this topic id.
 
-        `NO_TOPIC_ID` selects by name alone: the caller passes it if no topic of that name exists, so the offset cannot
-        be taken for that of a newer topic.
+        `NO_TOPIC_ID` selects by name alone: the caller passes it if no topic with that name exists, so the offset
+        cannot be mistaken for a newer topic's offset.
         """
         committed = self._by_group.get(group_id, {}).get((topic, partition))
         if committed is None or topic_id not in (NO_TOPIC_ID, committed.topic_id):

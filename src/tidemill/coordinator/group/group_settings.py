@@ -19,7 +19,7 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
-    group_metadata_bytes_max: int = 1_000_000  # must fit one record (max.message.bytes of __consumer_offsets)
+    group_metadata_bytes_max: int = 1_000_000  # must fit in one record (max.message.bytes of __consumer_offsets)
 
 
 def name_fits(name: str) -> bool:

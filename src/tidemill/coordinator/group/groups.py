@@ -74,7 +74,7 @@ class Groups:
         self._groups: dict[str, ClassicGroup] = {}  # soft state; includes groups with offsets but no members
         self._deadlines = Deadlines()
         self._is_loaded = False
-        self._expiry_queue: list[str] = []  # groups not examined yet in this round of expiry
+        self._expiry_queue: list[str] = []  # groups not yet examined in this round of expiry
 
     # The log.
 
@@ -87,7 +87,7 @@ class Groups:
         self._state.replay(key, value)
 
     def loaded(self, timestamps: Timestamps) -> Result[LogRecord]:
-        """Start once the whole partition is replayed: restore the groups from the log and renew every session."""
+        """Start once the whole partition has been replayed: restore the groups from the log and renew every session."""
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
         decision = self._decision(timestamps)
@@ -96,7 +96,7 @@ class Groups:
             for member in group.members.values():
                 rebalance.renew_session(group, member, decision)
             if len(group.members) > self._settings.size_max:
-                # The limit was lowered.  In the rebalance, the members that join first stay.
+                # The limit has been lowered.  In the rebalance, the members that join first stay.
                 rebalance.prepare(group, decision)
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
@@ -128,7 +128,9 @@ class Groups:
         return len(self._groups), sum(len(group.members) for group in self._groups.values())
 
     def committed_offsets(self) -> Iterator[tuple[str, dict[TopicPartitionKey, CommittedOffset]]]:
-        """Yield each group that has committed offsets, with them.  The caller must not change the dict."""
+        """
+        Yield each group that has committed offsets, together with its offsets.  The caller must not change the dict.
+        """
         offsets = self._state.offsets
         return ((group_id, offsets.of_group(group_id)) for group_id in offsets.group_ids())
 
@@ -165,7 +167,7 @@ class Groups:
         return decision.result()
 
     def expire(self, key: Key, timestamps: Timestamps) -> Result[LogRecord]:
-        """Handle a reached deadline.  A deadline that was postponed or cancelled has no effect."""
+        """Handle a deadline that has been reached.  A deadline that was postponed or cancelled has no effect."""
         assert self._is_loaded
         decision = self._decision(timestamps)
         if self._deadlines.fired(key, timestamps.now_ms):
@@ -196,7 +198,7 @@ class Groups:
         return tuple(replies)
 
     def check_invariants(self) -> None:
-        """Check the invariants.  They hold only between decisions, when all decided records are replayed."""
+        """Check the invariants.  They hold only between decisions, when all decided records have been replayed."""
         self._deadlines.check_invariants()
         self._state.offsets.check_invariants()
         for group_id, group in self._groups.items():
@@ -236,7 +238,8 @@ class Groups:
             return
         group = ClassicGroup(request.group_id, decision.timestamps.append_time)
         if joining.join(group, request, decision):
-            # Log a new group immediately: if this broker cannot write, the client gets an error without a long wait.
+            # Log a new group immediately: if this broker cannot write, the client gets an error without waiting for
+            # long.
             self._groups[request.group_id] = group
             created = GroupMetadata(
                 protocol_type="",

@@ -13,7 +13,7 @@ S = GroupState
 
 
 def problem(request: Join, decision: DecisionBuilder) -> int:
-    """Return the error code of a request that is invalid for any group; NONE when it is valid."""
+    """Return the error code for a request that would be invalid for any group; NONE if there is no such problem."""
     settings = decision.settings
     if not request.group_id or not name_fits(request.group_id):
         return errors.INVALID_GROUP_ID
@@ -69,7 +69,7 @@ def _fits_group_size(group: ClassicGroup, member_id: str, decision: DecisionBuil
 
 
 def _assign_member_id(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
-    """Answer a new dynamic member with a member id, with which it has to join again (KIP-394).
+    """Answer a new dynamic member with a member id, which it must use to join again (KIP-394).
 
     A client that gives up between its two requests thus leaves an unused id instead of a member.
     """
@@ -104,7 +104,8 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     rebalance.renew_session(group, member, decision)
 
     if group.state is not S.STABLE:
-        # In COMPLETING, the leader may be about to send an assignment for the old member id, which no member has now.
+        # In COMPLETING, the leader may be about to send an assignment for the old member id, which no member has any
+        # more.
         group.park_join(member, request.waiter)
         rebalance.prepare_or_complete(group, decision)
         return
@@ -125,8 +126,8 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
             generation=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
-            # Before v9, the response cannot tell a leader to skip the assignment.  A leader that finds its old id here
-            # acts as a follower.
+            # Before v9, the response cannot tell a leader to skip the assignment.  A leader that finds its old member
+            # id here acts as a follower.
             leader=(group.leader or "") if request.can_skip_assignment else old_leader,
             skip_assignment=skip,
             members=group.joined_members() if skip else (),

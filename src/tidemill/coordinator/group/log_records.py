@@ -1,10 +1,10 @@
-"""The encoding of `__consumer_offsets`: Kafka's keys and values, and a record of Tidemill's own that closes a snapshot.
+"""The encoding of `__consumer_offsets`: Kafka's keys and values, and Tidemill's own record that closes a snapshot.
 
-Every key and value begins with an int16 version; the version of a key tells the kind of the record.  Tidemill reads all
-of Kafka's value versions, and it writes those of Kafka 4.3: offset value 4 and group value 3.  If the client requested
-a retention, Kafka writes offset value 1, which has no topic id; Tidemill adds a tag of its own to value 4 instead.
-Keys of Kafka's other group types are ignored.  A key without a value is a tombstone.  The format is specified in
-`docs/formats/consumer_offsets.md`.
+Every key and value begins with an int16 version; the version of a key tells what kind of record it is.  Tidemill reads
+all of Kafka's value versions, and it writes those of Kafka 4.3: offset value 4 and group value 3.  If the client
+requested a retention, Kafka writes offset value 1, which has no topic id; Tidemill adds a tag of its own to value 4
+instead.  Keys of Kafka's other group types are ignored.  A key without a value is a tombstone.  The format is specified
+in `docs/formats/consumer_offsets.md`.
 """
 
 import struct
@@ -327,7 +327,10 @@ class _Reader:
         return count
 
     def tags(self) -> dict[int, bytes]:
-        """Read the tagged fields and return them by tag number; a version without tagged fields gives an empty dict."""
+        """
+        Read the tagged fields and return them by tag number.  For a version without tagged fields, return an empty
+        dict.
+        """
         if not self.flexible:
             return {}
         found: dict[int, bytes] = {}

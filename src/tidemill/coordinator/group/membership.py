@@ -54,7 +54,8 @@ def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> No
     group.state_since_ms = decision.timestamps.append_time
     record = group_metadata(group.group_id, group.logged())
     if len(record.value or b"") > decision.settings.group_metadata_bytes_max:
-        # The record is too large for the log.  Kafka notices this at the append, and answers with the same error.
+        # The record is too large for the log.  Kafka notices this when it appends the record, and answers with the same
+        # error.
         group.state_since_ms = previous
         rebalance.reject_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
         rebalance.prepare(group, decision)
@@ -115,7 +116,9 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, decision: DecisionBuilde
 
 
 def expire_session(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
-    """Handle the end of a session: a member sent no heartbeat in time, or no client used an assigned member id."""
+    """
+    Handle the end of a session: a member did not send a heartbeat in time, or no client has used an assigned member id.
+    """
     if member_id in group.pending_joins:
         group.remove(member_id)
         rebalance.complete_if_all_joined(group, decision)
@@ -131,7 +134,7 @@ def expire_session(group: ClassicGroup, member_id: str, decision: DecisionBuilde
 
 
 def expire_sync(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """Remove the members that have not sent SyncGroup in time: they do not consume their assigned partitions."""
+    """Remove the members that did not send SyncGroup in time: they do not consume their assigned partitions."""
     for member_id in tuple(group.pending_syncs):
         rebalance.remove_member(group, group.members[member_id], decision)
     rebalance.prepare(group, decision)

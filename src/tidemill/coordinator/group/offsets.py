@@ -19,7 +19,9 @@ S = GroupState
 
 
 def commit(group: ClassicGroup, request: CommitOffsets, decision: DecisionBuilder) -> bool:
-    """Handle an OffsetCommit.  Return whether an offset is committed; if not, the caller drops a new group."""
+    """
+    Handle an OffsetCommit.  Return whether an offset is committed; if not, the caller drops the group if it is new.
+    """
     error_code = _commit_problem(group, request)
     if error_code != errors.NONE:
         reject_commit(request, error_code, decision)

@@ -1,9 +1,9 @@
 """Runs a rebalance: prepares it, waits until the members have joined, and starts a generation.
 
 The first rebalance of an empty group is delayed by group.initial.rebalance.delay.ms, and delayed again if a new member
-joins meanwhile, so that clients that start together need only one assignment.  Every later rebalance waits until all
-members have joined again, but not longer than the longest rebalance timeout among them.  Dynamic members that have not
-joined by that deadline are removed; static members stay until their session ends (KIP-345).
+joins during the delay, so that clients that start together need only one assignment.  Every later rebalance waits until
+all members have joined again, but no longer than the longest rebalance timeout among them.  Dynamic members that have
+not joined by that deadline are removed; static members stay until their session ends (KIP-345).
 """
 
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Signal
@@ -73,7 +73,7 @@ def complete_join(group: ClassicGroup, decision: DecisionBuilder) -> None:
         group.remove(member_id)
         decision.deadlines.cancel(group.session_key(member_id))
     if group.members and not _leader_has_joined(group):
-        # Only static members remain, and none of them has joined: wait until they join or their sessions end.
+        # Only static members remain, and none of them have joined: wait until they join or their sessions end.
         decision.wake_after(group.join_key, group.rebalance_timeout_ms)
         return
     group.begin_generation(decision.timestamps.append_time)

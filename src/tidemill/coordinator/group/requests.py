@@ -1,4 +1,4 @@
-"""Requests to the group coordinator: values that handlers build from wire requests, independent of the wire version.
+"""Requests to the group coordinator: values that handlers build from wire requests of any version.
 
 `waiter` is the host's handle of the request and is returned with the reply.  Where behaviour depends on the version of
 the wire request, the request has a flag, and the comment beside it names the version.
@@ -68,7 +68,7 @@ class TopicPartitionId:
     """
 
     topic: str
-    topic_id: TopicId = NO_TOPIC_ID  # NO_TOPIC_ID when no such topic exists
+    topic_id: TopicId = NO_TOPIC_ID  # NO_TOPIC_ID if no such topic exists
     partition: int
 
 

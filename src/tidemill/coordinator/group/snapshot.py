@@ -1,10 +1,10 @@
-"""Snapshots of a partition of `__consumer_offsets`: the state, written again at the end of the partition's own log.
+"""Snapshots of a partition of `__consumer_offsets`: the state is written again at the end of the partition's own log.
 
-Each chunk is computed on demand, and the host appends the chunk before any other record.  Its records are therefore
+Each chunk is computed on demand, and the host appends it before any other record.  The chunk's records are therefore
 current at their position in the log, and later changes follow them.  Groups and offsets created after the snapshot
-began need not be in it, since the log has their records after the snapshot's start.  After the last chunk the host
-appends the end record; once that is committed, the log may start at the snapshot's first record.  If the leader changes
-earlier, the incomplete snapshot is harmless, and the next leader begins a new one.
+began do not have to be in it, since the log contains their records after the snapshot's start.  After the last chunk,
+the host appends the end record; once that is committed, the log may start at the snapshot's first record.  If the
+leader changes before then, the incomplete snapshot is harmless, and the next leader begins a new one.
 """
 
 from tidemill.coordinator.group.log_records import (
@@ -62,7 +62,7 @@ class SnapshotChunks:
     def _next_record(self) -> LogRecord | None:
         """Return the next record of the state, or None at the end.
 
-        Groups and offsets deleted since the snapshot began are left out: the log has their tombstones after the
+        Groups and offsets deleted since the snapshot began are left out: the log contains their tombstones after the
         snapshot's start.
         """
         while True:

@@ -1,4 +1,4 @@
-"""The logged state of all groups: it survives a change of leader and is changed only by `replay`."""
+"""The logged state of all groups, which survives a change of leader and is changed only by `replay`."""
 
 from collections.abc import Callable
 
