@@ -154,7 +154,7 @@ class Broker:
         self._refusals = RateLimitedEvents(machine.clock)
         self._wrong_port = WrongPortEvents(machine.events, machine.clock)
         self._damages = RateLimitedEvents(machine.clock)
-        self._is_tick_scheduled = False  # whether an extra tick of the shards is scheduled, see `tick_shards`
+        self._is_tick_scheduled = False  # whether an extra tick of the shards is scheduled; see `tick_shards`
         self.is_ready = False
         self.is_live = True
 
@@ -171,7 +171,9 @@ class Broker:
         self.ready_loop.wake()
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Apply a change of the cluster image: first to the shards, then to the coordinators, which use the shards."""
+        """
+        Apply a change of the cluster image, first to the shards and then to the coordinators, which use the shards.
+        """
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
         self.cluster.follow(before, image)
@@ -247,7 +249,7 @@ class Broker:
         )
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
-        """Log an unexpected exception, which is a bug in the broker, with its traceback, and count it."""
+        """Log an unexpected exception with its traceback, and count it: it is a bug in the broker."""
         self.metrics.api(api.key).count_error(errors.UNKNOWN_SERVER_ERROR)
         self.metrics.request_failures += 1
         self.events.failure("request failed", error, api=api.name, version=version, peer=f"{peer[0]}:{peer[1]}")

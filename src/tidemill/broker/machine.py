@@ -25,10 +25,10 @@ class Machine:
     clock: PreciseClock
     entropy: Entropy
     journal_jobs: Jobs
-    write_back_jobs: Jobs  # a separate thread, so that a slow write-back delays no acknowledgement
+    write_back_jobs: Jobs  # a separate thread, so that a slow write-back does not delay acknowledgements
     background_jobs: Jobs
     read_jobs: Jobs
-    compression_jobs: Jobs  # separate threads, so that recompression delays no read
+    compression_jobs: Jobs  # separate threads, so that recompression does not delay reads
     call_later: Callable[[float, Callable[[], None]], Any]  # seconds; returns an object with `cancel()`
     failed: Callable[[BaseException], None]  # called when the machine has failed; ends the process
     events: EventLog

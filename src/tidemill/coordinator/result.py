@@ -10,7 +10,7 @@ rebuilds it by replay.  Decisions are never undone in memory.
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-Waiter = object  # the host's handle of a request, returned with the reply; opaque to a coordinator, never None
+Waiter = object  # the host's handle for a request, returned with the reply; opaque to a coordinator, never None
 Key = tuple[str, ...]  # names a deadline; the host keeps one timer per key
 RecordT = TypeVar("RecordT")
 

@@ -1,7 +1,7 @@
 """Decides the admission of a data directory to the cluster: its broker id, and the directory that it replaces, if any.
 
 Admission precedes registration: until a broker registers its endpoints (`brokers.RegisterBroker`), it carries no
-replicas of topics and is not shown to clients.  Recording the admission reserves the broker id, and it lets the broker
+replicas of topics and is not shown to clients.  Recording the admission reserves the broker id and lets the broker
 follow the metadata shard.
 """
 
@@ -34,7 +34,7 @@ class AdmitBroker:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
     cluster_id: str
-    broker_id: BrokerId  # NO_BROKER when there is a problem
+    broker_id: BrokerId  # NO_BROKER if there is a problem
     problem: Problem | None = None
 
 

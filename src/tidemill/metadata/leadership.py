@@ -36,7 +36,7 @@ def preferred_leader(shard: Shard) -> BrokerId:
 
 
 def imbalance(image: ClusterImage, leaders: Leaders, live: frozenset[BrokerId]) -> list[tuple[ShardId, BrokerId]]:
-    """Return (shard, preferred leader) for the shards that another broker leads although the preferred leader is live.
+    """Return (shard, preferred leader) for each shard that another broker leads while its preferred leader is live.
 
     At most TRANSFERS_MAX pairs are returned.  Shards without a leader are left out: they elect one without the
     controller.

@@ -34,7 +34,7 @@ HTTP_ENDPOINT: Final = "HTTP"  # health, readiness and metrics
 
 class ConfigResource(NamedTuple):
     type: int  # TOPIC_RESOURCE, BROKER_RESOURCE or GROUP_RESOURCE
-    name: str  # a topic name, a broker id ("": the default of all brokers), or a group id
+    name: str  # a topic name, a broker id ("": the default for all brokers), or a group id
 
 
 # The values of Kafka's ConfigResource.Type.
@@ -95,7 +95,7 @@ class ReplicasRecord:
     """
 
     shard_id: ShardId
-    voters: tuple[ReplicaKey, ...]  # the preferred leader is the first
+    voters: tuple[ReplicaKey, ...]  # preferred leader first
 
 
 @dataclass(frozen=True, slots=True)

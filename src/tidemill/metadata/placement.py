@@ -18,7 +18,7 @@ PARTITIONS_PER_SHARD_MAX: Final = 16  # the partitions of a shard share one lead
 class ShardPlan(NamedTuple):
     first_partition: int
     partition_count: int
-    voters: tuple[ReplicaKey, ...]  # the preferred leader first
+    voters: tuple[ReplicaKey, ...]  # preferred leader first
 
 
 class Candidate(NamedTuple):

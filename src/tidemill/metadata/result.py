@@ -26,7 +26,7 @@ class Result(Generic[Response]):
 
 
 class Problem(NamedTuple):
-    """Why one item of a command is refused: an error code of `model.errors`, and a sentence for the user."""
+    """Why one item of a command is refused: an error code from `model.errors`, and a sentence for the user."""
 
     error_code: int
     message: str
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """The inputs of a decision besides the command.  `image` includes every appended record, committed or not."""
+    """The inputs to a decision, apart from the command.  `image` includes every appended record, committed or not."""
 
     image: ClusterImage
     layers: BrokerLayers

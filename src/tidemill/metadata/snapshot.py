@@ -26,7 +26,7 @@ from tidemill.metadata.metadata_records import (
 from tidemill.model.broker_id import BrokerId
 
 CHUNK_RECORDS_MAX: Final = 1_000  # usually about 64 KiB, one batch
-CHUNK_BYTES_MAX: Final = 512 << 10  # the record that reaches the limit ends the chunk; a record may have tens of KiB
+CHUNK_BYTES_MAX: Final = 512 << 10  # the record that reaches the limit ends the chunk; a record may take tens of KiB
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[Record]:

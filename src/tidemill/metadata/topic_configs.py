@@ -1,4 +1,4 @@
-"""A broker's cache of compiled topic configurations.  A topic is compiled again only after its settings change."""
+"""A broker's cache of compiled topic configurations.  One is recompiled only after the topic's settings change."""
 
 from collections.abc import Mapping
 

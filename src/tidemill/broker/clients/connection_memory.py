@@ -160,7 +160,7 @@ class ConnectionMemory:
         self.reading_bytes -= size
 
     def may_answer(self, holder: Holder) -> bool:
-        """Return whether another request of this client may begin."""
+        """Return whether another request from this client may begin."""
         if self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX:
             return True
         return holder not in self._unread

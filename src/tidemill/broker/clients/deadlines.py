@@ -1,4 +1,4 @@
-"""Deadlines of requests that wait for other brokers, without a timer per request.
+"""Deadlines for requests that are waiting for other brokers, without one timer per request.
 
 Requests with the same time limit expire in the order in which they were added, so each tick looks only at requests that
 have expired.  A request expires up to one tick late.
@@ -11,7 +11,7 @@ from tidemill.model.clock import Clock
 
 class Expiring(Protocol):
     def expire(self) -> None:
-        """Respond with what is known so far, because the deadline has passed."""
+        """Respond with what is known so far: the deadline has passed."""
         ...
 
 

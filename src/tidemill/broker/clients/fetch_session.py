@@ -49,7 +49,7 @@ class FetchSession:
     def __init__(self, session_id: int, wanted: dict[FetchKey, Wanted]) -> None:
         self.session_id = session_id
         self.used_at_ms = 0
-        self.epoch = 1  # of the next request
+        self.epoch = 1  # epoch of the next request
         self.is_incremental = False  # whether the current request is incremental
         self.wanted = wanted
 

@@ -3,7 +3,7 @@
     handler ─▶ ControllerClient ─▶ the controller's response ─▶ client
 
 The error is NOT_CONTROLLER if no controller is found within `WAIT_MS`, and REQUEST_TIMED_OUT if the connection to the
-controller is lost before it has answered, which means that the outcome is unknown.
+controller is lost before the controller has answered, because the outcome is then unknown.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
     bytes ─▶ frames ─▶ handler ─▶ response, or Pending ─▶ ... ─▶ responses, in order ─▶ bytes
 
-Requests of one connection take effect in order: a request sees the effects of all earlier ones.
+Requests on one connection take effect in order: each request sees the effects of all earlier ones.
 
     request    begins when
     Produce    every earlier request that is not Produce has been answered, and no batch waits for recompression
@@ -152,7 +152,7 @@ class KafkaConnection:
 
     def _refused(self, error: ProtocolError) -> None:
         """
-        Count and log bytes that are not a Kafka request.  If they belong to a known other protocol, the event names it.
+        Count and log bytes that are not a Kafka request.  If they belong to another known protocol, the event names it.
         """
         broker = self.broker
         broker.metrics.protocol_errors += 1
@@ -302,7 +302,7 @@ class KafkaConnection:
         return key is not None and (key != PIPELINED or unanswered[-1].api.key != PIPELINED)
 
     def _may_resume(self) -> bool:
-        """Return whether this connection may continue although the memory of all connections is exhausted."""
+        """Return whether this connection may continue even though the memory of all connections is exhausted."""
         memory = self.broker.memory
         return memory.may_receive(self) and memory.may_answer(self)
 

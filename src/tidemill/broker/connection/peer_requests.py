@@ -1,4 +1,4 @@
-"""PeerRequests: handles the requests of other brokers to the controller, and their requests for leadership transfers.
+"""PeerRequests: handles other brokers' requests to the controller, and their requests for leadership transfers.
 
 If a request for the controller arrives at a broker that is not the controller, the response is empty.  An empty
 response tells the sender that the request was not handled, so the sender looks for the controller again.  Only Join
@@ -59,7 +59,7 @@ class BrokerCaller:
         return host, int(port or 0)
 
     def hold(self) -> None:
-        """Do nothing: only Produce holds its connection, and brokers do not forward it."""
+        """Do nothing: only Produce holds its connection, and brokers never forward Produce."""
 
     def release(self) -> None:
         """Do nothing, like `hold`."""
@@ -96,7 +96,7 @@ class PeerRequests:
 
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
         """
-        Handle a request of another broker.  Raises ProtocolError, which closes the link, if the request cannot be
+        Handle a request from another broker.  Raises ProtocolError, which closes the link, if the request cannot be
         decoded, because the other broker may run an unknown version.
         """
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])

@@ -15,7 +15,7 @@ from tidemill.broker.peers.unanswered import NO_CONTROLLER
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 
-RETRY_S: Final = 0.2  # between two attempts, unless a leader or the image changes sooner
+RETRY_S: Final = 0.2  # between attempts, unless a leader or the image changes sooner
 
 
 class ControllerClient:
@@ -66,7 +66,7 @@ class _Attempts(Pending[Any]):
         self._version = version
         self._request = request
         self._here = here
-        self._timer: Any = None  # of the next attempt, if one is scheduled
+        self._timer: Any = None  # timer for the next attempt, if one is scheduled
         self._until_ms = client.machine.clock.monotonic_ms() + wait_ms
         self._attempt()
 

@@ -52,7 +52,7 @@ class ControllerHost:
         self._stall_tolerant_clock = stall_tolerant_clock
         self._hosted: HostedPartition[Command, ControllerCore] | None = None  # while this broker is the controller
         self._grown_with: frozenset[BrokerId] = frozenset()  # live brokers when growth was last planned
-        self._contact_at: int | None = None  # last tick with contact with the controller; initially the first tick
+        self._contact_at: int | None = None  # time of the last tick with contact; initially, of the first tick
 
     # Leadership.
 
@@ -72,7 +72,7 @@ class ControllerHost:
             return
         self._follower.catch_up()
         if not self._follower.is_caught_up:
-            return  # this broker cannot read the log: another one becomes leader, or `tick` tries again
+            return  # this broker cannot read the log: another will become leader, or `tick` will try again
         self._grown_with = frozenset()
         controller = Controller(
             self._follower.image,
@@ -95,7 +95,7 @@ class ControllerHost:
             self._contact_at = self._stall_tolerant_clock.monotonic_ms()
         shard, image = self._follower.shard, self._follower.image
         if self._hosted is None and shard is not None and shard.is_serving:
-            self.serving_changed()  # the log could not be read before
+            self.serving_changed()  # try again: the log could not be read before
         if not self.accepts_writes or not image.cluster_id:
             return
         live = self._cluster.live()
@@ -188,7 +188,9 @@ class ControllerHost:
         return OUTCOME_UNKNOWN
 
     def storage_problem(self) -> str | None:
-        """Return None: the controller also decides while the disk is full, because metadata is small and needed."""
+        """
+        Return None: the controller continues to decide while the disk is full, because metadata is small and essential.
+        """
         return None
 
     def has_stale_metadata(self) -> bool:
@@ -203,4 +205,4 @@ class ControllerHost:
 
 
 def _nothing() -> None:
-    """Do nothing.  The default of `on_lead`."""
+    """Do nothing: the default for `on_lead`."""

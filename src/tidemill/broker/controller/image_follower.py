@@ -91,8 +91,8 @@ class ImageFollower:
 
     def _apply_committed(self, bytes_max: int | None = None) -> bool:
         """
-        Apply the records that were committed since the last call, and publish the image.  If `bytes_max` is given, stop
-        after about that many bytes; return True if more records are left, and publish the image only when none are
+        Apply the records that have been committed since the last call, and publish the image.  If `bytes_max` is given,
+        stop after about that many bytes; return True if more records are left, and publish the image only when none are
         left.
 
         Does nothing during an install: an incomplete log lacks topics, and the broker deletes topics that disappear

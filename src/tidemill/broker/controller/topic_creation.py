@@ -10,7 +10,7 @@ from tidemill.model import errors
 from tidemill.peer import create_internal_topic
 from tidemill.wire.messages import create_topics
 
-VERSION: Final = 7  # of CreateTopics between brokers
+VERSION: Final = 7  # the version of CreateTopics that brokers send each other
 DEFAULT: Final = -1
 
 

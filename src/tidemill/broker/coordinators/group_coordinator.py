@@ -28,7 +28,7 @@ from tidemill.model.internal_topics import OFFSETS
 from tidemill.model.topic import TopicId
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
-GROUP_KEY_TYPE: Final = 0  # of FindCoordinator
+GROUP_KEY_TYPE: Final = 0  # in FindCoordinator
 SNAPSHOT_CHUNK_RECORDS: Final = 200  # appended in one turn, so that other requests wait only a few milliseconds
 
 # Requests that are served while the disk is full, because they append nothing or (ForgetTopics) free space.
@@ -36,7 +36,7 @@ _SERVED_WHEN_FULL: Final = (Heartbeat, FetchOffsets, DescribeGroups, ListGroups,
 
 
 class GroupCore:
-    """Implements `ReplicatedCore` with `Groups`."""
+    """Adapts `Groups` to `ReplicatedCore`."""
 
     is_atomic = False  # each record is valid without the others
 
@@ -142,7 +142,7 @@ GROUPS: Final[CoordinatorRegistration[GroupRequest, GroupCore]] = CoordinatorReg
 
 
 def ask_group(coordinators: CoordinatorHost, group_id: str, request: GroupRequest) -> None:
-    """Ask the group's coordinator.  The request's `waiter` is called once, with the reply."""
+    """Pass a request to the group's coordinator.  The request's `waiter` is called once, with the reply."""
     answer = None if isinstance(request, ForgetTopics) else request.waiter
     assert callable(answer), "a handler passes the callback that takes the reply"
     coordinators.group_lookups.used(group_id)

@@ -71,11 +71,11 @@ class _Watched:
         self.count = 0
         self.client_id = ""
         self.connection: LookingConnection | None = None
-        self.active_at = 0.0  # of `connection` at the last lookup
+        self.active_at = 0.0  # the value for `connection` at the last lookup
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client still waits for a coordinator that serves it."""
+        """Whether the client is still waiting for a coordinator that serves it."""
         connection = self.connection
         return (
             self.count >= self.count_min
@@ -123,7 +123,7 @@ class GroupLookups:
         self._watched.pop(group_id, None)
 
     def tick(self) -> None:
-        """Log the clients that have waited for WAIT_MS, each client id once."""
+        """Log the clients that have waited for WAIT_MS, but each client id only once."""
         due_ms = self._clock.monotonic_ms() - WAIT_MS
         while self._watched:
             key, watched = next(iter(self._watched.items()))

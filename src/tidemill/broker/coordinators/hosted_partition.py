@@ -28,12 +28,12 @@ from tidemill.storage.partition.segment import SegmentDamaged
 
 LOAD_BYTES: Final = 64 << 10  # read per job while loading: about a thousand records
 TURN_RECORDS_MAX: Final = 200  # replayed per turn while loading, so that other requests wait only a few milliseconds
-BATCH_RECORDS_MAX: Final = 1_000  # in one batch; further records of a Result are appended as further batches
+BATCH_RECORDS_MAX: Final = 1_000  # in one batch; the other records of a Result go into further batches
 BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, unless a single record is larger
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # no snapshot is taken while the log has fewer records
 SNAPSHOT_GROWTH: Final = 4  # nor while the log has fewer records than this many times the size of a snapshot
 LOAD_RETRY_S: Final = 5.0  # after a read has found damage that a second read might not find again
-NOT_NOW_MS: Final = 1_000  # retry interval of a deadline while nothing may be appended
+NOT_NOW_MS: Final = 1_000  # interval at which a deadline is retried while nothing may be appended
 TIMER_MS_MAX: Final = 24 * 3_600_000  # longest delay of a timer; for a later deadline, the core is called early
 
 Answer = Callable[[Any], None]  # takes the reply to a request
@@ -299,13 +299,13 @@ class HostedPartition(Generic[RequestT, CoreT]):
         if self._snapshot is None and record_count >= max(
             SNAPSHOT_RECORDS_MIN, SNAPSHOT_GROWTH * self.core.snapshot_size
         ):
-            # All later records have this offset or a higher one, so the core may take the state of the snapshot now.
+            # All later records have this offset or a higher one, so the core may capture the snapshot's state now.
             self._snapshot_first_offset = partition.log.end_offset
             self._snapshot = self.core.snapshot(self._snapshot_first_offset, self._timestamps().append_time)
             self._machine.turns.call_soon(self._append_chunk)
 
     def _append_chunk(self) -> None:
-        """Append one chunk per turn of the event loop, so that requests can be decided between two chunks."""
+        """Append one chunk per turn of the event loop, so that requests can be decided between chunks."""
         snapshot = self._snapshot
         if snapshot is None or self._is_dropped:
             return

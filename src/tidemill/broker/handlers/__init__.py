@@ -1,1 +1,1 @@
-"""The handlers: one file per Kafka API, with the API's name."""
+"""The handlers: one file per Kafka API, named after the API."""

@@ -8,7 +8,7 @@ v4  counts of -1 mean the broker's defaults (KIP-464)
 v5  the response includes counts and the configuration (KIP-525)
 v7  topic ids
 
-timeout_ms is ignored, because the wait is bounded anyway: a controller that loses contact with the majority steps down
+timeout_ms is ignored, because the wait is bounded anyway: a controller that loses contact with a majority steps down
 after two seconds and then answers, and the request waits at most five seconds for leaders.
 """
 

@@ -1,7 +1,7 @@
 """
 DescribeQuorum (key 55): v0-2
 
-Returns the voters and learners of the metadata log with their progress.  Any broker forwards the request to the
+Returns the voters and learners of the metadata log with their progress.  Every broker forwards the request to the
 controller.
 
 The topic has two names: `__cluster_metadata`, which Kafka's tools use, and Tidemill's own name.  Offsets in the

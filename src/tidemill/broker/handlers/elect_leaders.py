@@ -1,8 +1,8 @@
 """
 ElectLeaders (key 43): v0-2
 
-Moves leadership to the preferred leaders by asking the current leaders to transfer it.  Any broker forwards the request
-to the controller, which plans the moves.  The response is sent when every preferred leader has reported to the
+Moves leadership to the preferred leaders by asking the current leaders to transfer it.  Every broker forwards the
+request to the controller, which plans the moves.  The response is sent when every preferred leader has reported to the
 controller that it leads, or after timeout_ms.
 
 Unclean elections never change anything.  A partition with a leader needs no election.  For a partition without a

@@ -25,7 +25,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
     image = context.broker.image
     topics = []
     offsets: list[OffsetToCommit] = []
-    committed: list[Partition] = []  # the responses to `offsets`, in the same order
+    committed: list[Partition] = []  # the responses for `offsets`, in the same order
     by_id = context.version >= 10
     for asked in request.topics:
         topic = image.topic_by_id(asked.topic_id) if by_id else image.topic(asked.name)

@@ -19,7 +19,7 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
     image = context.broker.image
     topics = []
     partitions: list[TopicPartitionId] = []
-    deleted: list[Partition] = []  # the responses to `partitions`, in the same order
+    deleted: list[Partition] = []  # the responses for `partitions`, in the same order
     for asked in request.topics:
         topic = image.topic(asked.name)
         answers = []

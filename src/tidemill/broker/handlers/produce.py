@@ -242,7 +242,7 @@ class _Recompressed(Pending[Response | None]):
         super().__init__()
         self._production = production
         self._context = context
-        self._bytes = 0  # of recompressed batches; counted as work until the request is answered
+        self._bytes = 0  # bytes of recompressed batches, which count as work until the request is answered
         context.connection.hold()
         self._recompress()
 

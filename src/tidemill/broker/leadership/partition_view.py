@@ -23,7 +23,7 @@ class PartitionView:
     error_code: int
     leader_id: int
     leader_epoch: int
-    replicas: list[BrokerId]  # as planned, the preferred leader first
+    replicas: list[BrokerId]  # as planned, preferred leader first
     in_sync: list[BrokerId]
     offline: list[BrokerId]
 

@@ -109,7 +109,7 @@ class Cluster:
 
     @property
     def out_of_sync(self) -> frozenset[Lagging]:
-        """The result of the last call of `lagging`."""
+        """The result of the last call to `lagging`."""
         return self._lag.lagging
 
     @property
@@ -281,13 +281,13 @@ class Cluster:
         return shard_id in self.image.shards and self.leader(shard_id) is None
 
     def leaderless(self) -> list[ShardId]:
-        """Return every shard of the cluster that `is_leaderless`."""
+        """Return every shard in the cluster for which `is_leaderless` is true."""
         heard = frozenset(filter(self._is_heard, self.image.brokers))
         leaders = ((shard_id, self.leaders.leader(shard_id)) for shard_id in self.image.shards)
         return [shard_id for shard_id, leader in leaders if leader is None or leader.broker_id not in heard]
 
     def reported_leader(self, shard_id: ShardId) -> BrokerId | None:
-        """Return the broker that reports that it leads the shard; None if there is none, or if it is not up."""
+        """Return the broker that reports leading the shard; None if there is none, or if it is not up."""
         leader = self.leaders.leader(shard_id)
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 

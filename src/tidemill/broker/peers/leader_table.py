@@ -29,7 +29,7 @@ class LeaderTable:
         self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
         # Includes the replica key that reported the leader, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
-        self._terms: dict[ShardId, int] = {}  # the highest term ever known
+        self._terms: dict[ShardId, int] = {}  # the highest term known so far
 
     def leader(self, shard_id: ShardId) -> Leader | None:
         known = self._leaders.get(shard_id)

@@ -26,7 +26,7 @@ from tidemill.raft.messages import Message
 from tidemill.shard.pending import OUTCOME_UNKNOWN
 from tidemill.wire import schema
 
-SILENT_MS: Final = 2_000  # a peer without a heartbeat for this time is not alive
+SILENT_MS: Final = 2_000  # a peer that sends no heartbeat for this time is no longer alive
 GIVEN_UP_MS: Final = 10_000  # a connection on which nothing arrives for this time is closed and reopened
 ASKED_MS: Final = 30_000  # an unanswered request fails after this time: its response may have been dropped
 LEADERS_MAX: Final = 4_000  # entries of the leader table in one section: 64 KiB
@@ -65,7 +65,7 @@ class _Peer:
         self.link = link
         self.heard_at = now_ms  # time of the last frame of any kind
         self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
-        self.sent_version = 0  # version of this broker's leader table that the peer was last sent
+        self.sent_version = 0  # version of this broker's leader table that was last sent to the peer
         self.flags = frames.DRAINING  # from the last heartbeat; before the first one, no leadership goes to the peer
         # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
@@ -116,7 +116,7 @@ class PeerHandler(Protocol):
     def peer_reconnected(self, voter: ReplicaKey) -> None: ...
 
     def peer_restarted(self, voter: ReplicaKey) -> None:
-        """Called before `peer_reconnected` if the peer runs as a new process."""
+        """Called before `peer_reconnected` if the peer is running as a new process."""
         ...
 
     def peer_lost(self) -> None:
@@ -144,7 +144,7 @@ class Peers:
         self._call_soon = call_soon
         self._peers: dict[Link, _Peer] = {}
         self._by_key: dict[ReplicaKey, _Peer] = {}
-        # Version, flags and lagging replicas of the last heartbeat.
+        # Version, flags and lagging replicas in the last heartbeat.
         self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None
         self._to_silent: list[Buffer] = []
         self._to_heard: list[Buffer] = []
@@ -301,7 +301,9 @@ class Peers:
             self._call_soon(partial(asked.answered, OUTCOME_UNKNOWN))
 
     def _forget_asked(self, peer: _Peer) -> None:
-        """Fail all requests to `peer`, each in a separate turn: one that raises must not stop the others."""
+        """
+        Fail all requests to `peer`, each in a separate turn, so that a callback that raises does not stop the others.
+        """
         forgotten, peer.asked = peer.asked, {}
         for asked in forgotten.values():
             self._call_soon(partial(asked.answered, OUTCOME_UNKNOWN))

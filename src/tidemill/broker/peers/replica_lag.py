@@ -15,7 +15,7 @@ from tidemill.model.shard import ShardId
 from tidemill.shard.shard import Shard
 
 LAG_MS: Final = 30_000  # Kafka's `replica.lag.time.max.ms`
-RESTED_TICKS: Final = 8  # idle shards, of which there may be a thousand, are checked only at every eighth tick
+RESTED_TICKS: Final = 8  # idle shards, of which there may be a thousand, are checked only every eighth tick
 
 Lagging = tuple[ShardId, BrokerId]
 

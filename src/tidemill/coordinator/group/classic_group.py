@@ -3,8 +3,8 @@
 A group is EMPTY until a member joins.  A join, a leave or the loss of a member starts a rebalance: while the group is
 PREPARING, every member has to join again.  When all have joined, or the rebalance timeout has passed, a new generation
 starts.  The group is then COMPLETING until the leader, one of its members, has sent the assignments of all members;
-after that it is STABLE.  The modules `joining` and `membership` handle the requests of members, and `rebalance` runs a
-rebalance; this module holds the group's state and its transition table.
+after that it is STABLE.  The modules `joining` and `membership` handle members' requests, and `rebalance` runs
+rebalances; this module holds the group's state and its transition table.
 
 All of this is soft state: only complete generations are logged (module `state`), and a new coordinator starts from the
 last one.

@@ -331,7 +331,8 @@ class Groups:
                 continue
             examined += 1 + len(self._state.offsets.of_group(group.group_id))
             nothing_left = offsets.delete_expired(group, self._state.offsets, decision)
-            # Keep a group that has assigned member ids to clients: they are about to join.  (Kafka deletes the group.)
+            # Keep a group if it has assigned member ids to clients, which are about to join.  (Kafka deletes the
+            # group.)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
                 self._remove_group(group, decision)
         interval_ms = 1 if self._expiry_queue else self._settings.offsets_retention_check_interval_ms

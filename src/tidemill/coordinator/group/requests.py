@@ -1,7 +1,7 @@
 """Requests to the group coordinator: values that handlers build from wire requests of any version.
 
-`waiter` is the host's handle of the request and is returned with the reply.  Where behaviour depends on the version of
-the wire request, the request has a flag, and the comment beside it names the version.
+`waiter` is the host's handle for the request, and is returned with the reply.  Where behaviour depends on the version
+of the wire request, the request has a flag, and the comment beside it names the version.
 """
 
 from dataclasses import dataclass, field

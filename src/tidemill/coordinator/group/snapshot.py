@@ -18,7 +18,7 @@ from tidemill.coordinator.group.state import LoggedState
 from tidemill.coordinator.result import LogRecord
 
 CHUNK_RECORDS_MAX = 1_000  # usually about 100 kB of offsets: one append, well below the maximum batch size
-CHUNK_BYTES_MAX = 512 * 1024  # the record that reaches the limit ends the chunk; a group's record may have 1 MB
+CHUNK_BYTES_MAX = 512 * 1024  # the record that reaches the limit ends the chunk; a group's record may be 1 MB long
 
 
 class SnapshotChunks:
