@@ -190,7 +190,7 @@ def _load(
 
 
 def _run(measure: "Callable[[BenchLoad], dict[str, Any]]", load: "BenchLoad", *, as_json: bool) -> None:
-    """Measure and print the result.  Raise `Failed` if records were lost."""
+    """Run the benchmark and print its result.  Raise `Failed` if any record failed."""
     from tidemill.cli.bench_report import print_result
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the temporary topic is deleted

@@ -17,11 +17,11 @@ from tidemill.cli.kafka import client_config, failed
 BATCH_RECORDS_MAX: Final = 1_000
 BATCH_WAIT_S: Final = 0.1  # bounds the latency of Ctrl-C
 SILENCE_MAX_S: Final = 30.0
-NO_GROUP: Final = "tidemill-bench"  # librdkafka requires a group id, but no such group is joined or committed to
+NO_GROUP: Final = "tidemill-bench"  # librdkafka requires a group id, but this group is never joined or committed to
 
 
 def consumer(bootstrap: str) -> Consumer:
-    """Return a consumer without a group, which reports the ends of partitions."""
+    """Return a consumer that joins no group and reports when it reaches the end of a partition."""
     return Consumer(
         client_config(
             bootstrap,
@@ -38,7 +38,7 @@ def consumer(bootstrap: str) -> Consumer:
 
 
 def measure_consume(load: BenchLoad) -> dict[str, Any]:
-    """Read records of the topic of `load`, and return the result.  Raise `Failed` if the topic has none."""
+    """Measure how fast records are read, and return the result.  Raise `Failed` if the topic has no records."""
     with bench_topic(load) as topic:
         if topic.is_temporary:
             _fill(topic, load)
@@ -83,9 +83,11 @@ def _read(
     reader: Consumer, topic: BenchTopic, load: BenchLoad, count: int, advance: Callable[[int], None]
 ) -> tuple[int, int, float, Timing]:
     """
-    Return the number and bytes of the records, the time until the first of them, and the time until the last.
+    Return the number of records read, their size in bytes, the seconds until the first one arrived, and the timing of
+    the whole read.
 
-    There is no warm-up: the client fetches ahead, so that records after one would seem to arrive faster than they do.
+    There is no warm-up: the client fetches ahead, so records read after a warm-up would seem to arrive faster than they
+    do.
     """
     unfinished = set(topic.partitions)
     records, size, first_s = 0, 0, 0.0

@@ -1,4 +1,4 @@
-"""`tidemill bench latency`: how long a record takes to its acknowledgement, and to a consumer."""
+"""`tidemill bench latency`: how long it takes until a record is acknowledged, and until a consumer has it."""
 
 import os
 import time
@@ -63,7 +63,10 @@ class _Run:
         self.received = 0
 
     def run(self) -> Timing:
-        """Send and receive until every record has arrived, failed, or is LATE_MAX_S late; return how long it took."""
+        """
+        Send and receive until every record has arrived or failed, or LATE_MAX_S after the last one was due.  Return the
+        time taken.
+        """
         count = min(self._load.warm_up_records + self._load.records, max(1, int(self._load.seconds * self._rate)))
         self._await_start()
         stopwatch = Stopwatch()
@@ -85,7 +88,9 @@ class _Run:
         return stopwatch.read()
 
     def _await_start(self) -> None:
-        """Wait until the consumer has reached the end of each partition, so that records are not late because of it."""
+        """
+        Wait until the consumer has reached the end of each partition, so that its start does not count as latency.
+        """
         waited_for = len(self._reader.assignment())
         until = time.monotonic() + LATE_MAX_S
         while waited_for and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""What a benchmark sends, and the topic that it uses."""
+"""The load of a benchmark: its options, the values that it sends, and the topic that it uses."""
 
 import random
 import sys
@@ -13,7 +13,7 @@ from tidemill.cli.kafka import client_config
 from tidemill.cli.topic_admin import TopicAdmin
 
 WARM_UP_RECORDS_MAX: Final = 10_000
-VALUES: Final = 1_000  # different values, which are sent in turn: making each one anew would measure that
+VALUES: Final = 1_000  # distinct values, sent in turn: generating a value per record would be measured, too
 VALUES_BYTES_MAX: Final = 16 << 20
 
 
@@ -53,7 +53,7 @@ class BenchLoad:
         )
 
     def described(self) -> dict[str, Any]:
-        """Return the part of a result that repeats the options."""
+        """Return the options as they appear in a result."""
         return {
             "size": self.size,
             "acks": self.acks,
@@ -73,7 +73,7 @@ class BenchTopic:
 
 @contextmanager
 def bench_topic(load: BenchLoad) -> Iterator[BenchTopic]:
-    """Yield the topic of the benchmark: a temporary one, which is deleted at the end, unless `load` names one."""
+    """Yield the topic that `load` names, or else a temporary topic, which is deleted at the end."""
     admin = TopicAdmin(load.bootstrap)
     if load.topic is not None:
         yield BenchTopic(name=load.topic, partitions=admin.partitions_of(load.topic), is_temporary=False, admin=admin)
@@ -90,6 +90,6 @@ def bench_topic(load: BenchLoad) -> Iterator[BenchTopic]:
 def _delete(admin: TopicAdmin, name: str) -> None:
     try:
         admin.delete(name)
-    except Failed as problem:  # must not hide the error that ended the benchmark
-        if problem.name != "UNKNOWN_TOPIC_OR_PARTITION":  # creating it failed
+    except Failed as problem:  # not raised: it would hide the error that ended the benchmark
+        if problem.name != "UNKNOWN_TOPIC_OR_PARTITION":  # otherwise the topic was never created
             print(f"tidemill: {name} was not deleted: {problem.message}", file=sys.stderr)

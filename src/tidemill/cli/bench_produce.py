@@ -10,18 +10,18 @@ from tidemill.cli.bench_load import BenchLoad, bench_topic
 from tidemill.cli.bench_report import Stopwatch, advance_bar, percentiles_ms, rates
 from tidemill.cli.kafka import error_name
 
-POLL_EVERY: Final = 64  # records between two looks at the clock and at acknowledgements
-LATENCIES_MAX: Final = 1_000_000  # of more records, every second, third, … latency is kept
+POLL_EVERY: Final = 64  # how many records are sent between two checks of the clock and of acknowledgements
+LATENCIES_MAX: Final = 1_000_000  # with more records, only every second, third, … latency is kept
 QUEUE_FULL_POLL_S: Final = 0.1
 
 
 class Deliveries:
-    """Counts what happened to the records, and keeps their latencies."""
+    """Counts acknowledged and failed records, and keeps the latencies."""
 
     def __init__(self, records_max: int) -> None:
         self.acknowledged = 0
         self.failed = 0
-        self.error: str | None = None  # the first
+        self.error: str | None = None  # the first error
         self.latencies_s: list[float] = []
         self._keep_every = -(-records_max // LATENCIES_MAX)
 
@@ -67,7 +67,10 @@ def send(
     delivered: Callable[[KafkaError | None, Any], None],
     advance: Callable[[int], None] = lambda sent: None,
 ) -> int:
-    """Send up to `count` records in at most `load.seconds`, wait for all of them, and return how many were sent."""
+    """
+    Send up to `count` records for at most `load.seconds`, wait for their acknowledgements, and return how many were
+    sent.
+    """
     values = load.values()
     end = time.monotonic() + load.seconds
     sent = 0

@@ -1,4 +1,4 @@
-"""Times, rates and percentiles of benchmarks, and how they are printed."""
+"""Calculates and prints the times, rates and percentiles of benchmarks."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tidemill.cli.output import counted, print_fields, print_json
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
-BUSY: Final = 0.9  # share of the time that the client's thread computes, from which on it limits the rate
+BUSY: Final = 0.9  # if the client's thread computes for more than this share of the time, the client limits the rate
 
 
 class Timing(NamedTuple):
@@ -20,7 +20,7 @@ class Timing(NamedTuple):
 
 
 class Stopwatch:
-    """Measures from its construction."""
+    """Measures elapsed time and CPU time from its construction on."""
 
     def __init__(self) -> None:
         self._start = (time.perf_counter(), time.process_time(), time.thread_time())
@@ -43,7 +43,7 @@ def percentiles_ms(seconds: Sequence[float]) -> dict[str, float] | None:
 
 
 def rates(records: int, size: int, timing: Timing) -> dict[str, Any]:
-    """Return the part of a result with rates; `size` is in bytes."""
+    """Return the duration, the rates and the CPU load as they appear in a result; `size` is in bytes."""
     seconds = max(timing.seconds, 1e-9)
     return {
         "seconds": round(timing.seconds, 3),
@@ -56,7 +56,7 @@ def rates(records: int, size: int, timing: Timing) -> dict[str, Any]:
 
 @contextmanager
 def advance_bar(task: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show progress on stderr if it is a terminal.  Yield a function that takes how many records are done."""
+    """Show progress on stderr if it is a terminal.  Yield a function to call with the number of records done so far."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

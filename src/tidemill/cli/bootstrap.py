@@ -65,7 +65,7 @@ def check_reachable(bootstrap: str) -> None:
 
 
 def _http_port(address: str) -> Failed:
-    """Return the error for an HTTP port, with the address of the Kafka port if a broker of Tidemill tells it."""
+    """Return the error for an HTTP port, with the address of the Kafka port if a Tidemill broker reports it."""
     from tidemill.client.broker_http import NoResponse, Refused, kafka_address
 
     try:

@@ -1,7 +1,7 @@
 """Requests about configurations, for `tidemill configs`.
 
-They use Tidemill's own client: confluent-kafka cannot name the resource of the cluster-wide defaults, and of several
-values of one key in a broker's levels it keeps only the last.
+They use Tidemill's own client: confluent-kafka cannot name the resource of the cluster-wide defaults, and if a key has
+values at several levels, it keeps only the last one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,9 @@ DELETE: Final = 1
 
 
 class Resource(NamedTuple):
-    """What is configured.  A broker's name is its id; the cluster-wide defaults are the broker without a name."""
+    """
+    A resource to configure.  A broker's name is its id; the cluster-wide defaults are the broker with an empty name.
+    """
 
     type: int
     name: str
@@ -49,7 +51,7 @@ class ConfigAdmin:
         self._cluster = ClusterMetadata(from_keys({"bootstrap.servers": bootstrap, **timeouts}))
 
     def rows(self, resource: Resource, keys: Sequence[str] | None) -> list[dict[str, Any]]:
-        """Return the configurations of the resource, ordered by key; only those in `keys` unless it is None."""
+        """Return the configurations of the resource, ordered by key.  Unless `keys` is None, return only those keys."""
         request = describe_configs.Request(
             resources=[
                 describe_configs.Request.Resource(
@@ -63,7 +65,7 @@ class ConfigAdmin:
         return [_row(config) for config in sorted(result.configs, key=lambda config: config.name)]
 
     def alter(self, resource: Resource, changes: Mapping[str, str | None]) -> None:
-        """Set each key of `changes` to its value, or remove the resource's own value of the key if it is None."""
+        """Set each key in `changes` to its value.  A value of None removes the resource's own value for that key."""
         change = incremental_alter_configs.Request.Resource.Config
         request = incremental_alter_configs.Request(
             resources=[
@@ -91,7 +93,7 @@ class ConfigAdmin:
             raise Failed(f"{resource.about}: {problem}") from problem
 
     def _connection_for(self, resource: Resource) -> BrokerConnection:
-        """Return a connection to the broker that is configured, or to any broker for other resources."""
+        """Return a connection to the broker that the resource names, or to any broker for other resources."""
         ids = self._cluster.broker_ids()
         if resource.type == BROKER and resource.name:
             if int(resource.name) not in ids:
@@ -125,7 +127,7 @@ def _row(config: describe_configs.Response.Resource.Config) -> dict[str, Any]:
 
 
 def default_of(config: describe_configs.Response.Resource.Config) -> str | None:
-    """Return the value without any setting, or None if the broker does not say.
+    """Return the value that applies if nothing is set, or None if the broker does not report it.
 
     A default with another unit is shown with its key, such as log.retention.hours=168 for retention.ms.
     """

@@ -6,7 +6,7 @@ from tidemill.cli.failure import usage
 
 
 def parse_pairs(texts: Sequence[str], *, prefix: str = "") -> dict[str, str]:
-    """Return the values by key.  Errors show each text after `prefix`, the option that it belongs to.
+    """Return the values by key.  Errors quote each text after `prefix`, which names its option.
 
     Raise a usage error for a text without `=`, and for a key that is given twice.
     """

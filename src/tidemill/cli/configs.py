@@ -59,7 +59,7 @@ def _opened(
 
 
 def _named(resource: "Resource") -> dict[str, Any]:
-    """Return the fields that name the resource in JSON."""
+    """Return the JSON fields that name the resource."""
     kind = resource.about.split()[0]
     return {"resource": "cluster", "name": None} if kind == "the" else {"resource": kind, "name": resource.name}
 

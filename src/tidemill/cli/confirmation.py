@@ -1,4 +1,4 @@
-"""Asks on a terminal before a command destroys something."""
+"""Asks for confirmation on a terminal before a command destroys something."""
 
 import sys
 from typing import Annotated
@@ -13,6 +13,6 @@ YesOption = Annotated[
 
 
 def confirm(question: str, *, is_sure: bool) -> None:
-    """Ask on stderr if stdin is a terminal and not `is_sure`.  Raise `Failed` unless the answer is yes."""
+    """Unless `is_sure` is set, ask on stderr if stdin is a terminal.  Raise `Failed` unless the answer is yes."""
     if not is_sure and sys.stdin.isatty() and not typer.confirm(question, err=True):
         raise Failed("nothing was deleted")

@@ -1,4 +1,4 @@
-"""The checks of `tidemill doctor`: each judges facts about the machine, which `doctor_machine` finds out."""
+"""The checks of `tidemill doctor`: each judges facts about the machine that `doctor_machine` has gathered."""
 
 import math
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from tidemill.model.config_keys import BROKER_KEYS
 
 PYTHON_MIN: Final = (3, 11)
 JAVA_MIN: Final = 17
-OPEN_FILES_MIN: Final = 1_024  # fewer end a broker with a few hundred partitions and clients
+OPEN_FILES_MIN: Final = 1_024  # with fewer, a broker with a few hundred partitions and clients fails
 OPEN_FILES_GOOD: Final = 65_536
-SYNC_P99_GOOD_S: Final = 0.02  # what flash storage keeps; a spinning disk does not
-YEAR_MIN: Final = 2026  # the program is not older
+SYNC_P99_GOOD_S: Final = 0.02  # flash storage stays below this; a spinning disk does not
+YEAR_MIN: Final = 2026  # an earlier year is wrong: the program did not exist yet
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
 
@@ -44,7 +44,8 @@ def fail(name: str, found: str, fix: str) -> Check:
 
 
 def python(version: tuple[int, int, int], base_prefix: str, build_arguments: str) -> Check:
-    """Check version and build.  Distributions build with profile-guided optimization, but their builds do not say so.
+    """Check Python's version and build.  Linux distributions use profile-guided optimization, but their builds do not
+    report it.
 
     See decision 11.
     """
@@ -77,7 +78,9 @@ def java(version: int | None) -> Check:
 
 
 def open_files(hard_limit: int) -> Check:
-    """Check the hard limit, to which a broker raises its soft limit.  A negative limit is no limit."""
+    """
+    Check the hard limit, to which a broker raises its soft limit.  A negative number means that there is no limit.
+    """
     found = "no limit" if hard_limit < 0 else f"at most {hard_limit:,}"
     fix = f"raise the hard limit to {OPEN_FILES_GOOD}: `ulimit -Hn`, or LimitNOFILE= of a systemd unit"
     if 0 <= hard_limit < OPEN_FILES_MIN:
@@ -97,7 +100,7 @@ def data_directory(path: str, problem: str | None, file_system: str | None) -> C
 
 
 def sync_latency(seconds: Sequence[float]) -> Check:
-    """Check how long the disk takes to make a write durable: a record is acknowledged after that at the earliest."""
+    """Check how long the disk takes to make a write durable: no record is acknowledged sooner than that."""
     ordered = sorted(seconds)
     p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.99))
     found = f"p50 {1000 * p50:.2f} ms, p99 {1000 * p99:.2f} ms of {counted(len(ordered), 'sync')}"
@@ -107,7 +110,10 @@ def sync_latency(seconds: Sequence[float]) -> Check:
 
 
 def free_disk(free_bytes: int) -> Check:
-    """Check the free bytes against what the broker needs to accept records, and what its journal may grow to."""
+    """
+    Compare the free bytes with what the broker needs to accept records, and with the size to which its journal may
+    grow.
+    """
     journal = BROKER_KEYS["tidemill.journal.bytes.max"].default
     assert isinstance(journal, int)
     found = f"{free_bytes / (1 << 30):.1f} GiB free"
@@ -121,7 +127,9 @@ def free_disk(free_bytes: int) -> Check:
 
 
 def clock(year: int, *, is_synchronized: bool | None) -> Check:
-    """Check the clock, by which records get timestamps and expire.  The kernel may not say if it is synchronized."""
+    """
+    Check the clock, which timestamps and retention depend on.  The kernel may not report whether it is synchronized.
+    """
     if year < YEAR_MIN:
         return fail("clock", f"the year is {year}", "set the clock: records would expire by it")
     if is_synchronized is False:
@@ -139,7 +147,7 @@ def port(number: int, key: str, problem: str | None) -> Check:
 
 
 def connection_queue(somaxconn: int | None) -> Check:
-    """Check the kernel's bound of the queue in which new connections wait."""
+    """Check the kernel's limit on the length of the queue in which new connections wait."""
     backlog = BROKER_KEYS["socket.listen.backlog.size"].default
     assert isinstance(backlog, int)
     if somaxconn is None:

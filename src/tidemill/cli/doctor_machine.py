@@ -1,4 +1,4 @@
-"""Finds out the facts about this machine that `tidemill doctor` checks."""
+"""Gathers the facts about this machine that `tidemill doctor` checks."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ JAVA_TIMEOUT_S: Final = 20.0
 
 
 def all_checks(data: str) -> Iterator[Check]:
-    """Yield one check after the other."""
+    """Perform all checks, one after another, and yield each result."""
     yield checks.python(sys.version_info[:3], sys.base_prefix, str(sysconfig.get_config_var("CONFIG_ARGS") or ""))
     yield checks.compiled_code(
         is_compiled=is_compiled(), compiler=next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -47,7 +47,7 @@ def all_checks(data: str) -> Iterator[Check]:
 
 
 def disk_checks(data: str) -> Iterator[Check]:
-    """Yield the checks of the data directory, or of its nearest parent if it does not exist yet."""
+    """Yield the checks of the data directory, or of its nearest existing parent."""
     directory = Path(data).absolute()
     try:
         while not directory.exists():
@@ -62,13 +62,13 @@ def disk_checks(data: str) -> Iterator[Check]:
 
 
 def sync_seconds(directory: Path) -> list[float]:
-    """Return how long each of some writes of a page, made durable by fdatasync, takes.  Raise OSError."""
+    """Write up to SYNCS_MAX pages, each with an fdatasync, and return how long each of them took.  Raise OSError."""
     durations: list[float] = []
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         number = file.fileno()
         for page in range(SYNCS_MAX):
             os.pwrite(number, PAGE, page * len(PAGE))
-        os.fsync(number)  # the journal overwrites files in place, too
+        os.fsync(number)  # allocate the pages: like the journal, overwrite them in place
         end = time.monotonic() + SYNC_SECONDS_MAX
         for page in range(SYNCS_MAX):
             start = time.perf_counter()
@@ -81,7 +81,7 @@ def sync_seconds(directory: Path) -> list[float]:
 
 
 def file_system_of(directory: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
-    """Return the type of the file system, or None if the system does not say."""
+    """Return the type of the file system, or None if the operating system does not report it."""
     best, found = -1, None
     try:
         lines = mounts.read_text().splitlines()
@@ -110,13 +110,13 @@ def java_version() -> int | None:
 
 
 def java_version_in(text: str) -> int | None:
-    """Return the major version that `java -version` tells: 8 for "1.8.0_292", 17 for "17.0.1"."""
+    """Return the major version in the output of `java -version`: 8 for "1.8.0_292", 17 for "17.0.1"."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found is not None else None
 
 
 def is_clock_synchronized() -> bool | None:
-    """Return what the kernel says, or None if it cannot be asked."""
+    """Return whether the kernel reports the clock as synchronized, or None if the kernel cannot be asked."""
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     except (AttributeError, OSError):
@@ -125,9 +125,9 @@ def is_clock_synchronized() -> bool | None:
 
 
 def port_problem(number: int) -> str | None:
-    """Return why a broker could not listen at the port of 127.0.0.1, or None if it could."""
+    """Return why a broker could not listen on this port of 127.0.0.1, or None if it could."""
     with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the broker
         try:
             listener.bind(("127.0.0.1", number))
             listener.listen()

@@ -11,7 +11,7 @@ from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
 from tidemill.cli.topic_admin import Partition, TopicAdmin
 
-LIST_TIMEOUT_S: Final = 10.0  # the library waits so long for a broker that has just died
+LIST_TIMEOUT_S: Final = 10.0  # how long the library waits for a broker that has just died
 _STATES: Final = {
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
     ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
@@ -28,7 +28,7 @@ class GroupAdmin:
         self._client = topics.client
 
     def rows(self) -> tuple[list[dict[str, Any]], Failed | None]:
-        """Return the rows of `groups list`, ordered by name, and the failure of a broker that listed none."""
+        """Return the rows of `groups list`, ordered by name, and an error if a broker could not list its groups."""
         future = self._client.list_consumer_groups(request_timeout=LIST_TIMEOUT_S)
         listed = awaited(future, "groups", self._bootstrap)
         rows = [
@@ -41,7 +41,7 @@ class GroupAdmin:
         return sorted(rows, key=lambda row: row["group"]), problem
 
     def description_of(self, group: str) -> dict[str, Any]:
-        """Return the object of `groups describe`: the group, its members and its partitions.
+        """Return the object that `groups describe` prints: the group, its members and its partitions.
 
         Raise `Failed` (GROUP_ID_NOT_FOUND) if the group does not exist.
         """
@@ -89,7 +89,7 @@ class GroupAdmin:
         return {(it.topic, it.partition): it.offset for it in partitions if it.offset >= 0}
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Commit the offsets from outside the group, which creates it if it does not exist."""
+        """Commit the offsets without joining the group.  This creates the group if it does not exist."""
         about = f"group {group!r}"
         changes = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         futures = self._client.alter_consumer_group_offsets(
@@ -104,7 +104,7 @@ class GroupAdmin:
     def exists_without_members(self, group: str, refused: str) -> bool:
         """Return whether the group exists.  Raise `Failed` (NON_EMPTY_GROUP) if it has members.
 
-        `refused` says what is not possible then.
+        `refused` says what cannot be done to a group with members; the error quotes it.
         """
         described = self._described(group)
         if described is None:
@@ -152,5 +152,5 @@ def state_name(state: Any) -> str:
 
 
 def _type_name(group_type: Any) -> str | None:
-    """Return `Classic` or `Consumer`, or None if the broker is too old to say."""
+    """Return `Classic` or `Consumer`, or None if the broker is too old to report it."""
     return None if group_type.name == "UNKNOWN" else str(group_type.name).capitalize()

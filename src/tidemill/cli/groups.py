@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidemill.cli.group_admin import GroupAdmin
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-CLAMPED_SHOWN_MAX: Final = 5  # partitions that a message names
+CLAMPED_SHOWN_MAX: Final = 5  # a message names no more partitions than this
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
 
 

@@ -18,7 +18,7 @@ PARTITIONS_SHOWN_MAX: Final = 10  # in the summary of records that timed out
 FLUSH_POLL_S: Final = 0.5  # bounds the latency of Ctrl-C
 LOOKUP_TIMEOUT_S: Final = 2.0  # for the current leaders of partitions whose records timed out
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies
-ANY_PARTITION: Final = -1  # librdkafka chooses one; a record has this number until then
+ANY_PARTITION: Final = -1  # the partition number of a record until librdkafka has chosen a partition
 
 
 class LineProducer:
@@ -56,7 +56,10 @@ class LineProducer:
         self._producer = Producer(config)
 
     def send(self, record: dict[str, Any], line_number: int) -> None:
-        """Queue a record, waiting while the client's queue is full.  A refusal's message has `line_number`."""
+        """
+        Queue a record, waiting while the client's queue is full.  If the record is refused, the message names
+        `line_number`.
+        """
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
@@ -91,7 +94,7 @@ class LineProducer:
             pass
 
     def report(self) -> None:
-        """Print to stderr what timed out, and the counts."""
+        """Print which records timed out, and the counts, to stderr."""
         if self.timed_out:
             self._report_timed_out()
         counts = {"produced": self.produced_count, "refused": self.refused_count, "timed_out": self.timed_out.total()}
@@ -136,7 +139,7 @@ class LineProducer:
         return f"{self._topic}-{row['partition']} ({counted(row['records'], 'record')}, {led})"
 
     def _look_up_leaders(self) -> None:
-        """Ask for the current leaders, and keep those of the start if no broker responds."""
+        """Look up the current leaders.  If no broker responds, keep the leaders that were known at the start."""
         try:
             listed = self._producer.list_topics(self._topic, timeout=LOOKUP_TIMEOUT_S)
         except KafkaException:

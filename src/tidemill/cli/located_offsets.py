@@ -19,9 +19,9 @@ class LocatedOffset(NamedTuple):
 def locate(
     admin: TopicAdmin, topic: str, partitions: Sequence[int], position: StartPosition
 ) -> dict[int, LocatedOffset]:
-    """Return the offset of each partition.
+    """Return the offset at `position` in each partition.
 
-    If no record is at or after the time of `position`, it is the end offset.
+    If `position` is a time after the last record of a partition, it means the partition's end offset.
     """
     starts = admin.offsets_of(topic, partitions, OffsetSpec.earliest())
     ends = admin.offsets_of(topic, partitions, OffsetSpec.latest())

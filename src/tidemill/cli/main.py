@@ -53,7 +53,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 
 def application(arguments: list[str]) -> typer.Typer:
     """
-    Return the application with only the command that `arguments` name, or with all commands if it is unknown.
+    Return the application with only the command that `arguments` name, or with all commands if they name none.
 
     A shell that asks for completions passes no arguments, so it gets all commands, with their options.
     """
@@ -90,7 +90,7 @@ def _print_version(is_wanted: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command that `arguments` name, by default those of the process, and exit the process."""
+    """Run the command that `arguments` name, and exit the process.  The default is the process's own arguments."""
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
     try:

@@ -74,7 +74,7 @@ def pipe_may_close() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # At exit the interpreter flushes stdout again, and would report the error without this.
+        # At exit the interpreter flushes stdout again; without this redirection, it would report the broken pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

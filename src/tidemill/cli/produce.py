@@ -80,7 +80,7 @@ def produce(
     from tidemill.cli.record_line import record_of_line
 
     separator = key_separator.encode() if key_separator is not None else None
-    same: dict[str, Any] = {}  # what all records have in common
+    same: dict[str, Any] = {}  # the arguments that all records share
     if key is not None:
         same["key"] = key.encode()
     if headers:
@@ -106,7 +106,10 @@ def produce(
 
 
 def _headers(texts: Sequence[str]) -> list[tuple[str, bytes]]:
-    """Return names and values.  Names may repeat.  Raise a usage error for a text that is not NAME=VALUE."""
+    """
+    Return the names and values of the headers.  Names may repeat.  Raise a usage error for a text that is not
+    NAME=VALUE.
+    """
     headers = []
     for text in texts:
         name, equals, value = text.partition("=")

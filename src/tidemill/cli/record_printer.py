@@ -25,11 +25,14 @@ BATCH_RECORDS_MAX: Final = 1_000
 BATCH_WAIT_S: Final = 0.1  # poll timeout: bounds batching delay and Ctrl-C latency
 COMMIT_EVERY_S: Final = 5.0
 SILENCE_MAX_S: Final = 60.0  # longer than a group waits for a dead member; no limit with `--follow`
-NO_GROUP: Final = "tidemill-consume"  # librdkafka requires a group id, but no such group is joined or committed to
+NO_GROUP: Final = "tidemill-consume"  # librdkafka requires a group id, but this group is never joined or committed to
 
 
 class RecordPrinter:
-    """Prints the records of one `tidemill consume`: of the given partitions, or of all if none is given."""
+    """
+    Prints records for one run of `tidemill consume`: those of the given partitions, or of all partitions if none are
+    given.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A position in partitions: `earliest`, `latest`, `offset:N`, `time:ISO-8601`, or `-10m` for ten minutes ago."""
+"""Parses a position in partitions: `earliest`, `latest`, `offset:N`, `time:ISO-8601`, or `-10m` for ten minutes ago."""
 
 import re
 from datetime import datetime

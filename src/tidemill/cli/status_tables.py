@@ -23,7 +23,7 @@ SHARD_COLUMNS: Final = (
     "learners",
     "lag",
 )
-LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the prompt take
+LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the prompt take up
 
 
 def print_once(view: ClusterView) -> None:
@@ -97,7 +97,7 @@ def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
 def _tables(view: ClusterView, console: Console) -> Group:
     """Return the tables for a terminal.
 
-    Shards that are not ok are first.  For shards that do not fit on the screen, only their number is shown.
+    Shards that are not ok come first.  Shards that do not fit on the screen are not listed, only counted.
     """
     room = max(console.height - LINES_AROUND - len(view.brokers), 5)
     ordered = sorted(view.shards, key=lambda row: row["state"] == "ok")

@@ -20,7 +20,9 @@ SYNC_COUNT: Final = "tidemill_journal_sync_seconds_count"
 
 
 def view_of(before: Sample, now: Sample) -> Row:
-    """Return the object that `tidemill top --json` prints.  A rate is None where a sample lacks one of its values."""
+    """
+    Return the object that `tidemill top --json` prints.  A rate is None if one of the samples lacks a value for it.
+    """
     earlier = {it.broker_id: it for it in before.brokers}
     return {
         "cluster_id": now.cluster_id,
@@ -42,7 +44,7 @@ def _broker_row(before: BrokerSample | None, now: BrokerSample) -> Row:
 
 
 def _topic_rows(before: Sample, now: Sample) -> list[Row]:
-    """Return the topics, the busiest first."""
+    """Return the topics, busiest first."""
     earlier = {it.broker_id: it for it in before.brokers}
     committed: dict[str, float] = {}
     for (topic, _), count in [pair for group in now.groups for pair in _commits(before, now, group).items()]:
@@ -71,7 +73,7 @@ def _topic_rows(before: Sample, now: Sample) -> list[Row]:
 
 
 def _group_rows(before: Sample, now: Sample) -> list[Row]:
-    """Return the groups, those that lag most first."""
+    """Return the groups, those with the greatest lag first."""
     rows = []
     for group, sample in now.groups.items():
         moved = _commits(before, now, group)
@@ -99,13 +101,13 @@ def _counter_rate(before: BrokerSample | None, now: BrokerSample, name: str, top
 
 
 def _offset_rate(before: Sample, now: Sample, partitions: list[Partition]) -> float | None:
-    """Return how many offsets per second the ends of the partitions moved."""
+    """Return by how many offsets per second the ends of the partitions advanced."""
     moved = [max(now.ends[it] - before.ends[it], 0) for it in partitions if it in now.ends and it in before.ends]
     return _per_second(before, now, sum(moved) if moved else None)
 
 
 def _commits(before: Sample, now: Sample, group: str) -> dict[Partition, int]:
-    """Return how far the group's committed offsets moved; a reset backwards does not count."""
+    """Return by how much the group's committed offsets advanced; a backward reset counts as 0."""
     if group not in before.groups:
         return {}
     old, new = before.groups[group].committed, now.groups[group].committed

@@ -1,4 +1,4 @@
-"""What `tidemill top` reads at one moment: offsets and groups by Kafka, and counters of the brokers by HTTP."""
+"""What `tidemill top` reads at one moment: offsets and groups over Kafka, and the brokers' counters over HTTP."""
 
 import time
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from tidemill.client.broker_http import NoResponse, Refused, ask, ask_text
 from tidemill.telemetry.prometheus import counters_of
 
 HTTP_TIMEOUT_S: Final = 1.0  # a slower broker is shown as down, because the tables are updated every second
-ANSWER_TIMEOUT_S: Final = 2.0  # the library waits so long for a broker that has just died
-GROUPS_MAX: Final = 200  # each group takes a request; groups after these, by name, are not shown
+ANSWER_TIMEOUT_S: Final = 2.0  # how long the library waits for a broker that has just died
+GROUPS_MAX: Final = 200  # each group costs a request, so only the first ones by name are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,16 @@ class Sample:
     topics: dict[str, list[bool]]  # for each partition, whether it has a leader
     ends: dict[Partition, int]
     groups: dict[str, GroupSample]
-    answered_by: int | None  # the broker whose view of the other brokers this is
+    answered_by: int | None  # the broker that listed the others
     notes: list[str]  # what is missing, and why
 
 
 class Sampler:
     def __init__(self, bootstrap: str, http: str, *, with_internal: bool, is_http_required: bool) -> None:
-        """Connect.  Raise `Failed` if no broker can be reached; `is_http_required` says whether to raise NoResponse."""
+        """
+        Connect.  Raise `Failed` if no broker can be reached.  With `is_http_required`, `sample` raises NoResponse if
+        `http` does not respond.
+        """
         self._bootstrap = bootstrap
         self._admin = TopicAdmin(bootstrap)
         self._with_internal = with_internal
@@ -88,7 +91,7 @@ class Sampler:
         )
 
     def _ends(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Return end offsets, without those of partitions whose leader just changed or does not respond."""
+        """Return the end offsets, except those of partitions whose leader has just changed or does not respond."""
         if not partitions:
             return {}
         futures = self._admin.client.list_offsets(
@@ -123,7 +126,10 @@ class Sampler:
         }
 
     def _brokers(self, cluster_id: str | None, notes: list[str]) -> tuple[list[BrokerSample], int | None]:
-        """Return what the brokers report, and which broker listed them; nothing if none responds."""
+        """
+        Return a sample of each broker and the id of the broker that listed them, or no samples and None if none
+        responds.
+        """
         problem = ""
         for address in self._http:
             try:

@@ -19,12 +19,12 @@ TOPIC_COLUMNS: Final = (
     "topic", "partitions", "leaderless", "records/s", "in MiB/s", "out MiB/s", "committed/s",
 )  # fmt: skip
 GROUP_COLUMNS: Final = ("group", "state", "topics", "lag", "committed/s")
-LINES_AROUND: Final = 19  # screen lines that titles, headings, frames, captions and the prompt take
-ROWS_MIN: Final = 3  # of each table, also on a small screen
+LINES_AROUND: Final = 19  # screen lines that titles, headings, frames, captions and the prompt take up
+ROWS_MIN: Final = 3  # per table, even on a small screen
 
 
 def print_once(view: Row) -> None:
-    """Print the three tables, and to stderr what is missing."""
+    """Print the three tables, and notes about missing data to stderr."""
     for note in view["notes"]:
         print(f"tidemill: {note}", file=sys.stderr)
     print_table(BROKER_COLUMNS, [_broker_cells(row) for row in view["brokers"]], title=_title(view))
@@ -52,7 +52,7 @@ def _title(view: Row) -> str:
 
 
 def _tables(view: Row, console: Console) -> Group:
-    """Return the tables for a terminal.  Of rows that do not fit on the screen, only the number is shown."""
+    """Return the tables for a terminal.  Rows that do not fit on the screen are not listed, only counted."""
     room = max(console.height - LINES_AROUND - len(view["brokers"]) - len(view["notes"]), 2 * ROWS_MIN)
     groups_shown = max(min(len(view["groups"]), room // 2), ROWS_MIN)
     topics_shown = max(room - min(len(view["groups"]), groups_shown), ROWS_MIN)

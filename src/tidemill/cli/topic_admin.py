@@ -69,14 +69,14 @@ class TopicAdmin:
     def rows_of(self, names: list[str], *, missing_is_failure: bool) -> list[dict[str, Any]]:
         """Return the rows of `topics list` for `names`.
 
-        If a topic is missing, raise `Failed` if `missing_is_failure`, else skip it.
+        A topic that does not exist raises `Failed` if `missing_is_failure`, and is skipped otherwise.
         """
         return [_row(description) for description in self._described(names, missing_is_failure=missing_is_failure)]
 
     def descriptions_of(self, names: list[str], *, with_defaults: bool) -> list[dict[str, Any]]:
-        """Return the objects of `topics describe`: rows with a list of partitions and the configuration.
+        """Return the objects that `topics describe` prints: rows with a list of partitions and the configuration.
 
-        Without `with_defaults`, the configuration has only keys whose value is not the default.
+        Without `with_defaults`, the configuration contains only the keys whose value is not the default.
         """
         descriptions = self._described(list(dict.fromkeys(names)), missing_is_failure=True)
         return [
@@ -108,11 +108,11 @@ class TopicAdmin:
         return list(self.leaders_of(name))
 
     def leaders_of(self, name: str) -> dict[int, int | None]:
-        """Return the broker id of each partition's leader, or None for a partition without one."""
+        """Return the broker id of each partition's leader, or None for a partition without a leader."""
         return {partition: it.id if it is not None else None for partition, it in self.leader_nodes_of(name).items()}
 
     def leader_nodes_of(self, name: str) -> dict[int, Node | None]:
-        """Return id, host and port of each partition's leader, or None for a partition without one."""
+        """Return the id, host and port of each partition's leader, or None for a partition without a leader."""
         (description,) = self._described([name], missing_is_failure=True)
         return _leader_nodes(description)
 
