@@ -19,7 +19,7 @@ from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
 _FRAME_SIZE: Final = Struct(">i")
-_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, but less than bytes of HTTP or TLS taken for a size
+_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, but less than HTTP or TLS bytes read as a size
 _BUFFER_BYTES_KEPT: Final = 16 << 20  # a larger buffer, for a response with one huge batch, is not reused
 _API_VERSIONS_VERSION: Final = 3  # v4 adds nothing that this client needs
 _CLIENT_NAME: Final = "tidemill"
@@ -131,8 +131,8 @@ class BrokerConnection:
         """
         Request the broker's versions.
 
-        A broker that does not know the request's version refuses the request with a v0 response; the client then sends
-        the request in v0 (KIP-511).
+        A broker that does not know the request's version refuses the request with a v0 response.  The client then sends
+        a v0 request (KIP-511).
         """
         api = api_versions.API
         request = api_versions.Request(client_software_name=_CLIENT_NAME, client_software_version=_CLIENT_VERSION)

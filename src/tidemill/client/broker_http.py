@@ -48,7 +48,7 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
 
 def kafka_address(address: str) -> str | None:
     """
-    Return the first Kafka listener (HOST:PORT) of the broker whose HTTP listener is `address`; None if it names none.
+    Return the first Kafka listener (HOST:PORT) of the broker whose HTTP listener is `address`; None if there is none.
 
     Raise NoResponse, NotReady or Refused.
     """
@@ -72,7 +72,7 @@ def ask_text(address: str, path: str, *, timeout_s: float = TIMEOUT_S) -> str:
 
 
 def _get(address: str, target: str, timeout_s: float) -> tuple[int, bytes]:
-    """Return status and body.  Raise NoResponse."""
+    """Return the status and the body of a response.  Raise NoResponse."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     try:

@@ -59,7 +59,8 @@ class ClusterMetadata:
         """
         Request the metadata of these topics, or of all topics (None), from any broker.
 
-        Raise RetriesExhausted if no broker responds before the deadline, or if a topic still has no leader then.
+        Raise RetriesExhausted if no broker responds before the deadline, or if a topic is not ready or has no leader by
+        then.
         """
         back_off = self.back_off()
         while True:
@@ -103,7 +104,7 @@ class ClusterMetadata:
         return leader
 
     def broker_ids(self) -> tuple[int, ...]:
-        """Return the ids of the live brokers, ordered.  Call `refresh` first."""
+        """Return the ids of the live brokers, in ascending order.  Call `refresh` first."""
         return tuple(sorted(self._brokers))
 
     def connection_to(self, broker_id: int) -> BrokerConnection:

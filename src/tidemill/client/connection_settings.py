@@ -28,7 +28,7 @@ NO_EFFECT: Final = frozenset(
         "group.protocol",
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
-        "max.poll.records",  # batches are read whole
+        "max.poll.records",  # whole batches are read
         "metadata.max.age.ms",  # metadata is refreshed when a leader moves, and for each plan
         "metadata.recovery.strategy",
         "metric.reporters",
@@ -107,7 +107,7 @@ def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
 
 
 def unknown_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Return, sorted, the keys that are neither obeyed nor known to have no effect.  They are probably misspelt."""
+    """Return the sorted keys that are neither used nor known to have no effect.  They are probably misspelt."""
     return tuple(
         sorted(k for k in keys if k not in _OBEYED and k not in NO_EFFECT and not k.startswith(("ssl.", "sasl.")))
     )

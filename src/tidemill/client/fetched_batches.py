@@ -23,7 +23,7 @@ class CorruptBatch(ClientError):
 
 
 class FetchedBatches(NamedTuple):
-    """The data batches of a response, and the offset of the next fetch."""
+    """The data batches in a response, and the offset of the next fetch."""
 
     runs: list[memoryview]  # sequences of complete data batches; more than one if batches between them were skipped
     next_offset: int  # offset of the next fetch; equal to the fetch offset if the response has no complete batch

@@ -1,4 +1,4 @@
-"""Finds out which protocol a port speaks, for errors that say which port a user has mistaken for another."""
+"""Finds out which protocol a port speaks, so that an error can name the port that a user has mistaken for another."""
 
 import socket
 from enum import StrEnum
@@ -26,8 +26,8 @@ def probe(host: str, port: int, timeout_s: float) -> PortProtocol:
     """
     Connect, send a Kafka request and return the protocol of the response.
 
-    It is UNKNOWN if the other end does not respond in `timeout_s` or closes the connection.  Raise OSError if the port
-    does not accept a connection.
+    The protocol is UNKNOWN if the other end does not respond within `timeout_s` or closes the connection.  Raise
+    OSError if the port does not accept a connection.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         start = b""
@@ -39,7 +39,7 @@ def probe(host: str, port: int, timeout_s: float) -> PortProtocol:
                     break
                 start += part
         except OSError:
-            pass  # What has arrived until then decides.
+            pass  # The bytes received so far determine the protocol.
     return protocol_of_response(start)
 
 

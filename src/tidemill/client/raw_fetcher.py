@@ -32,7 +32,9 @@ _TOPIC_ID_PROBLEMS: Final = frozenset(
 
 
 class LeaderMoved(ClientError):
-    """The broker does not lead the partition, or its view of it is stale.  The read refreshes and retries."""
+    """
+    The broker does not lead the partition, or its view of it is stale.  The caller refreshes its metadata and retries.
+    """
 
 
 class RawFetcher:
@@ -118,7 +120,7 @@ class RawFetcher:
         """
         Check the range again after a refresh, and return the error to raise.
 
-        The offset may be in range after all: a new leader at first does not know all committed offsets.
+        The offset may be in range after all: at first, a new leader does not know all committed offsets.
         """
         partition = position.partition
         self._cluster.refresh({partition.topic})
@@ -146,7 +148,7 @@ class _Position:
 
     def __init__(self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None) -> None:
         self.partition = partition
-        self.offset = start_offset  # all records before it were yielded
+        self.offset = start_offset  # all records before it have been yielded
         self.end_offset = end_offset
         self.topic_id = topic_id
         self.bytes_per_offset = _BYTES_PER_OFFSET
@@ -179,7 +181,7 @@ class _Request:
 
     def send(self, offset: int) -> None:
         settings, position = self._cluster.settings, self._position
-        # Request about as many bytes as the rest of the read has, plus a tenth for variation.
+        # Request about as many bytes as remain to be read, plus a tenth, because record sizes vary.
         wanted = (position.end_offset - offset) * position.bytes_per_offset * 11 // 10
         bytes_max = min(max(wanted, _BYTES_MIN), settings.fetch_bytes_max)
         partition = fetch.Request.Topic.Partition(

@@ -36,7 +36,9 @@ _UNSUPPORTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """The TLS settings of a connection.  They are picklable, because files are read only when a connection opens."""
+    """
+    The TLS settings of a connection.  They are picklable, because files are read only when a connection is opened.
+    """
 
     ca_location: str | None = None  # None: the system's trusted authorities
     ca_certificates: str | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""The start or end of a read that options set, and the JSON form of offsets in checkpoints.
+"""The start or end of a read, as set by options, and the JSON form of offsets in checkpoints.
 
 Three options can set the same bound, and the most specific one wins, as in Spark's Kafka source: `startingTimestamp`,
 then `startingOffsetsByTimestamp`, then `startingOffsets`.
@@ -37,7 +37,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """In each partition, the first record at or after a timestamp of its own (milliseconds since the epoch)."""
+    """In each partition, the first record at or after that partition's timestamp (milliseconds since the epoch)."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 

@@ -47,7 +47,7 @@ def divided(
     if partitions_min is None or len(planned) >= partitions_min:
         return planned
     total = sum(piece.size for piece in planned)
-    # Small ranges stay whole.  The large ranges are split into the number of parts that remains.
+    # Small ranges stay whole.  The large ranges are split into the remaining number of parts.
     small = {piece for piece in planned if _part_count(piece.size, total, partitions_min) == 1}
     large_total = total - sum(piece.size for piece in small)
     large_parts = max(partitions_min - len(small), 1)
@@ -70,7 +70,7 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
     """
-    Return end offsets, at most `end`, that are about `offsets_max` offsets in total after `start`.
+    Return end offsets, each at most that in `end`, so that about `offsets_max` offsets are read in total.
 
     Each partition gets a share in proportion to its pending offsets.  A partition with pending offsets gets at least
     one, so that a small partition is never starved.  If there are more such partitions than `offsets_max`, the limit is

@@ -87,7 +87,7 @@ class OffsetReader:
         """
         Return the offsets of `bound`, which is a start if `is_start` and otherwise an end.
 
-        Raise ValueError if the bound names other partitions than `partitions`, or if a starting timestamp has no match.
+        Raise ValueError if the bound names partitions other than `partitions`, or if a starting timestamp has no match.
         """
         wanted = list(partitions)
         match bound:

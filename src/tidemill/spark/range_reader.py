@@ -22,7 +22,7 @@ from tidemill.spark.source_options import SourceOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CLUSTERS_MAX: Final = 4  # clusters with kept connections; the least recently used one is closed
+_CLUSTERS_MAX: Final = 4  # clusters whose connections are kept; those of the least recently used one are closed
 _clusters: dict[ConnectionSettings, ClusterMetadata] = {}
 
 

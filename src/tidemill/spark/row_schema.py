@@ -37,7 +37,7 @@ def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
     """
     Return the columns of `schema`, spelled as the source spells them, in the order of `schema`; case is ignored.
 
-    Raise ValueError for a column that is unknown, repeated or of another type, or for headers without `has_headers`.
+    Raise ValueError for a column that is unknown, repeated or of another type, or for `headers` without `has_headers`.
     """
     columns = []
     for field in schema.fields:

@@ -19,7 +19,9 @@ DEFAULTS: Final = {
 
 
 def builder(app_name: str, master: str | None = None) -> "SparkSession.Builder":
-    """Return a session builder with the settings of DEFAULTS; settings made on the builder later override them."""
+    """
+    Return a session builder with the settings in DEFAULTS.  Later settings on the builder override them.
+    """
     from pyspark.sql import SparkSession
 
     configured = SparkSession.builder.appName(app_name)

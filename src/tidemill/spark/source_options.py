@@ -1,7 +1,7 @@
 """The options of Spark's Kafka source, parsed into one frozen value that is pickled to executors.
 
-Spark passes option names in lower case.  The options that are refused, and the messages, are those of Spark's own
-source, so a program has to change only the name of the format.
+Spark passes option names in lower case.  The same options are refused, with the same messages, as in Spark's own
+source, so a program only has to change the name of the format.
 """
 
 import difflib
@@ -85,7 +85,7 @@ class SourceOptions:
 
 
 def for_batch(options: Mapping[str, str]) -> SourceOptions:
-    """Parse the options of a batch query.  Raise ValueError that names the option, its value and the fix."""
+    """Parse the options of a batch query.  Raise a ValueError that names the option, its value and the fix."""
     parsed = _parse(options, starting=Everywhere(EARLIEST))
     if parsed.starting == Everywhere(LATEST):
         raise ValueError("starting offset can't be latest for batch queries: set startingOffsets to earliest or JSON")
@@ -100,7 +100,7 @@ def for_batch(options: Mapping[str, str]) -> SourceOptions:
 
 
 def for_stream(options: Mapping[str, str]) -> SourceOptions:
-    """Parse the options of a streaming query.  Raise ValueError that names the option, its value and the fix."""
+    """Parse the options of a streaming query.  Raise a ValueError that names the option, its value and the fix."""
     for ending in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if ending.lower() in options:
             raise ValueError(f"ending offset not valid in streaming queries: remove option {ending}")
@@ -189,7 +189,7 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def _duration_ms(options: Mapping[str, str], name: str, *, default_ms: int) -> int:
-    """Parse a duration in Spark's notation: `15m`, `90s`, `500ms`; a number without unit is in milliseconds."""
+    """Parse a duration in Spark's notation: `15m`, `90s`, `500ms`; a number without a unit is in milliseconds."""
     value = options.get(name.lower())
     if value is None:
         return default_ms

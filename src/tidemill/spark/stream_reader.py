@@ -1,6 +1,6 @@
 """The reader of streaming queries.  Offsets have the form `{"topic": {"0": 23}}`, as in Spark's Kafka source.
 
-One instance exists on the driver for as long as the query runs.  Executors get pickled copies, of which Spark calls
+One instance exists on the driver for as long as the query runs.  Executors get pickled copies, on which Spark calls
 only `read`.  The progress of the query is stored only in Spark's checkpoint.
 
 Data loss means that offsets which the query should have read no longer exist: the start is below the log start, a
@@ -40,7 +40,7 @@ JsonOffsets = dict[str, dict[str, int]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A thin adapter to Spark's interface.  Of its state, only the options and the schema are pickled."""
+    """A thin adapter to Spark's interface.  Only its options and its schema are pickled."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._latest({})
 
     def commit(self, end: JsonOffsets) -> None:
-        """Do nothing: Spark's checkpoint has the offsets."""
+        """Do nothing: the offsets are stored in Spark's checkpoint."""
 
     def stop(self) -> None:
         if self._reader is not None:

@@ -1,4 +1,4 @@
-"""All Kafka APIs whose messages are declared, in the versions of Kafka 4.3, and Produce from version 0.
+"""All Kafka APIs whose messages are declared, in the versions that Kafka 4.3 supports; Produce starts at version 0.
 
 A broker implements a subset of these APIs, and advertises only that subset in ApiVersions (`advertised`).
 """

@@ -7,7 +7,7 @@ from tidemill.wire.messages import api_versions
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message, Part
 
-IN_FLIGHT_MAX: Final = 1 << 16  # requests in flight; bounds the client's memory if a broker never responds
+IN_FLIGHT_MAX: Final = 1 << 16  # the most requests in flight; bounds the client's memory if a broker never responds
 _CORRELATION_ID_END: Final = 1 << 31
 
 

@@ -30,7 +30,7 @@ from tidemill.wire.source import Source
 
 Decoder = Callable[[Buffer, int], Any]
 
-ELEMENTS_MAX: Final = 1 << 16  # array elements in one message: decoding them blocks the event loop (decision 15)
+ELEMENTS_MAX: Final = 1 << 16  # the most array elements in a message: decoding blocks the event loop (decision 15)
 ELEMENTS_FREE: Final = 1024  # above this number, a message must have 4 bytes per element, as each becomes an object
 
 _UNPACKERS: Final = 32  # precompiled structs read arrays with fewer numbers than this
@@ -55,7 +55,7 @@ def compile_decoder(
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
     """Read a compact string whose first length byte exceeds `_SHORT_TEXT`; return it and the position after it.
 
-    `prefix` is that byte, and `position` is that of the byte after it.
+    `prefix` is that byte, and `position` is the position of the byte after it.
     """
     size, position = read_uvarint_after(view, position, prefix)
     if size == 0 and is_nullable:
@@ -337,7 +337,7 @@ class _DecoderSource:
     def _read(self, format_: str, prefix: str) -> str:
         """Generate code that reads the pending run and a number after it, and return the name of the number's variable.
 
-        It is called for a number that the next generated lines need.
+        Call it for a number that the next generated lines need: the run cannot be extended any further.
         """
         target = self._source.fresh(prefix)
         self._run.append((format_, target))

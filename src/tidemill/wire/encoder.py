@@ -229,7 +229,9 @@ class _EncoderSource:
         self._out = outer
 
     def _is_sent(self, field: Field, value: str) -> str:
-        """Return the condition under which a tagged field is sent: as in Kafka, its value is not the default."""
+        """
+        Return the condition under which a tagged field is sent: as in Kafka, only if its value is not the default.
+        """
         if isinstance(field.kind, type):
             return f"({value} is not None and {value} != {self._source.refer(_blank(field.kind))})"
         if isinstance(field.kind, Array):

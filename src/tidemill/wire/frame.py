@@ -2,15 +2,15 @@
 
 The interface fits `asyncio.BufferedProtocol`: `get_buffer`, then `received`, then `frames`.
 
-A frame is a writable view on the memory into which it was received, and its receiver may keep it: the broker keeps
+A frame is a writable view of the memory into which it was received, and its receiver may keep it: the broker keeps
 record batches by reference and writes offsets into their headers.  Therefore bytes are only appended to a buffer.  A
 full buffer is replaced by a new one, and is freed when the last frame in it is dropped.
 
 Frames up to FRAME_SHARED_MAX share a buffer, called a chunk.  A larger frame has its own buffer, so that keeping the
-records of that frame in memory keeps few other bytes.  That buffer grows with the bytes received, not with the
+records of that frame keeps few other bytes in memory.  That buffer grows with the bytes received, not with the
 announced size, so a client cannot reserve memory by announcing a large frame.  Growing copies the bytes received so
-far.  To avoid these copies, a connection that has already sent a large frame gets a buffer of the size of that frame
-for its next one, up to OWN_BYTES_INITIAL_MAX.
+far.  To avoid these copies, a connection that has already sent a large frame gets a buffer of that frame's size for its
+next one, up to OWN_BYTES_INITIAL_MAX.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  # the largest shared frame with i
 ROOM_MIN: Final = 1024  # a chunk with less free space than this is replaced before the next read
 OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the minimum initial buffer of a large frame
 OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024  # the maximum initial buffer: twice the default request size of clients
-OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # up to this size a buffer grows fourfold, after that twofold
+OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # up to this size a buffer grows fourfold, and beyond it twofold
 
 _SIZE: Final = Struct(">i")
 _KEY: Final = Struct(">h")
@@ -89,7 +89,7 @@ class FrameBuffer:
         return self._view[self._filled :]
 
     def received(self, count: int) -> None:
-        """Record that `count` bytes were written into the memory that `get_buffer` returned last."""
+        """Record that `count` bytes have been written into the memory that `get_buffer` last returned."""
         self._filled += count
         assert self._filled <= len(self._view), "more bytes than the buffer has room for"
 
@@ -117,12 +117,12 @@ class FrameBuffer:
         return key
 
     def unparsed(self) -> memoryview:
-        """Return the bytes that have arrived after the last frame that was yielded, from the size prefix on."""
+        """Return the bytes received after the last yielded frame, starting with the size prefix of the next one."""
         return self._view[self._parsed : self._filled]
 
     @property
     def arriving_bytes(self) -> int:
-        """The bytes of memory held for a large frame that was not taken yet."""
+        """The bytes of memory held for a large frame that has not been taken yet."""
         return len(self._view) if self._is_own and self._filled > self._parsed else 0
 
     def _frame_end(self) -> int:
@@ -145,7 +145,9 @@ class FrameBuffer:
         self._chunk_bytes = min(2 * self._chunk_bytes, CHUNK_BYTES_MAX)
 
     def _open(self, size: int) -> None:
-        """Replace the buffer by a new one that starts with the bytes not yielded.  Frames keep the old buffer alive."""
+        """
+        Replace the buffer with a new one that starts with the bytes not yielded.  Frames keep the old buffer alive.
+        """
         left = self._filled - self._parsed
         buffer: bytearray = _uninitialized(None, size)
         buffer[:left] = self._view[self._parsed : self._filled]

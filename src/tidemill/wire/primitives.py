@@ -1,9 +1,9 @@
 """The field types of Kafka messages, and unsigned variable-length integers.
 
-All numbers are big-endian.  In flexible versions (KIP-482), a length or count is encoded plus one, as an unsigned
-varint, and 0 means null.  In older versions, a length or count is an int16 (strings) or an int32 (all other types), and
--1 means null.  A nullable struct has one byte in front: a negative byte means null, and after any other byte the struct
-follows.
+All numbers are big-endian.  In flexible versions (KIP-482), a length or count is increased by one and encoded as an
+unsigned varint, and 0 means null.  In older versions, a length or count is an int16 (strings) or an int32 (all other
+types), and -1 means null.  A nullable struct is preceded by one byte: a negative byte means null, and any other byte is
+followed by the struct.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Fixed:
     format: str  # in the notation of the `struct` module
     size: int  # bytes
     zero: object
-    minimum: int | None = None  # the lowest and highest number of the type, for tests that draw random values
+    minimum: int | None = None  # the lowest and the highest number of the type, for tests that draw random values
     maximum: int | None = None
 
 
@@ -43,7 +43,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Bytes.  A decoder copies them, except for record batches, which are a view on the message."""
+    """Bytes.  A decoder copies them, except for record batches, which are a view of the message."""
 
     name: str
     is_records: bool
@@ -114,7 +114,7 @@ def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_after(view: memoryview, position: int, first: int) -> tuple[int, int]:
-    """Return the varint whose first byte was already read, and the position after it.  Raise ProtocolError.
+    """Return the varint whose first byte has already been read, and the position after it.  Raise ProtocolError.
 
     `first` is the first byte, and `position` is the position of the second byte.
     """
@@ -125,7 +125,7 @@ def skip_tags(view: memoryview, position: int, first: int) -> int:
     """
     Return the position after a section of unknown tagged fields.  Raise ProtocolError.
 
-    `first` is the first byte of the section, with which the count begins; `position` is that of the second byte.
+    `first` is the first byte of the section, where the count begins; `position` is the position of the second byte.
     """
     count, position = read_tag_count(view, position, first)
     for _ in range(count):

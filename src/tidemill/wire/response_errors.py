@@ -1,7 +1,8 @@
 """Compiles the function that collects the error codes of a response.
 
 The function visits every `error_code` of the response and of its nested structs.  The broker calls the function for
-each response, including Produce and Fetch, so it must be fast: its code is generated from the fields, as for encoders.
+each response, including Produce and Fetch, so it must be fast: its code is generated from the fields, like that of
+encoders.
 """
 
 from collections.abc import Callable

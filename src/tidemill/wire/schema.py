@@ -9,7 +9,7 @@
 If a version does not have a field, the encoder skips the field, and the decoder sets it to its default.
 A field annotated with `| None` may be null on the wire from its first version on, or from `nullable_since` on.
 A tagged field is sent only if its value is not the default; the default of a tagged struct is None.
-Sequences are tuples or lists; UUIDs are 16 raw bytes; decoded records are a view on the buffer of the message.
+Sequences are tuples or lists; UUIDs are 16 raw bytes; decoded records are a view of the message's buffer.
 
 The encoder and the decoder for a message and version are compiled on first use.
 """
@@ -203,7 +203,7 @@ class Api:
         """
         Decode the request whose body is `view` from `position` to its end.  Raise ProtocolError.
 
-        Records in the request are views on `view`.
+        Records in the request are views of `view`.
         """
         return self._request_decoders[version](view, position)
 

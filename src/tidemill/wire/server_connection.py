@@ -45,7 +45,7 @@ class RequestEnvelope:
         self.answer: list[Part] | None = None  # if set, the response to pass to `respond` instead of calling a handler
         self.begun_ms = 0  # the time on the owner's monotonic clock at which the owner began to handle the request
         self.is_answered = False
-        self.held: list[Part] | None = None  # the response, if it cannot be sent before that to an earlier request
+        self.held: list[Part] | None = None  # the response, while it must wait for the response to an earlier request
 
     def encode(self, response: Message) -> list[Part]:
         """Return the frame with this response."""

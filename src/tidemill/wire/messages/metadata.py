@@ -70,5 +70,5 @@ class Response(Message):
 
 
 # From v9 on, librdkafka's request for all topics ends with three surplus bytes: it reserves four bytes for the length
-# of the topic array and does not shrink them where the compact array is null.
+# of the topic array and does not shrink that space when the compact array is null.
 API = Api(key=3, versions=range(14), flexible_from=9, request=Request, response=Response, ignores_trailing_bytes=True)
