@@ -19,7 +19,7 @@ def plan(
     """
     Return one row per selected partition, with its current and its new offset.
 
-    Without `topics`, the partitions with a committed offset are selected, otherwise all partitions of these topics.
+    Without `topics`, the partitions with a committed offset are selected; otherwise, all partitions of these topics.
     `partitions` replaces this selection within one topic.  Raise `Failed` if nothing is selected, or if a selected
     partition does not exist or has no leader.
     """

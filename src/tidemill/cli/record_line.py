@@ -11,7 +11,7 @@ _IGNORED_FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp_t
 
 
 def record_of_line(line: bytes, format_: str, key_separator: bytes | None) -> dict[str, Any]:
-    """Return the arguments for `Producer.produce`.  Raise ValueError that names the problem and the fix."""
+    """Return the arguments for `Producer.produce`.  Raise a ValueError that names the problem and the fix."""
     match format_:
         case "text":
             return _from_text(line, key_separator)

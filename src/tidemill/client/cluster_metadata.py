@@ -18,7 +18,9 @@ _TRANSIENT: Final = frozenset({errors.LEADER_NOT_AVAILABLE, errors.REQUEST_TIMED
 
 
 class LeaderUnknown(ClientError):
-    """The partition has no leader at the moment, because of an election.  The caller refreshes and retries."""
+    """
+    The partition has no leader at the moment, because of an election.  The caller refreshes the metadata and retries.
+    """
 
 
 class Leader(NamedTuple):

@@ -67,7 +67,7 @@ class RawFetcher:
                 self._cluster.refresh({partition.topic})
 
     def _batches_of_leader(self, position: "_Position", back_off: BackOff) -> Iterator[memoryview]:
-        """Yield batches of the current leader up to the end, or raise if the metadata must be refreshed."""
+        """Yield batches from the current leader up to the end offset, or raise if the metadata must be refreshed."""
         self._check_topic_id(position)
         leader = self._cluster.leader(position.partition)
         connection = self._cluster.connection_to(leader.broker_id)

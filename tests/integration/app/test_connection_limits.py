@@ -20,7 +20,7 @@ def running(directory: Path, settings: Mapping[str, str | int], port: int = 0) -
     broker = TidemillBroker(directory, settings=settings, port=port)
     try:
         broker.wait_until_ready()
-        time.sleep(0.2)  # until the broker has seen the end of the connection that probed its port
+        time.sleep(0.2)  # until the broker has noticed that the connection that probed its port is closed
         yield broker.bootstrap
     finally:
         broker.stop()
@@ -48,15 +48,15 @@ def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
 
 
 def test_a_connection_beyond_the_limit_per_address_is_closed(tmp_path: Path) -> None:
-    """The limit is max.connections.per.ip or its override.  The other connections stay open, and closing one allows a
-    new one.
+    """The limit is max.connections.per.ip or its override.  The other connections stay open, and closing one makes room
+    for a new one.
     """
     settings = {"max.connections.per.ip": 9, "max.connections.per.ip.overrides": "127.0.0.1:2"}
     with running(tmp_path, settings) as bootstrap, connected(bootstrap) as first, connected(bootstrap) as second:
         with connected(bootstrap) as third:
             outcomes = [is_closed(third, SECONDS_MAX), is_closed(first, 0.1), is_closed(second, 0.1)]
         first.close()
-        time.sleep(0.1)  # until the broker has seen the end of the first connection
+        time.sleep(0.1)  # until the broker has noticed that the first connection is closed
         with connected(bootstrap) as fourth:
             outcomes.append(is_closed(fourth, 0.1))
 
@@ -64,7 +64,7 @@ def test_a_connection_beyond_the_limit_per_address_is_closed(tmp_path: Path) -> 
 
 
 def test_the_total_number_of_connections_is_limited(tmp_path: Path) -> None:
-    """max.connections limits the total number of connections of all listeners."""
+    """max.connections limits the total number of connections across all listeners."""
     other = free_port()
     port = free_port()
     settings = {
@@ -84,7 +84,10 @@ def test_the_total_number_of_connections_is_limited(tmp_path: Path) -> None:
 
 
 def test_each_listener_returns_its_own_advertised_address(tmp_path: Path) -> None:
-    """A Metadata response has the advertised address of the listener, or its bound address if it advertises none."""
+    """
+    A Metadata response has the advertised address of the listener, or the address to which the listener is bound if it
+    advertises none.
+    """
     port, other = free_port(), free_port()
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},OUTSIDE://127.0.0.1:{other}",

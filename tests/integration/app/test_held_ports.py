@@ -20,7 +20,9 @@ def test_a_reserved_port_can_be_listened_on_repeatedly() -> None:
 
 
 def test_a_reserved_port_is_not_assigned_to_others() -> None:
-    """The system never assigns a reserved port to an outgoing connection, which could connect a client to itself."""
+    """
+    The system never assigns a reserved port to an outgoing connection: such a connection could reach itself.
+    """
     ports = HeldPorts()
     address = ports.take(Address("127.0.0.1", 0))
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
@@ -30,7 +32,8 @@ def test_a_reserved_port_is_not_assigned_to_others() -> None:
 
 def test_a_port_in_use_is_refused_or_replaced() -> None:
     """
-    A used port that the settings name is an error.  A used port that was only stored by an earlier run is replaced.
+    A port in use is an error if the settings name it.  If it was only stored by an earlier run, another port replaces
+    it.
     """
     ports = HeldPorts()
     with socket.create_server(("127.0.0.1", 0)) as listener:

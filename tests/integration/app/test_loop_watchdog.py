@@ -17,7 +17,7 @@ def hold_the_loop(seconds: float) -> None:
 
 
 def watched(seconds: float) -> tuple[list[dict[str, object]], Metrics]:
-    """Return the events and metrics of a loop that is blocked for `seconds`."""
+    """Block an event loop for `seconds`, and return the logged events and the metrics."""
     lines: list[str] = []
     metrics = Metrics()
 
@@ -35,7 +35,9 @@ def watched(seconds: float) -> tuple[list[dict[str, object]], Metrics]:
 
 
 def test_a_stall_is_one_warning_with_its_stack() -> None:
-    """A stall causes a single warning, whose stack shows the cause, and is counted and timed in the metrics."""
+    """
+    A stall causes a single warning, whose stack shows the cause.  The metrics count the stall and record its duration.
+    """
     lines, metrics = watched(0.6)
 
     assert [("warning", "event loop stalled")] == [(line["level"], line["event"]) for line in lines]
@@ -45,7 +47,7 @@ def test_a_stall_is_one_warning_with_its_stack() -> None:
 
 def test_stop_ends_the_thread_between_two_callbacks() -> None:
     """
-    The watchdog's thread ends although it waits for a callback: `stop` blocks the loop, so the callback never runs.
+    The watchdog's thread ends even while it waits for a callback: `stop` blocks the loop, so the callback never runs.
     """
     loop = uvloop.new_event_loop()
     watchdog = LoopWatchdog(loop, Metrics(), EventLog(lambda _: None, lambda: 0, as_json=True))
@@ -68,8 +70,8 @@ def test_stop_ends_the_thread_between_two_callbacks() -> None:
 
 def test_a_short_hold_is_measured_and_not_logged() -> None:
     """
-    A shorter hold than `STALL_S` updates only the metrics.  On a busy machine the hold may last longer, and is logged
-    then.
+    A hold shorter than `STALL_S` only updates the metrics.  On a busy machine, the hold may last longer and is then
+    logged.
     """
     lines, metrics = watched(0.12)
 

@@ -72,7 +72,10 @@ def imported(errors: str) -> set[str]:
 
 
 def logged(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Return the events on stderr of a process that has ended, except those about a slow or incomplete machine."""
+    """
+    Return the events that a process has written to stderr until its end, except those about a slow or incomplete
+    machine.
+    """
     assert process.stderr is not None
     events = [json.loads(line) for line in process.stderr]
     return [event for event in events if not event["event"].startswith(OF_THE_MACHINE)]
@@ -85,8 +88,8 @@ def stop(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 
 def test_the_ready_line_has_addresses_directory_and_pid(tmp_path: Path) -> None:
-    """The ready line has the actual ports, the data directory, and the pid of the process to stop.  The event on stderr
-    has the same addresses and directory.
+    """The ready line contains the actual ports, the data directory, and the pid of the process to stop.  The event on
+    stderr has the same addresses and directory.
     """
     with running("dev", "--data", str(tmp_path / "data"), *FREE_PORTS) as (process, ready):
         stop(process, signal.SIGTERM)
@@ -101,8 +104,8 @@ def test_the_ready_line_has_addresses_directory_and_pid(tmp_path: Path) -> None:
 
 def test_a_restarted_broker_keeps_its_peer_port_and_dials_no_address_of_its_own(tmp_path: Path) -> None:
     """
-    The peer port is kept while it is free.  A broker logs no problem with a link to itself: neither to the address that
-    it had before its restart, nor where tidemill.join names it.
+    The peer port is kept while it is free.  A broker logs no problem about dialling itself, neither at its address from
+    before the restart nor at its address in tidemill.join.
     """
     events: list[dict[str, Any]] = []
     peers: list[str] = []
@@ -215,8 +218,8 @@ def test_a_broker_that_cannot_join_logs_the_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_up", [True, False])
 def test_a_replaced_directory_is_refused(tmp_path: Path, is_up: bool) -> None:
-    """A broker on the old directory cannot start, whether the new one is up or not: the id belongs to the new
-    directory.
+    """A broker on the old directory cannot start, whether or not the broker on the new one is running: the id belongs
+    to the new directory.
     """
     peer = free_port()
     initial_voter = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
@@ -252,7 +255,7 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     assert {200} == {status for status, _ in answers.values()}
     metrics = dict(line.rsplit(b" ", 1) for line in answers["/metrics"][1].splitlines() if not line.startswith(b"#"))
     assert b"3.0" == metrics[b"tidemill_produce_records_total"]
-    # Including the metadata topic.
+    # The counts include the metadata topic.
     assert (b"2.0", b"2.0") == (metrics[b"tidemill_topics"], metrics[b"tidemill_shards"])
     assert float(metrics[b"tidemill_connections"]) >= 1
 
@@ -300,7 +303,7 @@ def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) ->
 
 
 def test_a_start_does_not_import_optional_modules(tmp_path: Path) -> None:
-    """Importing the HTTP modules would slow the start; the broker imports them at the first HTTP request."""
+    """Importing the HTTP modules would slow down the start, so the broker imports them at the first HTTP request."""
     others = {
         "uvicorn",
         "h11",
@@ -326,7 +329,7 @@ def test_a_start_does_not_import_optional_modules(tmp_path: Path) -> None:
 def test_a_broker_stops_under_load_and_comes_back_with_everything(tmp_path: Path, number: signal.Signals) -> None:
     """
     A broker with a busy producer, a waiting consumer and a half-sent HTTP request stops with exit code 0.  After its
-    restart it has every acknowledged record.
+    restart, it still has every acknowledged record.
     """
     acknowledged: set[tuple[int, int]] = set()
 
@@ -400,7 +403,10 @@ def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, option: str) -> N
 
 @pytest.mark.parametrize(("version", "fix"), [(1, "start the older version"), (3, "start the newer version")])
 def test_a_directory_of_another_version_is_left_alone(tmp_path: Path, version: int, fix: str) -> None:
-    """The message names both formats and the fix, and nothing in the directory changes."""
+    """
+    If the directory has another format, the message names both formats and the fix, and nothing in the directory
+    changes.
+    """
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         stop(process, signal.SIGTERM)
     identity = tmp_path / "identity.json"
@@ -426,7 +432,9 @@ def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["flipped", "shorter", "missing"])
 def test_damaged_metadata_prevents_the_start(tmp_path: Path, damage: str) -> None:
-    """A broker with damaged metadata does not start, since it could serve nothing; the message names the file."""
+    """
+    A broker with damaged metadata does not start, because it could not serve anything.  The message names the file.
+    """
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         stop(process, signal.SIGTERM)
     (segment,) = (tmp_path / "topics").rglob("*.log")
@@ -447,8 +455,8 @@ def test_damaged_metadata_prevents_the_start(tmp_path: Path, damage: str) -> Non
 
 
 def test_a_failed_start_leaves_no_thread_running(tmp_path: Path) -> None:
-    """A start that fails after the journal's thread began a write ends the thread, which must not report to a closed
-    loop.
+    """A start that fails after the journal's thread has begun a write also ends that thread, which must not report to a
+    closed loop.
     """
     settings = dev_settings(data=str(tmp_path), kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
@@ -464,7 +472,7 @@ def test_a_failed_start_leaves_no_thread_running(tmp_path: Path) -> None:
 
 
 def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
-    """With two listeners in a configuration file, each has its name and port, and a client gets the address of the
+    """If a configuration file has two listeners, each has its own name and port, and a client gets the address of the
     listener that it uses.
     """
     config = tmp_path / "broker.yaml"
@@ -491,7 +499,7 @@ def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
 
 
 def test_a_broker_waiting_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
-    """A broker stops in order while no broker listens at the addresses in tidemill.join."""
+    """A broker stops cleanly while no broker listens at the addresses in tidemill.join."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         join = f"tidemill.join=127.0.0.1:{nobody.getsockname()[1]}"

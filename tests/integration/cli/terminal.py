@@ -21,7 +21,8 @@ def on_terminal(*arguments: str, bootstrap: str, answer: str = "", piped: str | 
     """
     Run the command until it ends, with stdin, stdout and stderr on one terminal; `out` has everything it printed.
 
-    When the command asks, it gets `answer`.  If `piped` is given, stdin is a pipe with this text instead.
+    If the command asks a question, it gets `answer`.  If `piped` is given, stdin is a pipe that delivers this text
+    instead.
     """
     controlling, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))

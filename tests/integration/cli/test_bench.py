@@ -24,7 +24,8 @@ def bench_topics(bootstrap: str) -> list[str]:
 
 def test_a_benchmark_counts_its_records_and_deletes_its_topic(bootstrap: str) -> None:
     """
-    Every record of the measurement is counted, those of the warm-up are not, and the temporary topic is gone.
+    The records of the measurement are counted, but not those of the warm-up, and the temporary topic is gone
+    afterwards.
     """
     produced = bench(bootstrap, "produce", "--records", "2000", "--size", "50", "--compression", "lz4")
     consumed = bench(bootstrap, "consume", "--records", "2000", "--partitions", "2")
@@ -43,7 +44,8 @@ def test_a_benchmark_counts_its_records_and_deletes_its_topic(bootstrap: str) ->
 
 def test_a_named_topic_is_kept(bootstrap: str) -> None:
     """
-    `--topic` uses an existing topic.  Its records, and those of the warm-up, stay in it and can be read by `consume`.
+    `--topic` uses an existing topic.  The records of the measurement and of the warm-up stay in it, and `consume` can
+    read them.
     """
     name = new_topic(bootstrap, partitions=2)
 
@@ -74,7 +76,7 @@ def test_records_that_fail_are_reported(bootstrap: str) -> None:
 
 def test_an_interrupted_benchmark_deletes_its_topic(bootstrap: str) -> None:
     """
-    A benchmark that is stopped leaves no topic behind.
+    A benchmark that is interrupted leaves no topic behind.
     """
     command = [sys.executable, "-m", "tidemill", "bench", "latency", "--rate", "100", "--bootstrap", bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as running:

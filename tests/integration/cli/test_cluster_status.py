@@ -19,8 +19,8 @@ SECONDS_MAX = 30.0
 def test_the_status_shows_brokers_that_are_down(tmp_path: Path, dev_broker: dict[str, Any]) -> None:
     """
     The command shows a killed broker as down and the new leaders of its shards.  It prints JSON with --json, and
-    tab-separated columns into a pipe.  `topics describe` shows that its replicas are not in sync.  `top` shows the
-    brokers that are left, and reads nothing from a broker of another cluster.
+    tab-separated columns to a pipe.  `topics describe` shows that the killed broker's replicas are not in sync.  `top`
+    shows the remaining brokers, and reads nothing from a broker of another cluster.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         first, victim, _ = cluster.brokers
@@ -30,7 +30,7 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path, dev_broker: dict
         whole = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
         os.kill(victim["pid"], signal.SIGKILL)
         deadline = time.monotonic() + SECONDS_MAX
-        while True:  # until other leaders are elected and know that the broker is dead
+        while True:  # until other leaders have been elected and know that the broker is dead
             hurt = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
             described = json.loads(tidemill("topics", "describe", "t", "--json", bootstrap=first["kafka"]).out)
             has_leaders = all(row["leader"] not in (None, 2) for row in hurt["shards"])
@@ -69,8 +69,8 @@ def heed_interrupts() -> None:
 
 
 def on_a_terminal(http: str) -> str:
-    """Run the command on a terminal until it has updated the screen once; return its output.  Ctrl-C must end it with
-    code 0.
+    """Run the command on a terminal until it has updated the screen once; return its output.  Ctrl-C must end the
+    command with code 0.
     """
     controlling, terminal = pty.openpty()
     command = [sys.executable, "-m", "tidemill", "cluster", "status"]

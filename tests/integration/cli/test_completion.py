@@ -1,4 +1,4 @@
-"""Completion of the command line by the shell, as typer sets it up, and `--version`.  These tests need no broker."""
+"""Shell completion of the command line, as typer sets it up, and `--version`.  These tests need no broker."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from tidemill.cli.main import COMMANDS
 
 
 def completed(line: str) -> list[str]:
-    """Return what bash is told when a user presses Tab at the end of `line`."""
+    """Return the completions that bash gets when a user presses Tab at the end of `line`."""
     words = line.split(" ")
     asked = {"_TIDEMILL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     return tidemill(**asked).out.split()
@@ -20,7 +20,7 @@ def completed(line: str) -> list[str]:
 
 def test_all_commands_are_completed() -> None:
     """
-    Tab after `tidemill` offers every command, although a command that runs loads only itself.
+    Tab after `tidemill` offers every command, although running a command loads only that command.
     """
     assert sorted(COMMANDS) == sorted(completed("tidemill "))
 
@@ -38,7 +38,7 @@ def test_all_commands_are_completed() -> None:
 )
 def test_subcommands_options_and_choices_are_completed(line: str, offered: set[str]) -> None:
     """
-    Tab completes what may stand at its place in the line.
+    Tab offers whatever is allowed at the cursor's place in the line.
     """
     assert offered == set(completed(line))
 

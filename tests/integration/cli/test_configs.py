@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cli.command import new_topic, tidemill
 
-KEY = "log.segment.delete.delay.ms"  # a broker key of which no other test needs the default
+KEY = "log.segment.delete.delay.ms"  # a broker key whose default no other test needs
 
 
 @pytest.fixture
@@ -28,7 +28,8 @@ def described(bootstrap: str, *arguments: str) -> dict[str, Any]:
 
 def test_a_topic_keeps_the_keys_that_are_not_named(bootstrap: str) -> None:
     """
-    `set` and `unset` change the named keys only.  Shown are the keys that differ from their defaults, or all of them.
+    `set` and `unset` change only the keys that are named.  `describe` shows the keys that differ from their defaults
+    or, if asked to, all keys.
     """
     name = new_topic(bootstrap)
     topic = ("--topic", name)
@@ -49,7 +50,7 @@ def test_a_topic_keeps_the_keys_that_are_not_named(bootstrap: str) -> None:
 
 def test_a_broker_overrides_the_cluster(bootstrap: str, key: str) -> None:
     """
-    A value of the cluster applies to every broker that has no value of its own, and each value shows its source.
+    A cluster-wide value applies to every broker that has no value of its own, and each value is shown with its source.
     """
     tidemill("configs", "set", "--cluster", f"{key}=1000", bootstrap=bootstrap)
     of_cluster = described(bootstrap, "--broker", "1", key)[key]
@@ -66,7 +67,7 @@ def test_a_broker_overrides_the_cluster(bootstrap: str, key: str) -> None:
 
 def test_a_refused_configuration_is_named(bootstrap: str) -> None:
     """
-    The error names the resource, the key and the value, and what is known instead.
+    The error names what was refused: the resource, the key or the value.
     """
     name = new_topic(bootstrap)
 

@@ -36,7 +36,7 @@ def is_there(pid: int) -> bool:
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
-    """Poll until a condition holds; other processes offer nothing to wait on."""
+    """Poll until a condition holds, because other processes offer no event to wait for."""
     deadline = time.monotonic() + SECONDS_MAX
     while not is_so():
         assert time.monotonic() < deadline, what
@@ -62,8 +62,8 @@ def test_the_ready_line_lists_every_broker(cluster: Cluster) -> None:
 
 def test_a_healthy_start_causes_no_warning(cluster: Cluster) -> None:
     """
-    What heals by itself while the brokers start one after the other is information.  Each broker's ready event names
-    its addresses and its directory.
+    Problems that resolve themselves while the brokers start one after another are logged at level info.  Each broker's
+    ready event names its addresses and its directory.
     """
     ready = {event["broker"]: event for event in cluster.events() if event["event"] == "ready"}
 
@@ -75,7 +75,8 @@ def test_a_healthy_start_causes_no_warning(cluster: Cluster) -> None:
 
 def test_configurations_come_from_the_broker_that_is_named(cluster: Cluster) -> None:
     """
-    A broker describes only itself, so the command finds its address; the bootstrap address may be of another broker.
+    A broker describes only itself, so the command finds the address of the named broker.  The bootstrap address may
+    belong to another broker.
     """
     bootstrap = cluster.brokers[0]["kafka"]
     key = "log.segment.delete.delay.ms"
@@ -146,8 +147,8 @@ def test_a_second_command_does_not_disturb_a_running_cluster(cluster: Cluster) -
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_path: Path, number: int) -> None:
     """
-    After any one broker is killed, the others serve every partition of the topics that exist, and create and write
-    another.  The command in the ready line restarts the broker at its old addresses.
+    After any one broker is killed, the others serve every partition of the existing topics, and a new topic can be
+    created and written.  The command in the ready line restarts the broker at its old addresses.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         victim = cluster.brokers[number - 1]
@@ -173,7 +174,7 @@ def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_pat
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
         producer.produce("t", b"v", on_delivery=lambda error, _: refused.append(error))
         left = producer.flush(SECONDS_MAX)
-        time.sleep(1)  # a broker that was restarted automatically would be running by then
+        time.sleep(1)  # by then, a broker that is restarted automatically would be running
         is_back = [broker_http_answers(victim["http"])]
         with started_again(victim):
             survivor = next(broker for broker in cluster.brokers if broker is not victim)
@@ -228,8 +229,8 @@ def test_a_cluster_restarts_at_its_addresses_and_never_shrinks(tmp_path: Path) -
 
 def test_a_first_broker_that_lost_its_directory_rejoins_the_cluster(tmp_path: Path) -> None:
     """
-    The restarted first broker joins the existing cluster as a new voter and gets its data back; it bootstraps no new
-    cluster.
+    The restarted first broker joins the existing cluster as a new voter and gets its data back; it does not bootstrap a
+    new cluster.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         write_one(cluster, "kept")
@@ -265,7 +266,7 @@ def cluster_id(address: str) -> str:
 
 def test_brokers_do_not_outlive_their_parent(tmp_path: Path) -> None:
     """
-    The brokers shut down in order when their parent ends, even if it is killed.
+    The brokers shut down cleanly when their parent process ends, even if it is killed.
     """
     with running_cluster(tmp_path / "data", 2) as cluster:
         cluster.process.kill()

@@ -30,7 +30,7 @@ def static(name: str) -> dict[str, str]:
 
 @contextmanager
 def running(directory: Path, name: str, ports: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Run the broker of a file in `directory`, with each port replaced by that in `ports`."""
+    """Run the broker that a file configures, in `directory` and with each port replaced as in `ports`."""
     sets = []
     for key, text in static(name).items():
         moved = PORT.sub(lambda found: f"{found[1]}:{ports[found[2]]}", text)
@@ -55,8 +55,8 @@ def ports() -> Iterator[dict[str, str]]:
 
 def test_the_example_files_form_a_cluster(tmp_path: Path, ports: dict[str, str]) -> None:
     """
-    The brokers find each other, whichever starts first.  A topic has two replicas if that is asked for, and otherwise
-    three.
+    The brokers find each other, whichever starts first.  A topic that is created with a replication factor of 2 has two
+    replicas; by default, a topic has three.
     """
     with ExitStack() as stack:
         brokers = [stack.enter_context(running(tmp_path, name, ports)) for name in reversed(NAMES)]
@@ -75,7 +75,7 @@ def test_the_example_files_form_a_cluster(tmp_path: Path, ports: dict[str, str])
 
 def test_the_example_files_have_one_key_and_distinct_ports() -> None:
     """
-    Three brokers of one cluster can run on one machine at the same time.
+    The three brokers form one cluster and can run on one machine at the same time.
     """
     all_settings = [settings_from(file=str(config(name)), environment={}, sets=[]) for name in NAMES]
     ports = [port for it in all_settings for port in (it.listeners[0].bind.port, it.http.port, it.peer.bind.port)]

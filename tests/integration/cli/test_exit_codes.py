@@ -79,7 +79,7 @@ def test_a_usage_error_is_json_with_the_json_option(arguments: tuple[str, ...]) 
 )
 def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
     """
-    A command that reaches no broker fails without retry, and its error names the fix.
+    A command that reaches no broker fails without retrying, and its error names the fix.
     """
     finished = tidemill(*arguments, "--json", bootstrap="127.0.0.1:1")
 
@@ -131,7 +131,7 @@ def test_help_contains_examples(command: tuple[str, ...]) -> None:
 
 def test_help_imports_no_large_library() -> None:
     """
-    `tidemill --help` stays quick because it imports neither a client, a broker nor anything that they need.
+    `tidemill --help` stays quick because it imports neither a client nor a broker, nor anything that they need.
     """
     large = {"asyncio", "confluent_kafka", "pyarrow", "pydantic", "prometheus_client", "uvicorn", "uvloop", "yaml"}
     finished = tidemill("--help", PYTHONPROFILEIMPORTTIME="1")

@@ -79,7 +79,8 @@ def test_a_description_has_the_lag(bootstrap: str, admin: AdminClient, topic: st
 
 def test_a_group_in_use_shows_owners_and_is_not_changed(bootstrap: str, topic: str) -> None:
     """
-    A member has its partitions, also those without a committed offset.  Reset and delete refuse the group.
+    A member is shown with its partitions, including those without a committed offset.  Reset and delete refuse the
+    group.
     """
     group = new_group()
 
@@ -109,8 +110,8 @@ def test_a_reset_first_shows_and_then_changes_offsets(
     bootstrap: str, admin: AdminClient, topic: str, to: str, new: int
 ) -> None:
     """
-    Without --execute nothing changes.  An offset outside of the log becomes the nearest one, and a time after the last
-    record the end offset.
+    Without --execute, nothing changes.  An offset outside the log becomes the nearest offset in it, and a time after
+    the last record becomes the end offset.
     """
     group = committed_group(admin, (topic, 0, 1))
     arguments = ("groups", "reset", group, "--to", to, "--json")
@@ -130,7 +131,7 @@ def test_a_reset_is_limited_to_topics_and_partitions(
     bootstrap: str, admin: AdminClient, topic: str, wide_topic: str
 ) -> None:
     """
-    --topic selects all partitions of a topic, and --partition some of them; other offsets stay.
+    --topic selects all partitions of a topic, and --partition selects some of them; other offsets do not change.
     """
     group = committed_group(admin, (topic, 0, 1), (wide_topic, 0, 0))
 
@@ -149,7 +150,7 @@ def test_a_reset_of_what_does_not_exist_is_refused(
     bootstrap: str, admin: AdminClient, topic: str, wide_topic: str
 ) -> None:
     """
-    The error names what does not exist; a partition without its topic is ambiguous if the group reads several.
+    The error names what does not exist; --partition without --topic is ambiguous if the group reads several topics.
     """
     group = committed_group(admin, (topic, 0, 0), (wide_topic, 0, 0))
 
@@ -180,7 +181,7 @@ def test_a_reset_can_prepare_a_group(bootstrap: str, topic: str) -> None:
 
 def test_a_deleted_group_no_longer_exists(bootstrap: str, admin: AdminClient, topic: str) -> None:
     """
-    A deleted group has no offsets.  Of several groups none is deleted if one does not exist.
+    A deleted group has no offsets.  If one of several groups does not exist, none is deleted.
     """
     group, kept = committed_group(admin, (topic, 0, 0)), committed_group(admin, (topic, 0, 0))
 

@@ -61,7 +61,7 @@ MURMUR2 = {  # the values of Kafka's own test, UtilsTest.testMurmur2
 
 def test_a_key_goes_to_the_partition_that_java_s_producer_chooses(bootstrap: str) -> None:
     """
-    Java's producer takes murmur2 of the key without its sign, modulo the number of partitions.
+    Java's producer takes the key's murmur2 hash without its sign bit, modulo the number of partitions.
     """
     name = new_topic(bootstrap, partitions=7)
     lines = "".join(f"{key}:x\n" for key in MURMUR2)
@@ -92,8 +92,8 @@ def test_a_missing_topic_is_refused_or_created(bootstrap: str) -> None:
 
 def test_key_headers_and_partition_are_those_of_the_options(bootstrap: str) -> None:
     """
-    `--key` and `--header` are sent with every line, to the partition that is asked for, and `consume --partition`
-    prints only that partition.  A partition that does not exist is refused.
+    Every line is sent with `--key` and `--header` to the partition in `--partition`, and `consume --partition` prints
+    only that partition.  A partition that does not exist is refused.
     """
     name = new_topic(bootstrap, partitions=3)
     options = ("--key", "k", "--header", "a=1", "--header", "a=x=y", "--partition", "2")
@@ -119,7 +119,7 @@ def test_key_headers_and_partition_are_those_of_the_options(bootstrap: str) -> N
 
 def test_lines_that_time_out_are_summed_up(dev_broker: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """
-    If a broker stalls, one message names partitions, counts and leaders, instead of one message per line.
+    If a broker stalls, a single message names the partitions, counts and leaders, instead of one message per line.
     """
     name = new_topic(dev_broker["kafka"], partitions=2)
     producer = LineProducer(dev_broker["kafka"], name, partition=1, timeout_s=1.0)
@@ -175,7 +175,7 @@ def test_reading_starts_at_the_given_position(bootstrap: str) -> None:
 
 def test_a_group_resumes_where_it_stopped(bootstrap: str) -> None:
     """
-    Only the offsets of printed records are committed, so that the group resumes after the last printed record.
+    Only the offsets of printed records are committed, so the group resumes after the last printed record.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, stdin=b"1\n2\n3\n", bootstrap=bootstrap)

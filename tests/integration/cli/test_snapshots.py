@@ -90,7 +90,10 @@ PLACEHOLDERS = [
 
 @pytest.fixture(scope="module")
 def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Yield the text of each snapshot, from a broker of its own: `topics list` shows the topics of all tests."""
+    """
+    Yield the text of each snapshot.  The commands use their own broker, because `topics list` shows the topics of all
+    tests.
+    """
     with running_broker(tmp_path_factory.mktemp("snapshots")) as ready:
         bootstrap = ready["kafka"]
         told = {}
@@ -118,7 +121,7 @@ def _transcript(steps: list[Step], bootstrap: str) -> str:
 @pytest.mark.parametrize("name", STEPS)
 def test_the_output_on_a_terminal_is_the_recorded_one(name: str, transcripts: dict[str, str]) -> None:
     """
-    The output on a terminal changes only on purpose: a changed snapshot is rewritten and reviewed.
+    The output on a terminal changes only on purpose: a snapshot that changes must be rewritten and reviewed.
     """
     path = SNAPSHOTS / f"{name}.txt"
     if os.environ.get("TIDEMILL_WRITE_SNAPSHOTS"):

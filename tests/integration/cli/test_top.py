@@ -1,4 +1,4 @@
-"""`tidemill top` against a real broker; `test_cluster_status.py` shows it for a cluster."""
+"""`tidemill top` against a real broker; `test_cluster_status.py` tests it with a cluster."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from tests.integration.cli.test_cluster_status import heed_interrupts
 
 def test_lag_and_rates_are_shown(dev_broker: dict[str, Any]) -> None:
     """
-    The lag is what the group has not committed, and a broker reports its counters.  Into a pipe, there are three
-    tables, and internal topics are left out.
+    The lag is the number of records after the group's committed offset, and a broker reports its counters.  The output
+    to a pipe has three tables, without internal topics.
     """
     bootstrap, http = dev_broker["kafka"], dev_broker["http"]
     name = new_topic(bootstrap)
@@ -30,7 +30,7 @@ def test_lag_and_rates_are_shown(dev_broker: dict[str, Any]) -> None:
 
     (broker,) = view["brokers"]
     assert (1, "up", 1, []) == (broker["broker_id"], broker["status"], view["answered_by"], view["notes"])
-    assert broker["requests_per_s"] > 0  # those of `tidemill top` itself
+    assert broker["requests_per_s"] > 0  # `tidemill top` itself sends requests
     assert [{"group": group, "state": "Empty", "topics": 1, "lag": 2, "committed_per_s": 0.0}] == [
         row for row in view["groups"] if row["group"] == group
     ]
@@ -44,7 +44,8 @@ def test_lag_and_rates_are_shown(dev_broker: dict[str, Any]) -> None:
 
 def test_a_missing_http_listener_is_a_note_unless_it_was_asked_for(dev_broker: dict[str, Any]) -> None:
     """
-    Any Kafka broker has topics and groups to show.  The output says what is missing, and only `--http` requires it.
+    Any Kafka broker has topics and groups to show.  A note says what is missing without HTTP; only `--http` makes that
+    an error.
     """
     bootstrap = dev_broker["kafka"]
 
@@ -63,7 +64,7 @@ def test_a_missing_http_listener_is_a_note_unless_it_was_asked_for(dev_broker: d
 
 def test_the_live_view_is_updated_until_ctrl_c(dev_broker: dict[str, Any]) -> None:
     """
-    On a terminal, the tables are drawn again after each interval, and Ctrl-C ends the command with code 0.
+    On a terminal, the tables are redrawn after each interval, and Ctrl-C ends the command with code 0.
     """
     controlling, terminal = pty.openpty()
     command = [sys.executable, "-m", "tidemill", "top", "--interval", "0.2"]

@@ -8,7 +8,7 @@ from tests.integration.cli.terminal import on_terminal
 
 def test_a_created_topic_is_listed(bootstrap: str) -> None:
     """
-    The list has one JSON object per topic and line, with the fields that scripts rely on.
+    The list has one line per topic, a JSON object with the fields that scripts rely on.
     """
     name = new_topic(bootstrap, partitions=3)
 
@@ -60,7 +60,7 @@ def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
 
 def test_partitions_can_be_added(bootstrap: str) -> None:
     """
-    Partitions can be added to a topic, and never removed.
+    Partitions can be added to a topic, but never removed.
     """
     name = new_topic(bootstrap)
 
@@ -77,7 +77,7 @@ def test_a_deleted_topic_no_longer_exists(bootstrap: str) -> None:
     """
     name = new_topic(bootstrap)
 
-    deleted = tidemill("topics", "delete", name, bootstrap=bootstrap)  # does not ask, because stdin is no terminal
+    deleted = tidemill("topics", "delete", name, bootstrap=bootstrap)  # does not ask, because stdin is not a terminal
 
     described = tidemill("topics", "describe", name, "--json", bootstrap=bootstrap)
     assert (0, 1) == (deleted.exit_code, described.exit_code)
@@ -98,7 +98,7 @@ def test_no_topic_is_deleted_if_one_is_missing(bootstrap: str) -> None:
 
 def test_deleting_asks_on_a_terminal(bootstrap: str) -> None:
     """
-    On a terminal the topic is deleted after a yes, or with --yes without a question.
+    On a terminal, a topic is deleted only after the user answers yes, or without a question if --yes is given.
     """
     name, other = new_topic(bootstrap), new_topic(bootstrap)
 
@@ -114,7 +114,7 @@ def test_deleting_asks_on_a_terminal(bootstrap: str) -> None:
 
 def test_a_refusal_by_the_broker_is_reported_with_the_fix(bootstrap: str) -> None:
     """
-    The message has the broker's error, the setting that caused it, and the fix.
+    The message contains the broker's error, the setting that caused it, and the fix.
     """
     name = new_topic(bootstrap)
 

@@ -1,4 +1,4 @@
-"""The client libraries with which the contract is run, by name."""
+"""The client libraries with which the client contract is run, by name."""
 
 from collections.abc import Callable
 

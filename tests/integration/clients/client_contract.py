@@ -55,7 +55,7 @@ def case(function: Case) -> Case:
 
 
 class Stage:
-    """The environment of one case: it closes everything that the case has opened when the case ends."""
+    """The environment of one case.  When the case ends, it closes everything that the case has opened."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Stage:
 
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
         """
-        Send records with a new producer; return partition and offset of each.
+        Send records with a new producer; return the partition and the offset of each.
 
         While leaders move, batches are refused and retried, and only an idempotent producer keeps their order.
         """
@@ -121,7 +121,10 @@ class Stage:
     def read(
         self, topic: str, count: int, *, partitions: int = 1, start: int = 0, fetch_bytes_max: int = 1_000_000
     ) -> list[Record]:
-        """Return the records of the topic from `start` on: wait for `count` of them, then poll once more for others."""
+        """
+        Return the records of the topic from `start` on: wait for `count` of them, then poll once more in case there are
+        others.
+        """
         consumer = self.consumer(fetch_bytes_max=fetch_bytes_max)
         consumer.assign({(topic, partition): start for partition in range(partitions)})
         return self.take(consumer, count)
@@ -144,7 +147,7 @@ class Stage:
     def assign_until(
         self, consumers: Sequence[Consuming], condition: Callable[[list[set[TopicPartition]]], bool], what: str
     ) -> None:
-        """Poll every member, as an application would, until their assignments satisfy `condition`."""
+        """Poll all members, as applications would, until their assignments satisfy `condition`."""
 
         def is_assigned() -> bool:
             for consumer in consumers:
@@ -241,7 +244,10 @@ def zstd_records_come_back(stage: Stage) -> None:
 
 @case
 def records_come_back_in_every_codec_of_the_topic(stage: Stage) -> None:
-    """The broker recompresses: an idempotent producer's records come back in order, whatever both codecs are."""
+    """
+    The broker recompresses: an idempotent producer's records come back in order, whatever the codecs of the producer
+    and the topic are.
+    """
     topics = [stage.topic(compression_type=name) for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd")]
     sent: list[Outgoing] = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
@@ -509,7 +515,7 @@ def deleting_an_unknown_topic_is_refused(stage: Stage) -> None:
 @case
 def asking_about_an_unknown_topic_does_not_create_it(stage: Stage) -> None:
     """
-    A consumer's metadata request disables auto-creation, although the broker allows it.
+    A consumer's metadata request disables auto-creation, even though the broker allows it.
     """
     if stage.client.name == "aiokafka":
         pytest.skip("aiokafka cannot disable auto-creation: its metadata requests always allow it")

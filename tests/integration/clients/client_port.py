@@ -91,8 +91,8 @@ class GroupDescription:
 
 class Producing(Protocol):
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        """Send all records and wait until they are acknowledged; return partition and offset of each, in order.  Raise
-        `Refused` on an error.
+        """Send all records and wait until they are acknowledged; return the partition and the offset of each, in order.
+        Raise `Refused` on an error.
         """
         ...
 
@@ -107,7 +107,7 @@ class Consuming(Protocol):
     def assignment(self) -> set[TopicPartition]: ...
 
     def poll(self, seconds: float) -> list[Record]:
-        """Return the records that arrive within that time.  Raise `Refused` if the library reports an error."""
+        """Return the records that arrive within `seconds`.  Raise `Refused` if the library reports an error."""
         ...
 
     def seek(self, place: TopicPartition, offset: int) -> None: ...

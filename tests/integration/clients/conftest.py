@@ -3,7 +3,7 @@ The broker under test, and the matrix of results printed at the end.
 
 By default `tidemill` is started as a separate process.  `TIDEMILL_TEST_BOOTSTRAP=host:port` selects a running broker
 instead, for example Apache Kafka (see `python -m benchmarks.apache_kafka`), and `TIDEMILL_TEST_BROKER_PID` is its
-process id, for cases that stop it temporarily.
+process id, for cases that suspend it.
 """
 
 import os
@@ -18,7 +18,7 @@ from benchmarks.clusters import BROKERS, three_tidemills
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.integration.clients.leader_mover import LeaderMover
 
-# Short delays, so that the suite does not wait longer than necessary; metrics of all topics and groups of the suite.
+# Short delays, so that the suite does not wait longer than necessary, and metrics for all its topics and groups.
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.check.interval.ms": 200,

@@ -22,7 +22,7 @@ SHARDS_MAX = 4_000  # shard ids to try; a broker refuses the ids of shards that 
 
 class LeaderMover:
     """
-    A context manager that moves leaders while it is entered.
+    A context manager that moves leaders until it exits.
 
     `moved` counts accepted transfers, and `rounds` counts the rounds of requests.
     """
@@ -50,7 +50,7 @@ class LeaderMover:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Keep leaders from moving while the context is entered."""
+        """Keep leaders from moving until the context exits."""
         self._still.set()
         assert self._is_still.wait(5), "the mover did not pause"
         try:

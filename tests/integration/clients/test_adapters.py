@@ -17,7 +17,7 @@ NO_ERROR = 0
 
 
 class ConfluentAdmin:
-    """Answers DescribeGroups with the given error codes, one after the other."""
+    """Answers DescribeGroups requests with the given error codes, one after another."""
 
     def __init__(self, codes: list[int]) -> None:
         self._codes = codes

@@ -1,4 +1,4 @@
-"""Administration clients of other projects with a Tidemill broker."""
+"""Administration clients of other projects, used with a Tidemill broker."""
 
 import uuid
 import warnings
@@ -45,7 +45,7 @@ def made(client: AdminClient, **wanted: object) -> str:
 
 def test_confluents_client_creates_extends_and_deletes_topics(confluent: AdminClient) -> None:
     """
-    Topics can be created, extended and deleted, and each change is visible when the broker has responded.
+    Topics can be created, extended and deleted, and each change is visible as soon as the broker has responded.
     """
     name = made(confluent, num_partitions=2, replication_factor=1)
 
@@ -128,7 +128,7 @@ def test_kafka_pythons_client_describes_log_directories(
     broker: RunningBroker, kafka_python: kafka_admin.KafkaAdminClient, confluent: AdminClient
 ) -> None:
     """
-    A partition has the size of its records, and the directory has a path and a disk.
+    The response has the size of each partition's records, and the path and the disk of the directory.
     """
     name = made(confluent, num_partitions=2, replication_factor=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -151,7 +151,7 @@ def test_kafka_pythons_client_lists_what_has_a_configuration(
     kafka_python: kafka_admin.KafkaAdminClient, confluent: AdminClient
 ) -> None:
     """
-    Resources are listed by type, all types or the one that is asked for.
+    Resources of the requested type are listed, or those of all types if none is requested.
     """
     name = made(confluent, num_partitions=1, replication_factor=1)
 

@@ -50,7 +50,8 @@ def read(reader: Consumer, count: int) -> list[bytes | None]:
 
 def test_a_member_continues_in_its_generation_after_the_broker_is_killed(tmp_path: Path) -> None:
     """
-    After SIGKILL of the only broker, the member keeps its partitions and commits, and gets no record twice.
+    After the only broker is killed with SIGKILL, the member keeps its partitions and its commits, and gets no record
+    twice.
     """
     port = free_port()
     broker = start(tmp_path, port)

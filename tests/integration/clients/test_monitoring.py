@@ -1,4 +1,4 @@
-"""What `monitoring` names exists: each metric of the dashboard and of the alerts is in a scrape of a running broker."""
+"""Every metric that the dashboard or an alert in `monitoring` names is in a scrape of a running broker."""
 
 import json
 import re
@@ -98,7 +98,7 @@ def test_promtool_accepts_the_metrics(scraped: str) -> None:
 
 def test_a_healthy_broker_is_ready_without_problems(broker: RunningBroker) -> None:
     """
-    The disk of the machine may be slow or nearly full.
+    A healthy broker reports no problem, except that the disk of the machine may be slow or nearly full.
     """
     scrape(broker)
 

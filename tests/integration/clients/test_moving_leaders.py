@@ -24,7 +24,7 @@ from tidemill.model.topic import OFFSETS_TOPIC
 
 NUMBERS = itertools.count(1)
 ELECTIONS = 5
-ELECTED_SECONDS_MAX = 60  # time limit of the elections; there is one every two seconds
+ELECTED_SECONDS_MAX = 60  # time limit for the elections; there is one every two seconds
 
 
 @pytest.fixture(scope="module", params=CLIENTS)
@@ -55,8 +55,8 @@ def test_the_client_contract_holds_while_leaders_move(
 
 def test_idle_consumers_are_neither_reset_nor_stuck(moving_client: Client, cluster: RunningCluster) -> None:
     """
-    Consumers that wait at the end of an empty and of a read partition survive five elections of each.  Without a reset
-    policy, a reset would raise an error.  A record written afterwards arrives once.
+    Consumers that wait at the end of an empty partition, and of one that they have read, survive five elections in
+    each.  Without a reset policy, a reset would raise an error.  A record that is written afterwards arrives once.
     """
     with staged(moving_client, cluster) as stage:
         idle = {stage.topic(): stage.consumer(reset="none"), stage.topic(): stage.consumer(reset="none")}

@@ -53,7 +53,8 @@ def read(bootstrap: str, topic: str, count: int) -> list[tuple[object, object, o
 
 def test_kafka_python_s_records_are_stored_in_the_topic_s_codec(broker: RunningBroker) -> None:
     """
-    It sends in each codec and reads equal records; the batches that the broker serves have the codec of their topic.
+    kafka-python sends records with each codec and reads equal records.  The batches that the broker serves have the
+    topic's codec.
     """
     topics = {kept: created(broker.bootstrap, name or "uncompressed") for name, kept in CODECS.items()}
 

@@ -1,4 +1,4 @@
-"""Chromium: pages that note what a browser complains about, and the check of their accessibility."""
+"""Chromium: tabs that record the browser's complaints, and a check of a page's accessibility."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Tab:
-    """A page of the browser, with its complaints: errors in the console, violations of the policy, failed requests."""
+    """A browser tab with its complaints: console errors, violations of the content security policy, failed requests."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -40,8 +40,8 @@ class Tab:
         self.page.goto(address, wait_until="load")
 
     def accessibility_problems(self) -> list[str]:
-        """Return the serious and critical problems that axe finds."""
-        # The tool is evaluated through the debugger, which the content security policy of the page does not concern.
+        """Return the serious and critical accessibility problems that axe finds."""
+        # axe is evaluated through the debugger, to which the page's content security policy does not apply.
         self.page.evaluate(AXE.read_text())
         found = self.page.evaluate("axe.run()")
         return [

@@ -14,7 +14,7 @@ from tests.integration.console.scene import fill
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    # One for each module: while it runs, no other test of this process could run an event loop.
+    # One browser per module: while it runs, no other test in this process can run an event loop.
     if not CHROMIUM.exists():
         pytest.skip(f"{CHROMIUM} is missing: install the Debian package chromium")
     with chromium() as found:
@@ -31,6 +31,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def restarts(cluster: Cluster) -> Iterator[ExitStack]:
-    """Yield a stack for brokers of the cluster that a test has killed and started again: they run to the end."""
+    """Yield an exit stack for brokers that a test has killed and restarted, so that they run until the session ends."""
     with ExitStack() as stack:
         yield stack

@@ -1,4 +1,4 @@
-"""What the cluster of the console's tests holds: topics, records of all kinds, groups with lag."""
+"""The contents of the cluster in the console tests: topics, records of all kinds, and groups with lag."""
 
 import json
 import time
@@ -59,7 +59,7 @@ def commit(bootstrap: str, group: str, offsets: list[TopicPartition]) -> None:
 
 
 def steady_load(bootstrap: str, seconds: float) -> None:
-    """Produce and consume at a rate that goes up and down."""
+    """Produce and consume records at a rate that rises and falls."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing", "client.id": "billing-worker-1"})
     consumer.subscribe(["orders"])

@@ -47,7 +47,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_ten_thousand_topics_are_shown_page_by_page(browser: Browser, http: str) -> None:
     """
-    The list is paged and searched, and the overview counts all topics.
+    The list can be paged and searched, and the overview counts all topics.
     """
     with open_tab(browser) as tab:
         tab.open(f"http://{http}/")
@@ -62,7 +62,7 @@ def test_ten_thousand_topics_are_shown_page_by_page(browser: Browser, http: str)
 
 def test_answer_times_with_ten_thousand_topics(http: str, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    The median answer time of each page is printed; it should be below 200 ms on a machine with nothing else to do.
+    The median answer time of each page is printed; it should be below 200 ms on an otherwise idle machine.
     """
     medians = {path: round(median(answer_ms(f"http://{http}{path}") for _ in range(REPEATS))) for path in PATHS}
 

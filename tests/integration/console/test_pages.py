@@ -52,7 +52,7 @@ def tab(browser: Browser) -> Iterator[Tab]:
 def test_every_page_is_shown_without_complaints(browser: Browser, cluster: Cluster, scheme: str) -> None:
     """
     Each page has its heading in light and in dark colours, the browser reports neither errors nor violations of the
-    content security policy, and axe finds no serious problem of accessibility.
+    content security policy, and axe finds no serious accessibility problem.
     """
     found: dict[str, list[str]] = {}
 
@@ -64,15 +64,15 @@ def test_every_page_is_shown_without_complaints(browser: Browser, cluster: Clust
                 expect(tab.page.locator(".plot canvas")).to_have_count(4)
             found[path] = tab.accessibility_problems()
 
-    is_expected = "Failed to load resource: the server responded with a status of 404"  # of the last page
+    is_expected = "Failed to load resource: the server responded with a status of 404"  # the status of the last page
     assert [] == [text for text in tab.complaints if not text.startswith(is_expected)]
     assert [] == [(path, problem) for path, problems in found.items() for problem in problems]
 
 
 def test_records_are_shown_as_text_and_never_run(tab: Tab, cluster: Cluster) -> None:
     """
-    Keys, values and headers are text, whatever they contain; a value of null is told from an empty one, and of a large
-    value the beginning is shown.
+    Keys, values and headers are text, whatever they contain; a null value looks different from an empty one, and only
+    the beginning of a large value is shown.
     """
     tab.page.on("dialog", lambda dialog: tab.complaints.append(dialog.message))
 
@@ -104,7 +104,7 @@ def test_records_are_read_page_by_page(tab: Tab, cluster: Cluster) -> None:
 
 def test_every_broker_shows_the_same_offsets(tab: Tab, cluster: Cluster) -> None:
     """
-    Offsets come from the leaders, so it does not matter which broker one asks.
+    Offsets come from the leaders, so it does not matter which broker is asked.
     """
     totals = []
     for broker in range(3):
@@ -116,11 +116,13 @@ def test_every_broker_shows_the_same_offsets(tab: Tab, cluster: Cluster) -> None
 
 def test_a_group_shows_lag_and_members(tab: Tab, cluster: Cluster) -> None:
     """
-    The lag of a group is what its committed offsets lack to the ends of the logs.  A member appears while one looks,
-    without a reload, with the partitions that it is assigned.
+    The lag of a group is the distance from its committed offsets to the ends of the logs.  A new member appears in an
+    open page without a reload, with its assigned partitions.
     """
     tab.open(address(cluster, "/group?id=billing"))
-    expect(tab.page.locator("dl.stats")).to_contain_text("240")  # of 300 records, ten in each of six are consumed
+    expect(tab.page.locator("dl.stats")).to_contain_text(
+        "240"
+    )  # 300 records minus ten consumed in each of 6 partitions
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "worker-7"})
     consumer.subscribe(["orders"])
     try:
@@ -150,7 +152,7 @@ def test_the_page_works_without_javascript(browser: Browser, cluster: Cluster) -
 
 def test_the_search_follows_the_keyboard(tab: Tab, cluster: Cluster) -> None:
     """
-    The table follows what is typed, the focus stays in the field, and the address can be passed on.
+    The table follows what is typed, the focus stays in the field, and the address can be shared.
     """
     tab.open(address(cluster, "/topics"))
 
@@ -163,7 +165,7 @@ def test_the_search_follows_the_keyboard(tab: Tab, cluster: Cluster) -> None:
 
 def test_a_refresh_keeps_the_focus(tab: Tab, cluster: Cluster) -> None:
     """
-    A person who walks through the links by keyboard is not thrown back by the refresh.
+    Someone who moves through the links with the keyboard does not lose their place when the page is refreshed.
     """
     tab.open(address(cluster, "/topics"))
     link = tab.page.get_by_role("link", name="orders")
@@ -176,7 +178,7 @@ def test_a_refresh_keeps_the_focus(tab: Tab, cluster: Cluster) -> None:
 
 def test_a_hidden_tab_asks_for_nothing(tab: Tab, cluster: Cluster) -> None:
     """
-    A tab in the background costs the broker nothing; one that becomes visible is refreshed at once.
+    A tab in the background sends the broker no requests.  When it becomes visible, it is refreshed at once.
     """
     tab.open(address(cluster, "/topics"))
     hide = "value => { Object.defineProperty(document, 'hidden', {value, configurable: true}); }"
@@ -195,8 +197,8 @@ def test_a_hidden_tab_asks_for_nothing(tab: Tab, cluster: Cluster) -> None:
 
 def test_a_broker_that_dies_is_named_while_one_looks(browser: Browser, cluster: Cluster, restarts: ExitStack) -> None:
     """
-    When a broker dies, the open page of another one says so without a reload, and names what is under-replicated.  The
-    page of the dead broker keeps what it said last.  When the broker is back, the banner goes away.
+    When a broker dies, an open page of another broker says so without a reload, and names what is under-replicated.  An
+    open page of the dead broker keeps showing its last contents.  When the broker is back, the banner goes away.
     """
     victim = cluster.brokers[2]
     with open_tab(browser) as tab, open_tab(browser) as dead:
@@ -230,7 +232,7 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
         "records": ("/topics/orders/0?limit=10", "light"),
         "group": ("/group?id=billing", "light"),
     }
-    load = Thread(target=steady_load, args=(cluster.bootstrap, 270))  # so that the charts have something to show
+    load = Thread(target=steady_load, args=(cluster.bootstrap, 270))  # gives the charts something to show
     load.start()
     load.join(timeout=210)
     for name, (path, scheme) in wanted.items():
@@ -238,7 +240,7 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
             tab.open(address(cluster, path))
             if path == "/":
                 expect(tab.page.locator(".plot canvas")).to_have_count(4)
-            if path == "/topics/orders":  # until rates are known
+            if path == "/topics/orders":  # until the rates are known
                 expect(tab.page.locator("dl.stats dd").nth(2)).not_to_have_text("–")
             tab.page.screenshot(path=Path(PICTURES or "", f"console-{name}.png"), full_page=True)
     load.join()

@@ -12,12 +12,12 @@ MIB = 1 << 20
 
 
 class DiskContract:
-    """The tests of the contract.  A subclass needs two fixtures: `disk` is empty; `beside` is the same directory,
-    opened by another process.
+    """The tests of the contract.  A subclass defines two fixtures: `disk`, which is empty, and `beside`, the same
+    directory as opened by another process.
     """
 
     def test_a_write_joins_its_parts(self, disk: Disk) -> None:
-        """The parts of a write are stored one after another, whatever type of buffer they have."""
+        """The parts of a write are stored one after another, whatever types of buffers they are."""
         file = disk.open("a", create=True)
 
         file.write(0, [b"one", bytearray(b"two"), memoryview(b"three"), b""])
@@ -53,8 +53,8 @@ class DiskContract:
     @pytest.mark.parametrize("pages", [1, 31, 32, 255, 256, 257, 700])
     @pytest.mark.parametrize("part_bytes", [171, 4096, 3 * MIB])
     def test_durably_written_pages_are_visible_to_every_reader(self, disk: Disk, pages: int, part_bytes: int) -> None:
-        """Every reader sees durably written pages, with and without the page cache: over older bytes, between others,
-        after a rename.
+        """Every reader sees durably written pages, with and without the page cache: pages that overwrite older bytes
+        between others, in a file that has been renamed.
         """
         file = disk.open("a", create=True)
         file.write(0, [b"x" * (pages + 2) * 4096])
@@ -89,7 +89,7 @@ class DiskContract:
         assert expected == disk.open("a").read(0, len(expected) + 1)
 
     def test_an_empty_write_changes_nothing(self, disk: Disk) -> None:
-        """An empty write changes nothing, not even the size of a file if it is beyond the end."""
+        """An empty write changes nothing: not even one beyond the end of the file changes its size."""
         file = disk.open("a", create=True)
 
         file.write(100, [])
@@ -345,16 +345,17 @@ class DiskContract:
                 act()
 
     def test_the_space_of_the_file_system_is_known(self, disk: Disk) -> None:
-        """The free space is positive on any machine that can run this test, and a part of the whole."""
+        """The free space is positive on any machine that can run this test, and at most the total space."""
         assert disk.total_space() >= disk.free_space() > 0
 
     def test_the_path_of_the_data_directory_is_absolute(self, disk: Disk) -> None:
-        """Reports name the directory whatever the working directory of the broker was."""
+        """The path is absolute, so a report that contains it does not depend on the broker's working directory."""
         assert disk.root.startswith("/")
 
     def test_one_process_can_lock_the_data_directory(self, disk: Disk, beside: Disk) -> None:
         """
-        Only one process can lock the data directory, repeatedly if it likes; others are refused, but can still read.
+        Only one process at a time can lock the data directory.  It may do so repeatedly; others are refused, but can
+        still read.
         """
         disk.open("a", create=True).write(0, [b"x"])
 

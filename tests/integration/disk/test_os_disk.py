@@ -55,7 +55,7 @@ def test_files_and_directories_are_accessible_to_the_owner_only(disk: OsDisk, ro
 def test_make_directory_survives_the_removal_of_a_parent(
     disk: OsDisk, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make_directory` succeeds although another thread removes the parent directory, which is still empty."""
+    """`make_directory` succeeds even if another thread removes the parent directory while it is still empty."""
     mkdir = os.mkdir
     gone = []
 
@@ -72,7 +72,7 @@ def test_make_directory_survives_the_removal_of_a_parent(
 
 
 def test_short_writes_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short write continues where it stopped, within a part or between parts."""
+    """A short write is continued where it stopped, within a part or between parts."""
     file = disk.open("a", create=True)
     parts = [b"%07d" % number for number in range(3000)]
     whole, calls = os.pwritev, 0
@@ -180,8 +180,8 @@ def test_a_partly_cached_range_is_not_returned(disk: OsDisk, monkeypatch: pytest
 def test_a_read_that_would_block_returns_none(
     disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int, asks_again: bool
 ) -> None:
-    """A cached read that would block returns None.  If the file system does not support cached reads, none is tried
-    again.
+    """A cached read that would block returns None.  If the file system does not support cached reads, they are not
+    tried again.
     """
     file = disk.open("a", create=True)
     file.write(0, [b"x"])
@@ -209,8 +209,8 @@ def test_short_reads_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_file_can_be_closed_while_it_is_read(disk: OsDisk) -> None:
-    """A reader of a file that is closed meanwhile gets its bytes or ValueError, never the bytes of a file that reuses
-    the descriptor number.
+    """If a file is closed during a read, the reader gets its bytes or a ValueError, never the bytes of a file that
+    reuses the descriptor number.
     """
     for path, byte in (("mine", b"m"), ("other", b"o")):
         disk.open(path, create=True).write(0, [byte * 65536])
@@ -251,7 +251,10 @@ def test_a_closed_file_releases_its_descriptor(disk: OsDisk) -> None:
 
 
 def test_the_lock_ends_with_its_process(root: Path) -> None:
-    """The lock ends with its process, even if it is killed.  Until then, another process gets the holder's pid."""
+    """
+    The lock ends with the process that holds it, even if that process is killed.  While the lock is held, another
+    process gets the holder's pid.
+    """
     holder = subprocess.Popen(
         [
             sys.executable,

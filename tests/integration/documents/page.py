@@ -1,11 +1,11 @@
 """The commands of a Markdown page: what a reader types, terminal by terminal, and what they are told to expect.
 
-A fence is a step of the page. Its info string says what it is:
+A fence is a step of the page.  Its info string says what kind of step it is:
 
     ```sh                          commands, typed into terminal 1
     ```sh title="terminal 2"       commands, typed into that terminal; each terminal is a shell that stays open
     ```text title="prints"         what the commands before it print; `…` stands for any text
-    ```python title="job.py"       a file of this name; so is yaml, and any other language with a title
+    ```python title="job.py"       a file of this name; also yaml, and any other language with a title
 
 A fence in another language, or without a title, is an illustration and is skipped.  `<!-- not run: REASON -->` on the
 line before a fence skips it; the reason is for the reader of the source.
@@ -39,7 +39,9 @@ class Prints:
     text: str
 
     def pattern(self) -> re.Pattern[str]:
-        """Return a pattern of the text that ignores the amount of white space and lets `…` match anything."""
+        """
+        Return a pattern that matches the text whatever the amount of white space, and in which `…` matches anything.
+        """
         parts = (r"\s+".join(map(re.escape, part.split())) for part in self.text.split("…"))
         return re.compile(r"\s*.*?\s*".join(parts), re.DOTALL)
 

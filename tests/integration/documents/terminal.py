@@ -19,12 +19,15 @@ _END: Final = "@@end"
 
 
 class Terminal:
-    """A shell behind a pseudo-terminal.  `screen` has all that it has printed since the last command was typed."""
+    """
+    A shell behind a pseudo-terminal.  `screen` contains everything that has been printed since the last commands were
+    typed.
+    """
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self.screen = ""
-        self.is_occupied = False  # a server runs in the foreground
-        self._typed = 0  # the number of the last commands
+        self.is_occupied = False  # whether a server runs in the foreground
+        self._typed = 0  # how many groups of commands have been typed
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (ROWS, COLUMNS))
         self._shell = subprocess.Popen(
@@ -81,7 +84,7 @@ class Terminal:
         self.is_occupied = False
 
     def close(self) -> None:
-        """Press Ctrl-C, wait for what runs in the foreground, and close the terminal."""
+        """Press Ctrl-C, wait until the foreground process has ended, and close the terminal."""
         self._type("\x03")
         self._type("\nexit\n")
         until = time.monotonic() + 30

@@ -68,7 +68,7 @@ class Reader:
             terminal.close()
 
     def _have(self, step: File, where: str) -> None:
-        """Write the file, unless the clone has it; then the page must show it as it is."""
+        """Write the file.  If the clone already has it, check that the page shows its actual contents."""
         path = self._here() / step.name
         if path.exists():
             assert path.read_text() == step.text, f"{where}: {step.name} differs from the file"
@@ -112,7 +112,7 @@ def user(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_what_it_says(page: str, newcomer: Reader) -> None:
     """
-    Every command of the page succeeds, a server gets ready, and what the page shows as output is printed.
+    Every command on the page succeeds, every server becomes ready, and the output that the page shows is printed.
     """
     newcomer.follow(ROOT / page)
 

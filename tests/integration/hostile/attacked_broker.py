@@ -135,7 +135,9 @@ class AttackedBroker:
         return name
 
     def unhurt(self, *, grown_max: int) -> None:
-        """Assert that a normal client is served, memory grew by `grown_max` bytes at most, and no error was logged."""
+        """
+        Assert that a normal client is served, memory has grown by at most `grown_max` bytes, and no error was logged.
+        """
         topic = self.topic()
         with self.connect() as client:
             answered = client.ask(produce_request(topic, b"still here"), 9)
@@ -163,7 +165,7 @@ class AttackedBroker:
         return found
 
     def new_lines(self) -> list[str]:
-        """Return the lines the broker has logged since the last call."""
+        """Return the lines that the broker has logged since the last call."""
         lines = self._log.read_text().splitlines()
         new, self._told = lines[self._told :], len(lines)
         return new

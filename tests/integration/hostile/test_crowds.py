@@ -10,7 +10,7 @@ LONG_MS = 20_000
 
 def test_a_herd_of_fetches_wakes_together(broker: AttackedBroker) -> None:
     """
-    One record answers all of 500 consumers that wait at the end of one partition.
+    A single record answers all 500 consumers that wait at the end of a partition.
     """
     topic = broker.topic()
     request = fetch_request(topic, wait_ms=LONG_MS)
@@ -47,7 +47,7 @@ def test_fetches_of_disconnected_clients_are_dropped(broker: AttackedBroker) -> 
 
 
 def test_3000_short_connections_leave_no_trace(broker: AttackedBroker) -> None:
-    """The broker keeps no state of 3,000 short connections, whether they end in order or with a reset."""
+    """The broker keeps no state of 3,000 short connections, whether they are closed normally or reset."""
     for round_ in range(3_000):
         client = broker.connect()
         if round_ % 2:

@@ -73,7 +73,7 @@ def test_api_versions_in_an_unsupported_version_is_answered(broker: AttackedBrok
 
 
 def test_random_bytes_close_their_connections(broker: AttackedBroker) -> None:
-    """Random bytes close the connection that sends them and cause no error."""
+    """The broker closes a connection that sends random bytes, and logs no error."""
     chance = random.Random(1)
     for _ in range(100):
         with broker.connect() as client:
@@ -84,7 +84,7 @@ def test_random_bytes_close_their_connections(broker: AttackedBroker) -> None:
 
 
 def requests(topic: str) -> list[tuple[Message, int]]:
-    """Return requests of the most important kinds, in flexible and other versions."""
+    """Return requests of the most important kinds, in flexible and in older versions."""
     return [
         (api_versions.Request(client_software_name="x", client_software_version="1"), 3),
         (metadata_request(topic, "other"), 1),

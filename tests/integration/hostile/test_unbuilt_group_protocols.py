@@ -1,4 +1,4 @@
-"""Consumers whose group protocol is not built wait without an error; the broker logs them."""
+"""Consumers whose group protocol is not implemented wait without an error; the broker logs them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,8 +27,9 @@ def client(broker: AttackedBroker, kind: Any, client_id: str, **more: str) -> It
 
 def test_consumers_of_unbuilt_protocols_are_logged(broker: AttackedBroker) -> None:
     """
-    librdkafka's consumer with group.protocol=consumer and its share consumer are logged once each, with what to set.
-    A member of a classic group and a consumer that is assigned a partition, which run meanwhile, are not.
+    librdkafka's consumer with group.protocol=consumer and its share consumer are logged once each, with the setting to
+    change.  A member of a classic group and a consumer with an assigned partition, which run at the same time, are not
+    logged.
     """
     topic = broker.topic()
     broker.new_lines()

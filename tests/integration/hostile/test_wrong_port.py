@@ -48,7 +48,7 @@ def http_address(broker: AttackedBroker) -> tuple[str, int]:
 
 def test_another_protocol_on_the_kafka_port_is_one_event(broker: AttackedBroker) -> None:
     """
-    TLS and HTTP on the Kafka port are one event each for a client host, and each attempt's connection is closed.
+    TLS and HTTP on the Kafka port cause one event each per client host, and the connection of each attempt is closed.
     """
     broker.new_lines()
     for _ in range(ATTEMPTS):
@@ -69,7 +69,7 @@ def test_another_protocol_on_the_kafka_port_is_one_event(broker: AttackedBroker)
 
 def test_another_protocol_on_the_http_port_is_one_event(broker: AttackedBroker) -> None:
     """
-    A Kafka request and TLS on the HTTP port are one event each.  The response is plain text with status 400, and HTTP
+    A Kafka request and TLS on the HTTP port cause one event each.  The response is plain text with status 400, and HTTP
     clients are served as before.
     """
     broker.new_lines()
@@ -99,7 +99,7 @@ def test_another_protocol_on_the_http_port_is_one_event(broker: AttackedBroker) 
 @pytest.mark.parametrize("command", [("topics", "list"), ("produce", "t"), ("consume", "t")], ids=" ".join)
 def test_a_command_given_the_http_port_names_the_kafka_port(broker: AttackedBroker, command: tuple[str, ...]) -> None:
     """
-    A command exits with 3 before it tries to use Kafka, and its error has the address to set.
+    A command exits with 3 before it tries to use Kafka, and its error names the address to set.
     """
     finished = tidemill(*command, "--json", bootstrap=broker.http)
 
@@ -111,7 +111,7 @@ def test_a_command_given_the_http_port_names_the_kafka_port(broker: AttackedBrok
 
 def test_a_command_uses_the_kafka_port_of_several_addresses(broker: AttackedBroker) -> None:
     """
-    One wrong address does not matter while another one is right, as for other Kafka clients.
+    One wrong address does not matter if another one is right, as with other Kafka clients.
     """
     finished = tidemill("topics", "list", bootstrap=f"{broker.http},{broker.bootstrap}")
 
@@ -120,7 +120,7 @@ def test_a_command_uses_the_kafka_port_of_several_addresses(broker: AttackedBrok
 
 def test_cluster_status_given_the_kafka_port_says_so(broker: AttackedBroker) -> None:
     """
-    The command exits with 3, and its error says which setting has the port.
+    The command exits with 3, and its error says which setting contains the HTTP port.
     """
     finished = tidemill("cluster", "status", "--http", broker.bootstrap, "--json")
 

@@ -13,7 +13,10 @@ print(raise_open_files_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] 
 
 
 def test_the_soft_limit_becomes_the_hard_one() -> None:
-    """The soft limit is raised to the hard limit.  The test uses a separate process, to keep the limit of its own."""
+    """
+    The soft limit is raised to the hard limit.  The test uses a separate process, so that the limit of its own process
+    does not change.
+    """
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
 
     assert ("True\n", 0) == (ran.stdout, ran.returncode), ran.stderr

@@ -204,7 +204,7 @@ async def shake_hands(scene: Scene, session: Session, raw: socket.socket) -> Non
 
 
 def test_frames_travel_in_both_directions() -> None:
-    """Frames, even those sent from within `linked`, arrive in order with their parts joined.  Each end has the other's
+    """Frames arrive in order with their parts joined, even those sent from within `linked`.  Each end has the other's
     Hello, and TCP_NODELAY is set.
     """
 
@@ -232,7 +232,7 @@ def test_frames_travel_in_both_directions() -> None:
 
 def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
     """In each of two hundred mutual dials over randomly delayed connections, a broker that has a link is never without
-    one afterwards.  Finally both ends have the same link and no other.
+    one afterwards.  Finally, both ends have the same link and no other.
     """
 
     async def act(scene: Scene) -> None:
@@ -274,8 +274,8 @@ def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_the_link_dialled_by_the_higher_broker_id_is_kept(first: int) -> None:
-    """Two brokers with two links keep the one dialled by the higher broker id.  If it is the first, the second is
-    refused; if it is the second, it replaces the first.
+    """Two brokers with two links keep the one dialled by the higher broker id.  If that is the first link, the second
+    is refused; if it is the second link, it replaces the first.
     """
 
     async def act(scene: Scene) -> None:
@@ -381,8 +381,8 @@ def test_a_lost_link_is_reported_at_once_and_dialled_again() -> None:
 
 
 def test_an_absent_broker_is_linked_once_it_starts() -> None:
-    """An address without a broker is dialled until a broker listens, and its failure is reported once.  A restarted
-    broker is linked again.
+    """An address without a broker is dialled until a broker listens there, and the failure is reported once.  A
+    restarted broker is linked again.
     """
 
     async def act(scene: Scene) -> None:
@@ -567,7 +567,7 @@ def test_a_different_cluster_key_is_refused_and_reported_at_both_ends() -> None:
 
 def test_the_owner_can_refuse_a_link() -> None:
     """
-    A refused link causes no call of `lost`; the other end receives the reason and backs off before it dials again.
+    A refused link causes no call to `lost`; the other end receives the reason and backs off before it dials again.
     """
 
     async def act(scene: Scene) -> None:
@@ -587,7 +587,7 @@ def test_the_owner_can_refuse_a_link() -> None:
 
 def test_a_broker_dials_an_address_of_its_own_once() -> None:
     """A broker recognizes itself by its incarnation, under any of its addresses, and does not dial that address again.
-    This is no problem to report: all brokers of a cluster may have the same list of addresses.
+    This is not reported as a problem, because all brokers of a cluster may have the same list of addresses.
     """
 
     async def act(scene: Scene) -> None:
@@ -602,8 +602,8 @@ def test_a_broker_dials_an_address_of_its_own_once() -> None:
 
 
 def test_a_long_outage_is_a_warning_and_its_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link that stays down is one warning, however often it is dialled.  Its end is reported at the end that dials,
-    whichever end has dialled the new link.
+    """A link that stays down causes one warning, however often it is dialled.  The recovery is reported by the broker
+    that dials, whichever broker has dialled the new link.
     """
     monkeypatch.setattr(link_reports, "OUTAGE_MS", 100)
 

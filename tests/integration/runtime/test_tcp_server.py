@@ -1,4 +1,4 @@
-"""The TCP server on real sockets: large writes, back-pressure, orderly and abrupt ends."""
+"""The TCP server on real sockets: large writes, back-pressure, orderly and abrupt closing."""
 
 import asyncio
 import contextlib
@@ -182,7 +182,9 @@ def test_a_slow_reader_pauses_and_resumes_the_connection() -> None:
 
 
 def test_a_connection_can_pause_reading() -> None:
-    """While a connection pauses reading, the other side fills its socket and waits; afterwards everything arrives."""
+    """
+    While a connection has paused reading, the other side fills its socket and waits; afterwards everything arrives.
+    """
 
     async def act(scene: Scene) -> None:
         _, writer = await scene.client()
@@ -203,8 +205,8 @@ def test_a_connection_can_pause_reading() -> None:
 
 
 def test_close_flushes_sent_bytes() -> None:
-    """`close` flushes bytes that were sent before: they arrive, and then the end of the stream.  Later sends are
-    ignored.
+    """`close` flushes the bytes that were sent before it: they arrive, followed by the end of the stream.  Later sends
+    are ignored.
     """
 
     async def act(scene: Scene) -> None:
@@ -228,7 +230,7 @@ def test_close_flushes_sent_bytes() -> None:
 
 
 def test_abort_drops_sent_bytes() -> None:
-    """`abort` drops bytes that were not sent yet; it is meant for clients that do not read."""
+    """`abort` drops bytes that have not been sent yet; it is meant for clients that do not read."""
 
     async def act(scene: Scene) -> None:
         await scene.client()
@@ -353,7 +355,7 @@ def test_a_port_in_use_is_refused() -> None:
 
 
 def test_the_last_activity_is_recorded() -> None:
-    """Bytes sent or received update the time of a connection's last activity."""
+    """Sending or receiving bytes updates the time of a connection's last activity."""
 
     async def act(scene: Scene) -> None:
         reader, writer = await scene.client()

@@ -150,7 +150,7 @@ def test_an_empty_topic_has_no_rows(load, make_topic):
 
 def test_a_view_in_sql_accepts_the_same_options(spark, bootstrap, ten):
     """
-    A view in SQL accepts the options of the reader, and needs no explicit registration of the source.
+    A SQL view accepts the same options as the reader, and the source need not be registered explicitly.
     """
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW tide USING tidemill OPTIONS ("
