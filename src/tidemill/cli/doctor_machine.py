@@ -127,7 +127,7 @@ def is_clock_synchronized() -> bool | None:
 def port_problem(number: int) -> str | None:
     """Return why a broker could not listen on this port of 127.0.0.1, or None if it could."""
     with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the broker
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the broker sets this, too
         try:
             listener.bind(("127.0.0.1", number))
             listener.listen()

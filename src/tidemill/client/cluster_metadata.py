@@ -50,7 +50,7 @@ class ClusterMetadata:
         self._connections.clear()
 
     def back_off(self, deadline_ms: int | None = None) -> BackOff:
-        """Return a back-off for one call that gives up after `deadline_ms`, by default `default.api.timeout.ms`."""
+        """Return a back-off for one call.  It gives up after `deadline_ms`, by default `default.api.timeout.ms`."""
         return BackOff(
             first_ms=self.settings.retry_backoff_ms,
             longest_ms=self.settings.retry_backoff_ms_max,

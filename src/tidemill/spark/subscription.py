@@ -38,7 +38,7 @@ class Subscription:
 
 def parse(options: Mapping[str, str]) -> Subscription:
     """
-    Return the subscription.
+    Return the subscription that the options set.
 
     Raise ValueError, with the message of Spark's own source, unless the options set exactly one kind of subscription.
     """

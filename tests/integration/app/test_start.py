@@ -104,8 +104,8 @@ def test_the_ready_line_has_addresses_directory_and_pid(tmp_path: Path) -> None:
 
 def test_a_restarted_broker_keeps_its_peer_port_and_dials_no_address_of_its_own(tmp_path: Path) -> None:
     """
-    The peer port is kept while it is free.  A broker logs no problem about dialling itself, neither at its address from
-    before the restart nor at its address in tidemill.join.
+    A restarted broker keeps its peer port if the port is still free.  A broker logs no problem about dialling itself,
+    neither at its address from before the restart nor at its address in tidemill.join.
     """
     events: list[dict[str, Any]] = []
     peers: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs the `tidemill` command on a terminal of fixed width."""
+"""Runs the `tidemill` command on a terminal with a fixed width."""
 
 import fcntl
 import os

@@ -60,7 +60,7 @@ def scraped(broker: RunningBroker) -> str:
 
 
 def expressions(value: Any) -> Iterator[str]:
-    """Yield every string of a tree under the keys that hold PromQL."""
+    """Yield every string in a tree that is stored under a key for PromQL."""
     if isinstance(value, dict):
         yield from (it for key, it in value.items() if key in ("expr", "definition") and isinstance(it, str))
         for it in value.values():

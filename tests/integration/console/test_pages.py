@@ -120,9 +120,7 @@ def test_a_group_shows_lag_and_members(tab: Tab, cluster: Cluster) -> None:
     open page without a reload, with its assigned partitions.
     """
     tab.open(address(cluster, "/group?id=billing"))
-    expect(tab.page.locator("dl.stats")).to_contain_text(
-        "240"
-    )  # 300 records minus ten consumed in each of 6 partitions
+    expect(tab.page.locator("dl.stats")).to_contain_text("240")  # 300 records less 10 read from each of 6 partitions
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "worker-7"})
     consumer.subscribe(["orders"])
     try:

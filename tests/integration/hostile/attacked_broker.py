@@ -59,7 +59,7 @@ class Client:
         return bytes(parts)
 
     def is_closed_by_broker(self) -> bool:
-        """Wait for the broker to close the connection, and discard what it still sends."""
+        """Wait for the broker to close the connection, and discard any bytes that still arrive."""
         try:
             while self.socket.recv(65536):
                 pass

@@ -42,7 +42,7 @@ def test_the_signal_handlers_are_restored() -> None:
 
 
 def test_exceptions_of_main_propagate() -> None:
-    """An exception of the main coroutine propagates, so that a failed start ends the process with its reason."""
+    """An exception in the main coroutine propagates, so that a failed start ends the process and shows the reason."""
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         raise RuntimeError("no room")

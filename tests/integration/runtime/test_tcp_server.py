@@ -156,7 +156,7 @@ def test_a_response_of_many_megabytes_arrives_complete() -> None:
 
 
 def test_a_slow_reader_pauses_and_resumes_the_connection() -> None:
-    """A slow reader causes one call of `pause_writing` above the high-water mark, and one of `resume_writing` below the
+    """A slow reader causes one call to `pause_writing` above the high-water mark, and one to `resume_writing` below the
     low-water mark.
     """
 
@@ -296,7 +296,7 @@ def test_an_exception_in_a_connection_closes_only_that_one() -> None:
 
 @pytest.mark.parametrize("where", ["factory", "get_buffer", "received"])
 def test_an_exception_in_any_callback_leaves_the_loop_running(where: str) -> None:
-    """No exception of a callback reaches uvloop, which would loop forever if `get_buffer` or the factory raised one."""
+    """No exception in a callback reaches uvloop, which would loop forever if `get_buffer` or the factory raised one."""
 
     def explode(*_: object) -> Any:
         raise RuntimeError("a bug")

@@ -53,7 +53,7 @@ def test_one_thread_runs_and_reports_jobs_in_order() -> None:
 
 
 def test_exceptions_of_jobs_are_reported() -> None:
-    """An exception of a job is reported, even one that is not an `Exception`, and the thread continues."""
+    """An exception in a job is reported, even one that is not an `Exception`, and the thread continues."""
     reported: list[object] = []
 
     class Ending(BaseException):
