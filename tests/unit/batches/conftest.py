@@ -14,13 +14,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401  kafka-python reads its schemas in a deprecated way when it is first imported
 
-settings.register_profile("tidemill", deadline=None)  # a slow example is no failure: CPU cores are shared
+settings.register_profile("tidemill", deadline=None)  # a slow example is not a failure: CPU cores are shared
 settings.load_profile("tidemill")
 
 
 @pytest.fixture(scope="module", params=["compiled", "plain"])
 def scan(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """Yield one implementation of `scan`, which all of `batches` uses while the test runs."""
+    """Yield one implementation of `scan`; all of `batches` uses it while the test runs."""
     form = native.compiled_scan() if request.param == "compiled" else plain
     if form is None:
         pytest.skip("there is no build of scan.py: no C compiler, or tools/build_extension.py has not run")

@@ -18,5 +18,5 @@ dated_record_lists = lists_of_records(st.integers(0, 1 << 42))  # aiokafka's bui
 
 
 def numbered(records: list[Record], base_offset: int = 0) -> list[Record]:
-    """Return the records with consecutive offsets from `base_offset`, which a reader of their batch must return."""
+    """Return the records with consecutive offsets from `base_offset`, as a reader of their batch must return them."""
     return [record._replace(offset=base_offset + index) for index, record in enumerate(records)]

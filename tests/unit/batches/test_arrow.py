@@ -67,7 +67,7 @@ def test_columns_contain_the_records_of_all_batches(scan, lists, codec):
 @given(lists=st.lists(record_lists, min_size=1, max_size=3), start=st.integers(0, 50), size=st.integers(0, 50))
 @settings(max_examples=50)
 def test_records_outside_the_offset_range_are_skipped(scan, lists, start, size):
-    """Records of the first and the last batch that are outside the range do not become rows."""
+    """Records of the first and last batches that lie outside the requested range do not become rows."""
     run, records = run_of(*lists)
 
     rows = record_batch_from(run, "t", 0, start_offset=start, end_offset=start + size, columns=["offset", "value"])
@@ -120,7 +120,7 @@ def test_log_append_time_replaces_the_records_timestamps(scan):
 
 
 def test_timestamps_too_large_for_microseconds_are_clamped(scan):
-    """A timestamp of the year 292,277 is clamped instead of failing a job."""
+    """A timestamp in the year 292,277 is clamped; it does not make the job fail."""
     run = build_batch([Record(None, b"", (), 1 << 62)])
 
     rows = record_batch_from(run, "t", 0, columns=["timestamp"])
@@ -299,7 +299,7 @@ def test_text_columns_null_timestamps_and_null_headers_are_accepted(scan):
 
 
 def test_no_rows_give_no_batches_and_a_value_column_is_required(scan):
-    """A table without rows, an empty micro-batch, gives no batches; one without a column `value` is refused."""
+    """A table without rows (an empty micro-batch) yields no batches; a table without a column `value` is refused."""
     empty = pa.table({"value": pa.array([], pa.binary())})
 
     assert batches_from(empty, timestamp=0) == []
@@ -319,7 +319,7 @@ def test_invalid_arrow_offsets_are_refused(scan):
 
 
 def test_spark_agrees_with_the_schema():
-    """PySpark's own conversion of its Kafka source's schema gives the same Arrow schema."""
+    """PySpark converts the schema of its own Kafka source to the same Arrow schema."""
     types = pytest.importorskip("pyspark.sql.pandas.types")
     ddl = pytest.importorskip("pyspark.sql.types")
     spark_schema = ddl.StructType(

@@ -71,7 +71,7 @@ def test_stamping_offset_and_epoch_does_not_change_the_crc_or_the_records(base_o
 
 
 def test_log_append_time_is_the_timestamp_of_every_record():
-    """LogAppendTime replaces the timestamp of every record by a change of the header and its CRC only."""
+    """LogAppendTime replaces the timestamp of every record by changing only the batch's header and its CRC."""
     built = build_batch(RECORDS)
 
     batch.stamp_log_append_time(built, 77)

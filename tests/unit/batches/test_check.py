@@ -175,7 +175,7 @@ def test_a_wrong_max_timestamp_can_be_corrected(scan):
 
 
 def test_zstd_is_refused_in_a_request_that_is_too_old():
-    """A batch with zstd is refused in a Produce request before v7 (KIP-110)."""
+    """A batch compressed with zstd is refused in a Produce request before v7 (KIP-110)."""
     batch = build_batch(RECORDS, codec=Codec.ZSTD)
 
     assert code_of(batch, is_zstd_allowed=False) == "UNSUPPORTED_COMPRESSION_TYPE"

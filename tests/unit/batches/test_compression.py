@@ -125,7 +125,7 @@ def test_zstd_windows_beyond_eight_mebibytes_are_refused():
 
 
 def test_snappy_is_read_with_and_without_xerial_framing():
-    """Snappy data is read as a raw block and with xerial framing, which is compatible with aiokafka's in both
+    """Snappy data is read both as a raw block and with xerial framing, which is compatible with aiokafka's in both
     directions.
     """
     theirs = snappy_encode(TEXT, xerial_compatible=True, xerial_blocksize=32 * 1024)
@@ -152,7 +152,7 @@ def test_an_invalid_xerial_block_length_is_refused(length):
 
 def test_a_raw_snappy_block_of_four_gigabytes_is_refused_before_memory_is_allocated():
     """
-    A raw block that announces four gigabytes is refused before memory is allocated; its size is in its first bytes.
+    A raw block whose first bytes announce a size of four gigabytes is refused before memory is allocated.
     """
     with pytest.raises(CompressionError, match="more than"):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(20), 1 << 20)
@@ -160,7 +160,7 @@ def test_a_raw_snappy_block_of_four_gigabytes_is_refused_before_memory_is_alloca
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_an_unknown_codec_is_refused(codec):
-    """The three values of the codec field that are undefined are refused."""
+    """The three undefined values of the codec field are refused."""
     with pytest.raises(CompressionError, match="unknown"):
         decompress(codec, b"x")
     with pytest.raises(CompressionError, match="unknown"):
@@ -168,7 +168,7 @@ def test_an_unknown_codec_is_refused(codec):
 
 
 def test_lz4_frames_of_other_clients_are_read():
-    """LZ4 frames of librdkafka and Java are read, which use linked blocks and checksums and omit the content size."""
+    """LZ4 frames such as librdkafka and Java write are read: linked blocks, checksums and no content size."""
     folded = lz4.frame.compress(
         TEXT, block_linked=True, content_checksum=True, block_checksum=True, store_size=False, block_size=4
     )
@@ -180,7 +180,7 @@ def test_lz4_frames_of_other_clients_are_read():
 
 @pytest.mark.parametrize("level", [-131_072, -1, 1, 19, 20, 22])
 def test_every_level_of_zstd_can_be_read_again(level):
-    """The window stays within 8 MiB, which is all that the broker and many clients read."""
+    """At every level, zstd's window stays within 8 MiB, the largest window that the broker and many clients read."""
     block = bytes(9 << 20)
 
     assert decompress(Codec.ZSTD, compress(Codec.ZSTD, block, level)) == block
@@ -188,7 +188,9 @@ def test_every_level_of_zstd_can_be_read_again(level):
 
 @pytest.mark.parametrize("level", [1, 3, 9, 12, 17])
 def test_lz4_is_written_in_independent_blocks(level):
-    """Java's clients refuse blocks that depend on earlier ones; bit 5 of the frame's flags says which kind they are."""
+    """
+    Java's clients refuse blocks that depend on earlier ones; bit 5 of the frame's flags says which kind a frame has.
+    """
     frame = compress(Codec.LZ4, b"tide mill " * 20_000, level)
 
     assert (b"\x04\x22\x4d\x18", 1) == (frame[:4], frame[4] >> 5 & 1)

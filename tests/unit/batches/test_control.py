@@ -30,7 +30,7 @@ def test_an_end_marker_tells_whether_the_transaction_committed(marker, theirs):
 
 
 def test_other_control_records_are_not_end_markers():
-    """Control records of other types, such as 2, KRaft's leader change, are not end markers."""
+    """Control records of other types, such as type 2, KRaft's leader change, are not end markers."""
     built = build_batch([(b"\0\0\0\2", b"", (), 0)], is_control=True)
 
     assert read_end_marker(built) is None

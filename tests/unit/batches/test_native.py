@@ -29,14 +29,14 @@ def test_a_build_of_this_source_is_used_if_it_exists():
 
 
 def test_a_build_of_another_source_is_not_found(monkeypatch: pytest.MonkeyPatch):
-    """A source that differs by one byte has a build of another name, so a stale build never runs."""
+    """A source that differs by one byte has a build with another name, so a stale build never runs."""
     monkeypatch.setattr(native, "get_data", lambda package, name: SOURCE.read_bytes() + b"\n")
 
     assert native.compiled_scan() is None
 
 
 def test_without_the_source_no_build_is_found(monkeypatch: pytest.MonkeyPatch):
-    """If the package loader cannot return the source, no build is used but the plain implementation."""
+    """If the package loader cannot return the source, the plain implementation is used instead of a build."""
     monkeypatch.setattr(native, "get_data", lambda package, name: None)
 
     assert native.compiled_scan() is None

@@ -89,7 +89,7 @@ def test_only_the_codec_changes(source, target, records, base_offset, leader_epo
 
 @pytest.mark.parametrize("level", [-1, 1, 9])
 def test_gzip_s_level_is_used(level):
-    """A higher level is at least as small; -1 is zlib's default."""
+    """The topic's gzip level is used; -1 stands for zlib's default."""
     block = b"".join(b"%d,%d;" % (n, n * n % 977) for n in range(3_000))
     batch = build_batch([(None, block, (), 0)])
 
@@ -117,13 +117,13 @@ def test_gzip_s_level_is_used(level):
     ],
 )
 def test_the_topic_s_settings_name_codec_and_level(settings_, expected):
-    """Kafka's default level of lz4, 9, is the fast method; all other levels are the slow one."""
+    """Level 9, Kafka's default for lz4, selects the fast method; all other levels select the slow one."""
     assert expected == compression_of(compile_topic_config(settings_))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_batch_in_the_topic_s_codec_is_kept(codec):
-    """Only a batch in another codec is recompressed; what is no batch is left to the check that refuses it."""
+    """Only a batch in another codec is recompressed; data that is not a batch is left to the check that refuses it."""
     batch = build_batch(RECORDS, codec=codec)
 
     assert [codec] == [target for target in Codec if not has_other_codec(batch, target)]
@@ -134,7 +134,7 @@ def test_a_batch_in_the_topic_s_codec_is_kept(codec):
 
 @pytest.mark.parametrize("source", COMPRESSED)
 def test_records_that_cannot_be_decompressed_are_corrupt(source):
-    """The CRC matches, but the codec's data is damaged."""
+    """A batch whose compressed data is damaged is refused, even though its CRC matches."""
     batch = build_batch(RECORDS, codec=source)
     damaged = with_payload(batch, bytes(batch[HEADER_BYTES:-4]))
 
@@ -146,7 +146,7 @@ def test_records_that_cannot_be_decompressed_are_corrupt(source):
 
 @pytest.mark.parametrize("source", list(Codec))
 def test_a_wrong_crc_is_found_before_it_is_replaced(source):
-    """Recompression computes a new CRC, which would hide a record that was damaged on its way."""
+    """A record damaged in transit is refused, because recompression computes a new CRC that would hide the damage."""
     batch = build_batch(RECORDS, codec=source)
     batch[-1] ^= 1
 
@@ -155,7 +155,7 @@ def test_a_wrong_crc_is_found_before_it_is_replaced(source):
 
 @pytest.mark.parametrize("source", COMPRESSED)
 def test_malformed_records_in_a_compressed_batch_are_refused(source):
-    """A compressed batch that is stored as sent is not decompressed, so its records are checked only here."""
+    """Malformed records are refused here, because a compressed batch that is stored as sent is never decompressed."""
     batch = build_batch(RECORDS, codec=source)
     changed = with_payload(batch, compress(source, block_of(batch) + b"\0"))
 
@@ -163,7 +163,7 @@ def test_malformed_records_in_a_compressed_batch_are_refused(source):
 
 
 def test_a_codec_that_does_not_exist_is_refused():
-    """Numbers 5 to 7 of the codec are not assigned."""
+    """A batch with one of the unassigned codec numbers, 5 to 7, is refused."""
     batch = build_batch(RECORDS)
     batch[22] |= 5
     stamp_crc(batch)
@@ -172,7 +172,7 @@ def test_a_codec_that_does_not_exist_is_refused():
 
 
 def test_the_size_after_recompression_is_bounded():
-    """Like in Kafka, max.message.bytes bounds the batch as it is stored; the message names both sizes and the fix."""
+    """As in Kafka, max.message.bytes bounds the batch as it is stored; the message names both sizes and the fix."""
     batch = build_batch([(None, bytes(10_000), (), 0)], codec=Codec.ZSTD)
     stored = len(build_batch([(None, bytes(10_000), (), 0)]))
 
@@ -186,7 +186,7 @@ def test_the_size_after_recompression_is_bounded():
 
 
 def test_a_bomb_is_refused_at_the_limit(monkeypatch):
-    """Whatever max.message.bytes is, no batch decompresses to more than the limit of every reader."""
+    """Whatever max.message.bytes is, no batch may decompress to more than every reader's limit."""
     monkeypatch.setattr(recompression, "DECOMPRESSED_BYTES_MAX", 1 << 20)
     batch = build_batch([(None, bytes(2 << 20), (), 0)], codec=Codec.ZSTD)
 
@@ -195,7 +195,7 @@ def test_a_bomb_is_refused_at_the_limit(monkeypatch):
 
 
 def test_the_batches_of_one_request_are_bounded_together(monkeypatch):
-    """Many small batches may not become a thousand times as large; the batches within the bound are kept."""
+    """The total size after recompression is bounded per request; batches that fit within the bound are kept."""
     batch = build_batch([(None, bytes(10_000), (), 0)], codec=Codec.ZSTD)
     asked = [Recompression(batch, Compression(Codec.NONE), LARGE)] * 3
     monkeypatch.setattr(recompression, "RECOMPRESSED_BYTES_MAX", 25_000)
@@ -224,7 +224,7 @@ def test_timestamps_of_all_records_are_checked(source):
 
 
 def test_records_are_read_back():
-    """The reader of the CLI sees the same records."""
+    """After recompression, the CLI's reader returns the same records."""
     batch = build_batch(RECORDS, codec=Codec.SNAPPY, base_offset=7)
 
     assert read_records(recompressed(batch, Codec.LZ4)) == read_records(batch)

@@ -18,7 +18,7 @@ A, B, C = (DirectoryId(letter * 16) for letter in (b"a", b"b", b"c"))
 
 
 def test_a_broker_gets_the_requested_id_or_the_next_one() -> None:
-    """Without a requested id, the controller assigns one above all existing ids."""
+    """If the broker requests no id, the controller assigns one above all existing ids."""
     cluster = Cluster()
 
     given = [cluster.do(admission(directory, wish)).broker_id for directory, wish in ((A, 7), (B, None), (C, 0))]
@@ -27,7 +27,7 @@ def test_a_broker_gets_the_requested_id_or_the_next_one() -> None:
 
 
 def test_a_repeated_admission_gets_the_same_response() -> None:
-    """A broker that crashes before it has stored its id requests admission again."""
+    """A repeated admission gets the same response: a broker repeats it after a crash before its id was stored."""
     cluster = Cluster()
     first = cluster.do(admission(A, None))
 
@@ -90,7 +90,7 @@ def test_an_admitted_directory_learns_whether_it_still_has_its_id(
 
 
 def test_a_new_directory_replaces_the_old_one_in_every_shard() -> None:
-    """The new directory takes over the old one's place among the replicas, but not its registered endpoints."""
+    """A new directory takes over the old one's place among the replicas, but not its registered endpoints."""
     cluster = Cluster(brokers=3)
     cluster.create("all", partition_count=3, replication_factor=3)
     cluster.create("others", assignments=((0, (BrokerId(1), BrokerId(2))),))
@@ -109,7 +109,10 @@ def test_a_new_directory_replaces_the_old_one_in_every_shard() -> None:
 
 
 def test_a_replaced_directory_with_the_only_replica_is_reported() -> None:
-    """The new directory does not claim to have the data: the shard's log still needs the votes of its founders."""
+    """
+    A new directory that replaces the only replica is not an initial voter: the shard's log still needs its founder's
+    vote.
+    """
     cluster = Cluster(brokers=2)
     cluster.create("alone", assignments=((0, (BrokerId(2),)),))
 

@@ -129,7 +129,7 @@ def test_every_broker_can_lead_a_shard() -> None:
     ],
 )
 def test_an_invalid_topic_is_refused(wanted: dict[str, Any], error_code: int, says: str) -> None:
-    """The error message says what is wrong, and no record is written."""
+    """For an invalid topic, the error message says what is wrong, and no record is written."""
     cluster = Cluster()
     cluster.create("old")
     cluster.create("with.dot")
@@ -155,7 +155,7 @@ def test_a_refused_topic_does_not_affect_the_others() -> None:
 
 
 def test_names_of_one_request_must_differ_in_more_than_dots() -> None:
-    """Metric names cannot distinguish dots from underscores, so only the first topic is created."""
+    """Two names that differ only in dots and underscores clash as metric names, so only the first topic is created."""
     cluster = Cluster()
 
     answers = cluster.do(CreateTopics(topics=(NewTopic(name="a.b"), NewTopic(name="a_b"))))
@@ -264,7 +264,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
 
 
 def test_deleting_can_be_forbidden() -> None:
-    """`delete.topic.enable=false` forbids it."""
+    """`delete.topic.enable=false` forbids the deletion of topics."""
     cluster = Cluster(static={"delete.topic.enable": "false"})
     cluster.create("t")
 
@@ -274,7 +274,7 @@ def test_deleting_can_be_forbidden() -> None:
 
 
 def test_new_partitions_form_new_shards() -> None:
-    """Existing partitions do not move."""
+    """New partitions form new shards; existing partitions do not move."""
     cluster = Cluster()
     cluster.create("t", partition_count=3)
     cluster.create("between")
@@ -301,7 +301,7 @@ def test_new_partitions_form_new_shards() -> None:
     ],
 )
 def test_invalid_partition_counts_and_assignments_are_refused(wanted: MorePartitions, error_code: int) -> None:
-    """A count that is not larger than the current one, or that cannot be placed, is refused."""
+    """A partition count that is not larger than the current one, or that cannot be placed, is refused."""
     cluster = Cluster()
     cluster.create("t")
 

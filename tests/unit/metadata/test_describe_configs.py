@@ -40,7 +40,7 @@ def test_a_topic_shows_every_key_once_in_order() -> None:
 
 
 def test_describing_an_unknown_topic_fails() -> None:
-    """The error is UNKNOWN_TOPIC_OR_PARTITION."""
+    """Describing an unknown topic fails with UNKNOWN_TOPIC_OR_PARTITION."""
     with pytest.raises(KafkaError) as refused:
         describe_topic(IMAGE, "none", BrokerLayers())
 

@@ -55,7 +55,7 @@ def test_an_offsets_topic_created_late_has_all_replicas_at_once() -> None:
 
 
 def test_growing_again_changes_nothing() -> None:
-    """A broker registers at every start, and no start may write records without a change."""
+    """A broker registers at every start; if nothing has changed, no records are written."""
     cluster = Cluster(brokers=3)
 
     results = [cluster.controller.decide(command, NOW_MS) for command in (GrowReplicas(), registration(2))]
@@ -92,7 +92,7 @@ def test_a_replica_that_is_down_does_not_prevent_growth() -> None:
 
 
 def test_a_registering_broker_counts_as_live() -> None:
-    """The broker counts as live even before its first heartbeat."""
+    """A broker that registers counts as live even before its first heartbeat."""
     cluster = Cluster(brokers=2)
     cluster.live = brokers(1, 2)
 

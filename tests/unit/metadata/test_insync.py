@@ -61,7 +61,10 @@ def test_a_default_limits_no_topic() -> None:
 
 
 def test_a_topics_setting_cannot_exceed_its_replication_factor() -> None:
-    """Neither a single change nor a full replacement may exceed it; the setting can be removed."""
+    """
+    Neither a single change nor a full replacement may raise min.insync.replicas above the replication factor; the
+    setting can be removed.
+    """
     cluster = Cluster(brokers=2, static={KEY: "2"})
     cluster.create("t", replication_factor=1, settings=((KEY, "1"), ("retention.ms", "5")))
     before = cluster.image

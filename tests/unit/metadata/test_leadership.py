@@ -83,7 +83,7 @@ def test_the_transfers_of_one_check_are_limited() -> None:
     ],
 )
 def test_the_check_interval_is_configurable(settings: dict[str, str], interval_s: int | None) -> None:
-    """The keys and the defaults are Kafka's."""
+    """The interval of the check has Kafka's configuration keys and defaults."""
     assert interval_s == rebalance_interval_s(BrokerLayers(static=settings))
 
 
@@ -146,7 +146,7 @@ def test_an_unclean_election_moves_nothing() -> None:
 
 
 def test_an_unknown_election_type_is_refused() -> None:
-    """The error message names the number of the type."""
+    """The error message contains the number of the unknown election type."""
     problems = [election_type_problem(election_type) for election_type in (0, 1, 2)]
 
     assert [None, None] == problems[:2]

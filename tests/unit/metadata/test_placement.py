@@ -25,7 +25,7 @@ VOTERS = [ReplicaKey(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16)) 
     [(1, 1, 1), (8, 1, 1), (16, 1, 1), (17, 1, 2), (8, 3, 3), (2, 3, 2), (100, 3, 7), (10_000, 5, 625)],
 )
 def test_a_topic_has_as_many_shards_as_it_needs(partitions: int, brokers: int, shards: int) -> None:
-    """The number is max(min(partitions, brokers), ceil(partitions / 16))."""
+    """The number of shards is max(min(partitions, brokers), ceil(partitions / 16))."""
     assert shards == shard_count(partitions, brokers)
 
 
@@ -97,7 +97,7 @@ def test_leaders_are_balanced_and_racks_are_used(racks: list[str | None], factor
 
 @given(st.integers(1, 7), st.integers(1, 7), st.lists(st.integers(1, 40), min_size=1, max_size=10))
 def test_equal_brokers_carry_nearly_equal_numbers_of_replicas(count: int, factor: int, topics: list[int]) -> None:
-    """Leadership is balanced first, which leaves a difference of at most two replicas."""
+    """Leadership is balanced first; the brokers' numbers of replicas then differ by at most two."""
     brokers = brokers_on([None] * count)
 
     shards = placed(brokers, topics, min(factor, count))

@@ -42,7 +42,7 @@ def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
 
 
 def test_topics_without_settings_share_one_configuration() -> None:
-    """Ten thousand such topics need one compiled configuration."""
+    """Ten thousand topics without settings of their own need one compiled configuration."""
     configs = TopicConfigs(BrokerId(1), {"log.retention.ms": "9"})
 
     shared = [configs.of(TWO_TOPICS, name) for name in ("x", "y")]
@@ -52,7 +52,7 @@ def test_topics_without_settings_share_one_configuration() -> None:
 
 
 def test_a_recreated_topic_starts_with_the_defaults() -> None:
-    """Settings of the deleted topic must not be cached."""
+    """When a topic is deleted and created again, the settings of the deleted topic do not apply."""
     configs = TopicConfigs(BrokerId(1), {})
     configs.of(TWO_TOPICS, "a")
     image = apply(TWO_TOPICS, [RemoveTopicRecord(IDS[0]), TopicRecord(IDS[0], "a", "log")])

@@ -64,7 +64,7 @@ def test_synonyms_are_keys() -> None:
 
 
 def test_a_key_that_needs_a_restart_is_not_dynamic() -> None:
-    """Keys of TLS, SASL and listeners, which are read only at the start, are not dynamic."""
+    """Keys of TLS, SASL and listeners, which are read only at start-up, are not dynamic."""
     dynamic = [name for name, key in BROKER_KEYS.items() if key.update is not Update.READ_ONLY]
 
     assert not [name for name in dynamic if name.startswith(("ssl.", "sasl.", "listener", "tidemill."))]
@@ -142,7 +142,7 @@ def test_a_refusal_names_key_value_and_fix(name: str, text: str, says: str) -> N
     ],
 )
 def test_a_setting_that_cannot_be_honoured_is_refused(name: str, text: str, says: str) -> None:
-    """A setting is refused if ignoring it would mislead the user, and the refusal does not reveal a secret."""
+    """A setting is refused if ignoring it would mislead the user.  The refusal does not reveal a secret value."""
     with pytest.raises(KafkaError) as refused:
         parse_named(BROKER_KEYS, name, text)
 

@@ -111,7 +111,7 @@ def test_a_setting_can_be_given_under_any_of_its_names() -> None:
 
 
 def test_a_value_that_was_never_set_is_the_default() -> None:
-    """A key that was never set has its default, such as 8 for `num.partitions`, unlike in Kafka."""
+    """A key that was never set has its default; for `num.partitions`, it is 8, unlike in Kafka."""
     layers = BrokerLayers()
 
     assert (
@@ -130,7 +130,7 @@ def test_a_value_that_was_never_set_is_the_default() -> None:
     ],
 )
 def test_a_broker_is_not_started_with_wrong_settings(settings: dict[str, str], says: str) -> None:
-    """Wrong settings prevent the start, with an error that names the first one."""
+    """Invalid settings prevent the start, with an error that names the first of them."""
     with pytest.raises(KafkaError) as refused:
         check_static(settings)
 

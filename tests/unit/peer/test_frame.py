@@ -80,7 +80,7 @@ def test_bytes_are_not_copied(section: Message | Request) -> None:
 
 
 def test_every_truncation_within_a_section_is_refused() -> None:
-    """A frame truncated within a section is refused at any byte, after its complete sections were delivered."""
+    """A frame truncated at any byte within a section is refused, after its complete sections have been delivered."""
     last = Message(ShardId(7), memoryview(b"data"))
     whole = frame(Heartbeat(3, 0, ((ShardId(4), BrokerId(2)),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
     borders = {0, 45, 45 + 37}

@@ -21,7 +21,7 @@ JOINING = Hello(cluster_id="", voter=None, incarnation=1, address="broker:9094")
 @settings(deadline=None)
 @given(hello=HELLOS)
 def test_a_hello_survives_a_round_trip(hello: Hello) -> None:
-    """Every Hello, even of a broker that asks to join, survives a round trip and fits into a handshake frame."""
+    """Every Hello, even that of a broker that asks to join, survives a round trip and fits into a handshake frame."""
     encoded = encode_hello(hello)
 
     assert hello == decode_hello(memoryview(encoded))
@@ -29,7 +29,7 @@ def test_a_hello_survives_a_round_trip(hello: Hello) -> None:
 
 
 def test_malformed_hellos_are_refused() -> None:
-    """A Hello is refused if it is truncated, too long by a byte, not UTF-8, or has an undefined flag."""
+    """A Hello is refused if it is truncated, one byte too long, not UTF-8, or has an undefined flag."""
     whole = encode_hello(JOINING)
 
     for wrong in [
@@ -43,7 +43,7 @@ def test_malformed_hellos_are_refused() -> None:
 
 
 def test_a_string_that_is_too_long_is_refused() -> None:
-    """A string that is too long is refused by the sender, with the field's name, and by the receiver."""
+    """A string that is too long is refused both by the sender, whose error names the field, and by the receiver."""
     with pytest.raises(ValueError, match="the address has 1025 bytes of UTF-8; choose one of at most 1024"):
         encode_hello(Hello(cluster_id="", voter=None, incarnation=1, address="b" * 1025))
     longest = encode_hello(Hello(cluster_id="", voter=None, incarnation=1, address="b" * 1024))

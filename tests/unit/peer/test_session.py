@@ -24,7 +24,7 @@ STEPS = 4  # Opening, Opening, Hello, Hello
 
 
 def test_both_ends_learn_the_others_identity() -> None:
-    """Each end learns the other's identity and the dialler's number of this dial."""
+    """Each end learns the other's identity and the number that the dialler gave this dial."""
     one, other = dialler(), acceptor()
 
     said = handshake(one, other)
@@ -98,7 +98,10 @@ def test_no_bit_of_the_handshake_can_be_changed(step: int) -> None:
 
 
 def test_no_bit_of_a_frame_can_be_changed() -> None:
-    """A frame with a flipped bit is refused; if the bit makes its length larger, then after the bytes that follow."""
+    """
+    A frame with a flipped bit is refused.  If the bit increases its length, the refusal comes after the bytes that
+    follow.
+    """
     one, other = linked()
     whole, filler = joined(one.seal([b"a frame"])), bytes(1 << 17)
 
@@ -128,8 +131,8 @@ def test_a_truncated_frame_is_not_delivered() -> None:
 
 
 def test_frames_out_of_sequence_are_refused() -> None:
-    """A frame is refused if it is replayed, reordered, follows a dropped one, comes from another connection, or is
-    reflected to its sender.
+    """A frame is refused if it is replayed, reordered or reflected to its sender, follows a dropped frame, or comes
+    from another connection.
     """
     one, other = linked()
     first, second = joined(one.seal([b"first"])), joined(one.seal([b"second"]))
@@ -183,8 +186,8 @@ def test_a_reflected_challenge_is_refused() -> None:
 
 
 def test_without_the_key_neither_end_reveals_its_identity() -> None:
-    """A dialler without the key learns a nonce and a proof, an acceptor without it only a nonce.  Both errors name the
-    fix.
+    """A dialler without the key learns a nonce and a proof; an acceptor without it learns only a nonce.  Both errors
+    name the fix.
     """
     one, other = dialler(b"another key"), acceptor()
     answer, _ = feed(other, joined(one.opening()))
@@ -245,7 +248,7 @@ def test_a_broker_with_an_unexpected_identity_is_refused(changed: dict[str, obje
 @pytest.mark.parametrize("versions", [(3, 4), (1, 1)])
 def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> None:
     """Both ends refuse another version, even if its Opening has another length.  The acceptor sends its versions to the
-    dialler, which may be newer.
+    dialler, because the dialler may be newer.
     """
     magic, both = b"TIDEPEER", b"".join(number.to_bytes(2, "big") for number in versions)
     foreign = magic + both + bytes(100)
