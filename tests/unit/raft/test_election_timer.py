@@ -1,4 +1,4 @@
-"""The election timer measures a pause that begins between two ticks from the later tick."""
+"""If a pause begins between two ticks, the election timer measures it from the later tick."""
 
 from tidemill.raft.election_timer import ELECTION_MS, FIRST_ELECTION_MS, ElectionTimer
 

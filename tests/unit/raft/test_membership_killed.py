@@ -1,7 +1,7 @@
-"""A membership change completes, whichever replica is killed at whichever step.
+"""A membership change completes, whichever replica is killed, and at whichever step.
 
-{1, 2, 3} becomes {2, 3, 4}, where 1 is the leader: 4 learns and is promoted, then 1 is removed.  A step
-is the arrival of one message or the end of one sync.  After each step one of the four replicas is killed.  It restarts
+{1, 2, 3} becomes {2, 3, 4} while 1 leads: 4 becomes a learner and is promoted; then 1 is removed.  A step is the
+arrival of one message or the end of one sync.  After each step, one of the four replicas is killed.  It restarts
 immediately, or when the others can make no more progress without it.
 """
 
@@ -34,7 +34,7 @@ VOTERS_CHANGE = bytes([Command.VOTERS])
 
 
 class Killed(Exception):
-    """Raised after the step at which a replica is to be killed."""
+    """Raised after the step at which a replica is due to be killed."""
 
 
 class Steps(Transcript):
@@ -77,7 +77,7 @@ class Steps(Transcript):
         return Membership.decode(changes[-1].payload, 1) if changes else BOOTSTRAPPED
 
     def do_stabilize(self) -> None:
-        """Deliver messages and sync in a random order, in which messages between two replicas stay in order."""
+        """Deliver messages and sync in a random order, but keep the messages between any two replicas in order."""
         for _ in range(STEPS_MAX):
             ready = [pair for pair, queue in self.messages.items() if queue]
             syncing = [at for at in self.replicas if self.queued[at]]
@@ -163,8 +163,8 @@ def count_steps(order: int) -> int:
 def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
     victim: int, is_back_at_once: bool, order: int
 ) -> None:
-    """A membership change completes when any replica is killed at any step.  Meanwhile no committed entry is lost, and
-    no term has two leaders.
+    """A membership change completes when any replica is killed at any step.  During the change, no committed entry is
+    lost, and no term has two leaders.
     """
     for step in range(1, count_steps(order) + 1):
         transcript = started(order)

@@ -18,7 +18,7 @@ def test_a_change_is_in_force_from_its_entry_on() -> None:
 
 
 def test_a_truncated_change_puts_the_one_before_it_back_in_force() -> None:
-    """A truncation of one or more changes puts the membership before them back in force."""
+    """Truncating one or more changes puts the membership before them back in force."""
     memberships = Memberships([(0, PAIR), (5, TRIO), (8, LAST)])
 
     memberships.truncate(5)

@@ -75,8 +75,8 @@ def elected(replica: Alone) -> Alone:
 
 
 def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
-    """A single voter leads only when its vote is durable; otherwise it could vote again, after a crash, in a term that
-    it led.
+    """A single voter leads only once its vote is durable; otherwise, after a crash, it could vote again in a term that
+    it had led.
     """
     replica = opened(term=3)
 
@@ -89,7 +89,7 @@ def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
 
 
 def test_a_report_without_the_vote_does_not_win_the_election() -> None:
-    """A report without the vote, such as that of an earlier block of entries, does not win the election."""
+    """A report without the vote, such as the report of an earlier block of entries, does not win the election."""
     replica = opened(Log(5, 1), term=1)
     campaign(replica)
 
@@ -140,8 +140,7 @@ def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
 
 
 def test_the_same_voter_leads_again_in_a_new_term() -> None:
-    """After a restart the same voter leads in a new term; otherwise one term could have two entries with the same
-    index.
+    """After a restart, the same voter leads in a new term; otherwise a term could have two entries with the same index.
     """
     first = elected(opened())
 
@@ -165,7 +164,7 @@ def test_ready_returns_each_entry_once_and_in_order() -> None:
 
 
 def test_nothing_commits_twice() -> None:
-    """A late report commits nothing for a second time."""
+    """A late report does not commit anything a second time."""
     replica = elected(opened())
     replica.ready()
     replica.advance(1, 1)
@@ -176,7 +175,7 @@ def test_nothing_commits_twice() -> None:
 
 
 def test_only_a_leader_may_propose() -> None:
-    """`propose` asserts that the replica leads, which finds callers that do not check it."""
+    """`propose` asserts that the replica leads, which exposes callers that do not check this."""
     with pytest.raises(AssertionError):
         opened().propose(Entry(BATCH, b"x"))
 

@@ -10,8 +10,8 @@ from tidemill.raft.role import Role
 @pytest.mark.parametrize("slept_ms", [0, 60_000])
 def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tick(slept_ms: int) -> None:
     """
-    The target of a transfer continues its election although its first tick comes before the others' responses.  If the
-    election were measured from the last tick before its sleep, it would be over.
+    The target of a transfer continues its election even if its first tick comes before the others' responses.  Measured
+    from the last tick before its sleep, the election would already be over.
     """
     world = World()
     world.pass_time(2_000)
@@ -65,8 +65,8 @@ def test_a_message_sent_just_before_a_tick_is_not_retried() -> None:
 
 def test_append_time_does_not_go_back_after_a_leader_change() -> None:
     """
-    Append times do not go back after a leader change, although the new leader's last tick may be older than the entries
-    that it has received.
+    Append times do not go back after a leader change, even though the new leader's last tick may be older than the
+    entries that it has received.
     """
     world = World()
     world.pass_time(2_000)

@@ -15,7 +15,7 @@ def started() -> Transcript:
 
 
 def test_a_leader_reports_the_progress_of_the_other_members() -> None:
-    """A leader reports the progress of the other members, of which a follower knows nothing."""
+    """A leader reports the progress of the other members; a follower has none to report."""
     transcript = started()
 
     leader, follower = (transcript.replicas[number].status() for number in (1, 2))

@@ -48,7 +48,7 @@ def test_a_leader_that_stepped_down_with_room_campaigns_itself() -> None:
 
 def test_a_follower_with_a_full_journal_does_not_disturb_the_leader() -> None:
     """
-    A follower with a full journal that misses the leader does not disturb it: only a replica that has led may ask
+    A follower with a full journal that cannot hear the leader does not disturb it: only a replica that has led may ask
     others to campaign.
     """
     world = World()
@@ -68,7 +68,7 @@ def asks_to_lead(world: World) -> int:
 def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
     """
     A sleeping replica is ticked when a broker comes or goes.  If two such ticks, an hour apart, find the journal full,
-    it need not have been full in between.
+    the journal need not have been full in between.
     """
     world = World()
     world.pass_time(2_000)
@@ -88,8 +88,8 @@ def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
 
 def test_a_former_leader_with_a_full_journal_does_not_disturb_a_later_term() -> None:
     """
-    A knows B's term but not that B leads, because their connection broke.  A's TimeoutNow has the term that A led, so
-    the others ignore it.
+    A knows B's term but not that B leads, because their connection broke.  A's TimeoutNow carries the term in which A
+    led, so the others ignore it.
     """
     world = World()
     world.pass_time(2_000)

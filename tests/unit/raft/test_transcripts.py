@@ -1,4 +1,4 @@
-"""Runs the transcripts in `tests/scenarios/raft`, which are sequences that a random search rarely finds."""
+"""Runs the transcripts in `tests/scenarios/raft`: sequences of events that a random search rarely finds."""
 
 from pathlib import Path
 
@@ -11,5 +11,5 @@ SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios" / "raft").glob("*.tx
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_a_transcript_meets_its_expectations(path: Path) -> None:
-    """All expectations in a transcript, which stand between its events, are met."""
+    """All expectations in a transcript are met at the point where they stand between its events."""
     Transcript().run(path)

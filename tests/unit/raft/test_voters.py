@@ -62,8 +62,8 @@ def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> Non
 
 
 def test_no_step_survives_fewer_failures_than_both_ends() -> None:
-    """While all brokers are up, no step survives fewer failures than start and plan both do, unless the plan removes a
-    replaced directory.
+    """While all brokers are up, no membership on the way survives fewer failures than the weaker of start and plan,
+    unless the plan removes a replaced directory.
     """
     for planned in PLANS:
         for start in MEMBERSHIPS:
@@ -75,7 +75,7 @@ def test_no_step_survives_fewer_failures_than_both_ends() -> None:
 
 
 def test_no_step_takes_the_majority_away_from_the_live_voters() -> None:
-    """Whichever voters are down, a shard that has a majority keeps one at every step."""
+    """Whichever voters are down, a shard that has a live majority keeps one at every step."""
     for planned in PLANS:
         for start in MEMBERSHIPS:
             for up in subsets(FIVE, least=1):
@@ -84,7 +84,10 @@ def test_no_step_takes_the_majority_away_from_the_live_voters() -> None:
 
 
 def test_there_are_never_many_more_voters_than_planned() -> None:
-    """There are few more voters than planned: a replacement of three by three others never has more than four."""
+    """
+    There are never many more voters than planned: replacing three voters by three others takes no more than four at a
+    time.
+    """
     others = tuple(voter(broker_id) for broker_id in (7, 8, 9))
 
     way = walk(Membership((ONE, TWO, THREE)), others, (ONE, TWO, THREE, *others))
@@ -117,7 +120,7 @@ def test_a_replaced_directory_is_removed_before_its_successor_votes() -> None:
 
 
 def test_a_voter_stays_until_its_successor_has_learned() -> None:
-    """A voter stays until its successor has caught up, because two voters alone would survive no failure meanwhile."""
+    """A voter stays until its successor has caught up, because two voters alone would survive no failure."""
     waiting = Membership((ONE, TWO, THREE), (FOUR,))
 
     before = step_towards(waiting, (ONE, TWO, FOUR), caught_up=(ONE, TWO, THREE))
@@ -136,8 +139,8 @@ def test_a_lagging_voter_is_removed_first() -> None:
 
 
 def test_a_shrinking_plan_waits_for_a_new_voter_to_catch_up() -> None:
-    """If three voters become two, one of them new, the three stay until the new one has caught up, and survive one
-    failure.
+    """If three voters become two, one of them new, the three stay until the new one has caught up, so one failure is
+    survived.
     """
     way = walk(Membership((ONE, TWO, THREE)), (ONE, FOUR), caught_up=(ONE, TWO, THREE))
 

@@ -21,8 +21,8 @@ TEXT = "x" * 100
 )
 def test_no_more_is_in_flight_than_the_window_allows(window: Window, most: int) -> None:
     """
-    No more is in flight than the window allows; otherwise the leader would send a lagging follower the whole log after
-    each probe.
+    The messages in flight never exceed the window; otherwise the leader would send a lagging follower the whole log
+    after each probe.
     """
     transcript = Transcript()
     transcript.window = window

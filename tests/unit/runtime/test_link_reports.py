@@ -20,14 +20,14 @@ class Reports(LinkReports):
         super().__init__(EventLog(self._lines.append, lambda: 0, as_json=True), lambda: self.now_s)
 
     def logged(self) -> list[tuple[str, str]]:
-        """Return level and event of each line since the last call."""
+        """Return level and event of each line logged since the last call."""
         events = [json.loads(line) for line in self._lines]
         self._lines.clear()
         return [(event["level"], event["event"]) for event in events]
 
 
 def test_what_heals_soon_is_no_warning() -> None:
-    """A link that fails until just before the end of the time limit causes one line of information."""
+    """A link that fails until just before the time limit causes a single line at level info."""
     reports = Reports()
     for _ in range(20):
         reports.failed(TO, "Connection refused")
@@ -38,7 +38,7 @@ def test_what_heals_soon_is_no_warning() -> None:
 
 
 def test_a_long_outage_is_one_warning_and_its_end_is_reported() -> None:
-    """An outage begins with the first failure after a link; each one is reported."""
+    """An outage begins with the first failure after a link was up; each outage is reported."""
     reports = Reports()
     for _ in range(2):
         for _ in range(50):
@@ -52,7 +52,7 @@ def test_a_long_outage_is_one_warning_and_its_end_is_reported() -> None:
 
 
 def test_a_refusal_is_a_warning_at_once() -> None:
-    """Only a changed setting ends a refusal, so the operator learns of it immediately, and of each reason once."""
+    """Only a changed setting ends a refusal, so the operator learns of each reason immediately, and only once."""
     reports = Reports()
     for _ in range(3):
         reports.refused(FROM, "the key differs")
@@ -62,7 +62,7 @@ def test_a_refusal_is_a_warning_at_once() -> None:
 
 
 def test_a_broker_that_dials_reports_its_own_outages() -> None:
-    """Connections from elsewhere that fail now and then, such as those of a port scanner, are no outage."""
+    """Connections from elsewhere that fail now and then, such as those of a port scanner, are not an outage."""
     reports = Reports()
     reports.failed(FROM, "the other end closed the connection")
     reports.now_s += OUTAGE_MS
@@ -74,7 +74,7 @@ def test_a_broker_that_dials_reports_its_own_outages() -> None:
 
 @pytest.mark.parametrize(("peers", "problems"), [(PEERS_MAX * 2, 1), (1, REPORTS_PER_PEER_MAX * 2)])
 def test_memory_is_bounded(peers: int, problems: int) -> None:
-    """The numbers of peers and of problems that are remembered are limited."""
+    """The numbers of remembered peers and problems are limited."""
     reports = Reports()
 
     for peer in range(peers):

@@ -1,4 +1,4 @@
-"""A broker with one shard on a simulated disk, and the exchange of messages between two of them."""
+"""A broker with one shard on a simulated disk, and the exchange of messages between two such brokers."""
 
 from collections import deque
 
@@ -39,7 +39,7 @@ DESCRIPTOR = ShardDescriptor(
 
 
 class Side:
-    """A broker with one shard.  Messages of the shard wait in `out`."""
+    """A broker with one shard.  Messages that the shard sends wait in `out`."""
 
     def __init__(
         self, me: ReplicaKey, disk: SimulatedDisk | None = None, machines: MachineRegistry | None = None

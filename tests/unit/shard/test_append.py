@@ -37,7 +37,7 @@ NOW = 1_700_000_000_000
 
 
 class Alone:
-    """The peers and the observer of a shard without other members."""
+    """The transport and the observer of a shard that has no other members."""
 
     def is_alive(self, _: ReplicaKey) -> bool:
         return False
@@ -48,10 +48,10 @@ class Alone:
         raise AssertionError(f"shard {shard_id} has no other members: {message} to {to}")
 
     def serving_changed(self, shard: Shard) -> None:
-        """Not observed."""
+        """Ignore it."""
 
     def damage_changed(self, shard: Shard) -> None:
-        """Not observed."""
+        """Ignore it."""
 
 
 def open_shard(store: Store, log: ShardLog, config: TopicConfig) -> Shard:
@@ -124,7 +124,7 @@ def led() -> Callable[..., Led]:
 
 
 def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
-    """The high watermark advances once the batches are durable."""
+    """The offsets of batches follow each other, and the high watermark advances once the batches are durable."""
     shard = led()
 
     offsets = [shard.append(count=count).base_offset for count in (1, 3, 2)]
@@ -136,7 +136,9 @@ def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
 
 
 def test_a_retry_returns_the_original_offset_once_that_is_committed(led: Callable[..., Led]) -> None:
-    """Until the commit the original may still be lost, so the retry must not be acknowledged either."""
+    """
+    A retry is not acknowledged before the original has committed, because until then the original may still be lost.
+    """
     shard = led()
     first = shard.append_of(0, count=2)
     told: list[bool] = []
@@ -151,7 +153,7 @@ def test_a_retry_returns_the_original_offset_once_that_is_committed(led: Callabl
 
 
 def test_a_sequence_gap_is_rejected(led: Callable[..., Led]) -> None:
-    """A batch in between was lost, or will arrive later."""
+    """A gap in the sequence is rejected: a batch in between was lost, or has yet to arrive."""
     shard = led()
     shard.append_of(0, count=2)
 
@@ -170,7 +172,7 @@ def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old(led: Callable[..
 
 
 def test_a_clock_jump_does_not_turn_a_retry_into_a_new_batch(led: Callable[..., Led]) -> None:
-    """Deduplication depends on the producer's last batches, not on their age."""
+    """Deduplication depends on the producer's last batches, not on how old they are."""
     shard = led()
     first = shard.append_of(0)
 
@@ -196,7 +198,7 @@ def test_the_checksum_of_a_row_matches_its_bytes(
 
 
 def test_bytes_that_change_after_the_check_fail_the_checksum_of_their_row(led: Callable[..., Led]) -> None:
-    """Corrupted memory is found when the row is read, instead of being covered by a new checksum."""
+    """Memory corruption after the check is found when the row is read, because no new checksum hides it."""
     shard = led()
     shard.append(value=bytes(200_000))
     entry = shard.shard.log.entries[-1]
@@ -208,7 +210,8 @@ def test_bytes_that_change_after_the_check_fail_the_checksum_of_their_row(led: C
 
 def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
     """
-    The batch gets a new CRC, and the response has the append time.  The response to a retry has that of the original.
+    The batch gets a new CRC, and the response has the append time.  The response to a retry has the append time of the
+    original.
     """
     shard = led(message_timestamp_type="LogAppendTime")
 
@@ -223,7 +226,7 @@ def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
 
 
 def test_append_time_never_goes_back(led: Callable[..., Led]) -> None:
-    """A wall clock may be set back."""
+    """The append time never goes back, even if the wall clock is set back."""
     shard = led(message_timestamp_type="LogAppendTime")
     shard.append(now=NOW + 1_000)
 
@@ -240,7 +243,7 @@ def test_timestamps_out_of_bounds_are_refused(led: Callable[..., Led]) -> None:
 
 
 def test_a_batch_above_the_topics_limit_is_rejected(led: Callable[..., Led]) -> None:
-    """The error message names the key."""
+    """The error message for a batch above the topic's limit names the key max.message.bytes."""
     shard = led(max_message_bytes="500")
 
     appended = shard.append(value=b"v" * 600)
@@ -252,7 +255,10 @@ def test_a_batch_above_the_topics_limit_is_rejected(led: Callable[..., Led]) -> 
 def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
     led: Callable[..., Led], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound is for entries that other replicas lack.  A slow disk makes producers wait, but causes no rejection."""
+    """
+    The bound applies to entries that other replicas lack.  On a single voter, a slow disk makes producers wait, but
+    causes no rejection.
+    """
     monkeypatch.setattr(shard_module, "BYTES_MAX", 100)
     shard = led()
 
@@ -262,7 +268,10 @@ def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
 
 
 def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[..., Led]) -> None:
-    """In the queue, the batch would block itself and every later row forever."""
+    """
+    A batch that can never fit into the journal is rejected; in the queue, it would block itself and every later row
+    forever.
+    """
     shard = led(max_message_bytes="10000000")
 
     assert errors.MESSAGE_TOO_LARGE == shard.append(value=b"v" * (1 << 18)).error_code
@@ -273,7 +282,7 @@ def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[.
 
 
 def test_a_transactional_batch_is_rejected(led: Callable[..., Led]) -> None:
-    """The error is fatal, so the client fails immediately instead of retrying."""
+    """A transactional batch is rejected with a fatal error, so the client fails immediately instead of retrying."""
     shard = led()
     payload = build_batch(
         [(None, b"v", (), NOW)], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
@@ -283,7 +292,7 @@ def test_a_transactional_batch_is_rejected(led: Callable[..., Led]) -> None:
 
 
 def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> None:
-    """The result is the offset of the record, not of its batch."""
+    """A lookup by timestamp returns the offset of the record, not of its batch."""
     shard = led()
     records = [(None, b"v", (), NOW + 10 * number) for number in range(5)]
     for _ in range(2):
@@ -299,7 +308,7 @@ def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> Non
 
 
 def test_waiters_wake_in_the_order_of_the_log() -> None:
-    """A waiter that was added after one for a higher index wakes together with it."""
+    """A waiter that was added after a waiter for a higher index wakes together with it."""
     waiters = CommitWaiters()
     told: list[tuple[str, bool]] = []
     for name, index in (("a", 3), ("b", 2), ("c", 5)):
@@ -316,7 +325,7 @@ def test_waiters_wake_in_the_order_of_the_log() -> None:
 
 
 def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> None:
-    """The shard must not report a failure: the entry may be durable."""
+    """A stopped shard reports an unknown outcome, not a failure, because the entry may be durable."""
     shard = led()
     appended = shard.append()
     told: list[bool] = []
@@ -329,7 +338,8 @@ def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> 
 
 def test_appending_an_own_batch_that_is_too_large_for_the_journal_raises() -> None:
     """
-    In the queue, the batch would block itself and every later row forever.
+    A broker's own batch that is too large for the journal raises an error; in the queue, it would block itself and
+    every later row forever.
     """
     led = Led()
     batch = build_batch([(None, bytes(led.store.batch_bytes_max), (), NOW)])

@@ -7,7 +7,7 @@ from tidemill.shard.commit_waiters import CommitWaiters
 
 def test_a_waiter_that_raises_does_not_block_the_others() -> None:
     """
-    The exception is raised after all waiters were called.
+    An exception from a waiter is raised only after all waiters have been called.
     """
     waiters = CommitWaiters()
     called: list[tuple[str, bool]] = []

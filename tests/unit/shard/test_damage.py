@@ -94,7 +94,7 @@ def test_a_leader_that_reads_damaged_bytes_yields_leadership_and_is_repaired(
 
 def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWorld) -> None:
     """
-    The leader learns of the damage, and with one more replica down nothing commits.  The broker of the damaged replica
+    The leader learns of the damage; with one more replica down, nothing commits.  The broker of the damaged replica
     remains alive.
     """
     damaged, leader = world[3].shard("flights"), world[1].shard("flights")
@@ -118,7 +118,7 @@ def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWo
 
 def test_a_read_that_raced_with_a_change_is_not_marked_as_damage(world: ClusterWorld) -> None:
     """
-    A segment is read again before its shard is marked as damaged.
+    A segment is read again before its shard is marked as damaged, because the first read may have raced with a change.
     """
     shard = world[3].shard("flights")
     path = shard.log.partitions[0].segments[0].path
@@ -131,7 +131,8 @@ def test_a_read_that_raced_with_a_change_is_not_marked_as_damage(world: ClusterW
 
 def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld, marked: list[ShardId]) -> None:
     """
-    Otherwise the installing member would pull the same damaged bytes forever.
+    A leader that reads damaged bytes for a pull marks its shard; otherwise the installing member would pull the same
+    bytes forever.
     """
     first, third = world[1].shard("flights"), world[3].shard("flights")
     world.cut_off(3)
@@ -151,7 +152,8 @@ def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld
 
 def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: ClusterWorld) -> None:
     """
-    If the whole replica led alone, records that only the damaged two had would be lost.
+    A shard with two of three replicas damaged stays unavailable: if the whole replica led alone, records that only the
+    damaged two had would be lost.
     """
     damaged = [world[number].shard("flights") for number in (1, 3)]
 
@@ -166,7 +168,7 @@ def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: Clu
 
 def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) -> None:
     """
-    Another broker becomes the controller, so the metadata can be changed during the repair.
+    While the controller's replica is repaired, another broker is the controller, so the metadata can be changed.
     """
     world = ClusterWorld()
     for number in range(3):
@@ -187,7 +189,8 @@ def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) ->
 
 def test_damage_that_cannot_be_repaired_leaves_the_rest_served() -> None:
     """
-    The damage is not marked: a mark would make the whole shard unavailable, and no other replica could repair it.
+    Damage to the only replica is not marked: a mark would make the whole shard unavailable, and no other replica could
+    repair it.
     """
     world = BrokerWorld()
     world.create("flights")

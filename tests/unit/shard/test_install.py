@@ -23,7 +23,7 @@ from tidemill.storage.partition.producer_states import ProducerBatch
 
 @pytest.fixture
 def leader() -> Side:
-    """A leader that has committed rows and dropped them from memory; the learner is alive from then on."""
+    """A leader that has committed rows and dropped them from memory; it considers the learner alive from then on."""
     side = Side(LEADER)
     side.tick()
     for number in range(20):
@@ -37,7 +37,7 @@ def leader() -> Side:
 
 def test_a_learner_that_lags_behind_the_rows_installs_a_snapshot_and_follows(leader: Side) -> None:
     """
-    The learner is offered a snapshot and pulls it.  Then it has every record up to the high watermark, and receives
+    The learner is offered a snapshot and pulls it.  It then has every record up to the high watermark, and receives
     rows.
     """
     learner = Side(LEARNER)
@@ -70,7 +70,7 @@ def test_an_installed_snapshot_survives_a_power_loss(leader: Side) -> None:
 
 def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
     """
-    The learner is still installing after the restart, and completes the install.
+    After a restart in the middle of an install, the learner is still installing, and completes the install.
     """
     learner = Side(LEARNER)
     leader.tick()
@@ -93,7 +93,7 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
 
 def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(leader: Side) -> None:
     """
-    An earlier leader has offered the newer snapshot.  This leader took the older one before it knew the newer commit
+    An earlier leader has offered a newer snapshot.  This leader took its own, older one before it knew the newer commit
     index.
     """
     leader.alive = set()
@@ -139,7 +139,7 @@ def test_a_chunk_with_wrong_bytes_is_rejected_and_pulled_again(leader: Side) -> 
 
 def test_rows_are_kept_while_a_live_member_needs_them() -> None:
     """
-    The rows are dropped once the member is no longer alive.
+    Rows are kept while a live member needs them, and dropped once that member is no longer alive.
     """
     side = Side(LEADER)
     side.alive = {LEARNER}
@@ -157,7 +157,7 @@ def test_rows_are_kept_while_a_live_member_needs_them() -> None:
 
 def test_a_payload_that_left_memory_is_read_from_the_segment(leader: Side) -> None:
     """
-    The bytes are read from the page cache if possible.
+    A payload that has left memory is read from its segment, from the page cache if possible.
     """
     learner = Side(LEARNER)
     exchange(leader, learner)
@@ -177,7 +177,8 @@ def test_a_payload_that_left_memory_is_read_from_the_segment(leader: Side) -> No
 
 def test_an_offer_with_an_unknown_section_is_refused(leader: Side) -> None:
     """
-    The member reports the machine and the version that it lacks, and keeps its files.
+    For an offer with an unknown section, the member reports the machine and the version that it lacks, and keeps its
+    files.
     """
     unknown = (1).to_bytes(4) + encode_section(3, 7, {0: b"state"})
     learner = Side(LEARNER)
@@ -208,8 +209,8 @@ def test_an_offer_with_a_corrupt_section_is_refused_before_anything_is_cut(
     leader: Side, sections: bytes, problem: str
 ) -> None:
     """
-    The member keeps its records and its producer states, and reports machine, partition and reason.  It installs the
-    leader's next offer, although that is of the same snapshot.
+    The member refuses the offer, keeps its records and producer states, and reports the machine, the partition and the
+    reason.  It installs the leader's next offer, although that is of the same snapshot.
     """
     learner = Side(LEARNER)
     exchange(leader, learner)
@@ -232,7 +233,7 @@ def test_an_offer_with_a_corrupt_section_is_refused_before_anything_is_cut(
     assert 9 in log.partitions[0].producers
     offered = leader.shard.log.commit_index
 
-    leader.shard._catch_up._snapshot = None  # the leader encodes its state again, without the defect
+    leader.shard._catch_up._snapshot = None  # the leader encodes its state again, without the corruption
     exchange(leader, learner)
 
     assert (None, offered) == (log.damage, log.last_index)
@@ -242,9 +243,9 @@ def test_an_offer_with_a_corrupt_section_is_refused_before_anything_is_cut(
 
 def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     """
-    The snapshot was taken for another member, which is still installing it.  This member already has the snapshot, but
-    the bytes of its next entry were removed.  It would acknowledge the same offer immediately and immediately get it
-    again, until the other member is done.
+    The leader keeps a snapshot that it took for another member, which is still installing it.  This member already has
+    that snapshot, but the bytes of its next entry were removed.  Offered the same snapshot, it would acknowledge it
+    immediately and immediately be offered it again, until the other member is done.
     """
     asks = AppendEntriesResponse(
         term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0

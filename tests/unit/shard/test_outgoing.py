@@ -35,7 +35,7 @@ def unread() -> AppendEntries:
 
 def test_a_failed_read_does_not_block_later_messages() -> None:
     """
-    The messages that waited for the read are dropped, and later messages are sent.
+    If a read fails, the messages that waited for it are dropped, and later messages are sent.
     """
     log, jobs, sent = StubLog(), SimulatedJobs(), list[Message]()
     outgoing = Outgoing(

@@ -57,7 +57,7 @@ def test_a_failure_is_reported_once() -> None:
 
 def test_a_failure_without_a_callback_is_raised() -> None:
     """
-    An unexpected error must not disappear silently.
+    A failure without a callback is raised, because an unexpected error must not disappear silently.
     """
     pending: Pending[str] = Pending()
     pending.fail(ValueError("x"))
@@ -68,7 +68,8 @@ def test_a_failure_without_a_callback_is_raised() -> None:
 
 def test_a_value_that_came_first_is_passed_to_a_later_callback() -> None:
     """
-    A handler may complete before its caller has called `then`.
+    A value that comes first is passed to a later callback, because a handler may complete before its caller calls
+    `then`.
     """
     pending: Pending[int] = Pending()
     pending.complete(7)

@@ -6,7 +6,7 @@ from tidemill.shard.read_index import ReadIndex
 
 
 class StubReplica:
-    """A replica that only numbers the rounds; the test confirms them."""
+    """A replica that only counts the rounds; the test confirms them."""
 
     def __init__(self) -> None:
         self.begun = self.read_index_round = 0
@@ -22,7 +22,10 @@ def opened() -> tuple[ReadIndex, Any, list[tuple[str, bool]]]:
 
 
 def test_readers_that_come_during_a_round_share_the_next_one() -> None:
-    """Voters may have answered the round in flight before these readers asked."""
+    """
+    Readers that come during a round wait for the next one: voters may have answered the round in flight before these
+    readers asked.
+    """
     reads, replica, heard = opened()
     for name in ("first", "second", "third"):
         reads.wait(lambda leads, name=name: heard.append((name, leads)))  # type: ignore[misc]
@@ -41,7 +44,7 @@ def test_readers_that_come_during_a_round_share_the_next_one() -> None:
 
 
 def test_lost_leadership_fails_the_readers_of_both_rounds() -> None:
-    """The reads must not be answered from this replica."""
+    """If leadership is lost, the readers of both rounds fail, because this replica must not answer them."""
     reads, _, heard = opened()
     for name in ("first", "second"):
         reads.wait(lambda leads, name=name: heard.append((name, leads)))  # type: ignore[misc]

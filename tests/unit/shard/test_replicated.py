@@ -32,7 +32,7 @@ OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, 
 
 
 class RecordingPeers:
-    """The peers and the observer of a shard, which record the messages; `alive` are the live brokers."""
+    """The transport and the observer of a shard.  Both record what they are told; `alive` holds the live brokers."""
 
     def __init__(self) -> None:
         self.alive = {SECOND, THIRD}
@@ -51,7 +51,7 @@ class RecordingPeers:
         self.served.append(shard.is_serving)
 
     def damage_changed(self, shard: Shard) -> None:
-        """Not observed."""
+        """Ignore it."""
 
     def take(self, kind: type[Message]) -> list[tuple[ReplicaKey, Message]]:
         taken = [it for it in self.sent if isinstance(it[1], kind)]
@@ -133,7 +133,7 @@ def _of_another_leader(index: int, term: int) -> Entry:
 
 def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
     """
-    A newly elected leader does not serve yet: it may not know all records that were acknowledged to clients.
+    A new leader serves once an entry of its term has committed; before that, it may not know all acknowledged records.
     """
     replicated = Replicated()
 
@@ -144,8 +144,8 @@ def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
 
 def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
     """
-    A leader that does not know that it was replaced must not answer.  Reads that arrive during a round wait for the
-    next one.
+    A leader that does not know that it has been replaced must not answer reads.  Reads that arrive during a round wait
+    for the next one.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -162,7 +162,7 @@ def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
 
 def test_a_leader_that_has_appended_its_own_removal_confirms_reads_with_the_voters() -> None:
     """
-    The one remaining voter may have elected itself, so its answer is needed.
+    The leader needs the answer of the one remaining voter, because that voter may have elected itself.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -195,7 +195,7 @@ def test_lost_leadership_fails_all_waiters() -> None:
 
 def test_an_entry_without_bytes_in_memory_is_sent_from_its_segment() -> None:
     """
-    A follower that was unreachable needs entries whose bytes are no longer in memory.
+    An entry whose bytes are no longer in memory is sent from its segment, such as to a follower that was unreachable.
     """
     replicated = Replicated()
     replicated.lead()
@@ -234,7 +234,10 @@ def test_a_batch_that_does_not_fit_into_a_followers_ring_is_rejected() -> None:
 
 
 def test_acks_1_waits_until_the_commit_index_has_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, producers with acks=1 that are faster than the followers would fill the leader."""
+    """
+    With acks=1, a producer waits until the commit index is near; otherwise producers that outrun the followers would
+    fill the leader's log up to its bound on uncommitted bytes.
+    """
     monkeypatch.setattr(uncommitted, "NEAR_BYTES_MAX", 3 * (uncommitted.ENTRY_BYTES + 100))
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -274,7 +277,8 @@ def test_fewer_replicas_than_a_majority_are_never_enough() -> None:
 
 def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Clients that time out send their batches again.  The error is retriable, and a retry succeeds once there is room.
+    A batch beyond the bound is rejected, because clients that time out send their batches again.  The error is
+    retriable, and a retry succeeds once there is room.
     """
     monkeypatch.setattr(shard_module, "BYTES_MAX", 5 * (uncommitted.ENTRY_BYTES + 100))
     replicated = Replicated()
@@ -293,7 +297,10 @@ def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypat
 
 
 def test_truncated_entries_no_longer_count_as_uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the replica would accept fewer entries when it leads again."""
+    """
+    Truncated entries no longer count as uncommitted; otherwise the replica would accept fewer entries when it leads
+    again.
+    """
     monkeypatch.setattr(shard_module, "BYTES_MAX", 1_000)
     replicated = Replicated()
     replicated.lead()

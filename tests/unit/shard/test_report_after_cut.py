@@ -1,6 +1,4 @@
-"""If entries are truncated and appended again during a sync, the sync must not count for the new ones.
-
-Rule J9 of `docs/formats/journal.md`.
+"""If entries are truncated and appended again during a sync, the sync must not count for the new entries.
 """
 
 from dataclasses import replace

@@ -22,8 +22,8 @@ def entry(index: int, size: int = 0) -> Entry:
 
 def near_of(entries: list[Entry]) -> int | None:
     """
-    Return the expected `near_index`, None if all are near: as many whole entries as fit count as near, and at least
-    one.
+    Return the expected `near_index`, or None if all entries are near.  The first entries count as near, as many as fit,
+    but at least one.
     """
     size = 0
     for at, it in enumerate(entries):
@@ -35,7 +35,7 @@ def near_of(entries: list[Entry]) -> int | None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_counts_match_those_of_a_plain_list(seed: int) -> None:
-    """The counts match after any sequence of appends, commits and truncations."""
+    """After any sequence of appends, commits and truncations, the counts match those of a plain list."""
     random, plain = Random(seed), list[Entry]()
     counted = Uncommitted([])
     last = 0

@@ -1,4 +1,4 @@
-"""A follower meets a command that its program does not know: a newer version wrote it."""
+"""A follower receives a command that its program does not know, because a newer version wrote it."""
 
 import pytest
 
@@ -38,7 +38,10 @@ def leader() -> Side:
 
 
 def test_a_follower_takes_the_entries_before_an_unknown_command(leader: Side) -> None:
-    """It acknowledges nothing from the command on, and counts as damaged."""
+    """
+    A follower takes the entries before an unknown command, acknowledges nothing from the command on, and counts as
+    damaged.
+    """
     learner = Side(LEARNER)
     exchange(leader, learner, turns=2)
     start = learner.shard.log.last_index
@@ -67,7 +70,10 @@ def test_a_follower_takes_the_entries_before_an_unknown_command(leader: Side) ->
 
 
 def test_a_follower_stays_stopped_behind_an_unknown_command(leader: Side) -> None:
-    """The snapshot that would repair it has a section of the machine that it does not know."""
+    """
+    A follower stays stopped at an unknown command: the snapshot that would repair it has a section that it does not
+    know, either.
+    """
     learner = Side(LEARNER)
     leader.write(0, b"known")
     exchange(leader, learner, turns=2)
@@ -81,7 +87,7 @@ def test_a_follower_stays_stopped_behind_an_unknown_command(leader: Side) -> Non
 
 
 def test_a_newer_version_goes_on_from_where_the_older_one_stopped(leader: Side) -> None:
-    """The refusal is not written to the disk: a restart with the newer program takes the command."""
+    """The refusal is not written to the disk, so after a restart a newer program accepts the command."""
     learner = Side(LEARNER)
     exchange(leader, learner, turns=2)
     index = propose(leader)
@@ -97,7 +103,7 @@ def test_a_newer_version_goes_on_from_where_the_older_one_stopped(leader: Side) 
 
 
 def test_a_stale_leader_cannot_stop_a_replica(leader: Side) -> None:
-    """Its entries are rejected because of their term, whatever they hold."""
+    """A stale leader's entries are rejected because of their term, whatever they hold."""
     learner = Side(LEARNER)
     exchange(leader, learner, turns=2)
     log, term = learner.shard.log, learner.shard.replica.term

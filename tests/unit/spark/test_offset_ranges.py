@@ -19,7 +19,7 @@ def bounds(planned: list[OffsetRange]) -> list[tuple[int, int, int]]:
 
 def test_without_options_each_topic_partition_is_one_task():
     """
-    Without options, each topic partition with offsets to read is one task.
+    Without options, each topic partition with offsets to read becomes one task.
     """
     assert [(0, 10, 15), (2, 10, 17)] == bounds(divided(ranges(5, 0, 7)))
 
@@ -40,7 +40,7 @@ def test_a_record_limit_splits_a_range_into_equal_parts():
 
 def test_a_small_partition_is_not_starved():
     """
-    Every partition with pending offsets gets at least one of them, however small its share.
+    Every partition with pending offsets gets at least one offset, however small its share.
     """
     start = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0}
     end = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 1_000_000}

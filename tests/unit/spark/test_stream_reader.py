@@ -124,7 +124,7 @@ def test_a_trigger_is_delayed_until_there_is_enough_data(cluster):
 
 def test_available_now_ends_at_the_offsets_of_its_start(cluster):
     """
-    Trigger.AvailableNow leaves records that arrive during the run to the next one.  minOffsetsPerTrigger does not keep
+    Trigger.AvailableNow leaves records that arrive during the run to the next run.  minOffsetsPerTrigger does not keep
     the run from ending.
     """
     stream = reader(cluster, maxoffsetspertrigger="350", minoffsetspertrigger="300")

@@ -17,8 +17,8 @@ def disk_with(data: bytes, path: str = "a") -> SimulatedDisk:
 
 
 def test_a_sync_that_fails_leaves_its_file_clean_and_not_durable() -> None:
-    """A sync that fails leaves its file clean and not durable, even if the file was renamed: the operation identifies
-    the content.
+    """A failed sync leaves its file clean but not durable, even if the file was renamed: the operation identifies the
+    content, not the name.
     """
     disk = disk_with(b"o" * PAGE)
     file = disk.open("a")
@@ -51,8 +51,8 @@ def test_equal_disks_have_equal_digests() -> None:
 
 
 def test_each_unsynced_item_gets_fates_of_its_own() -> None:
-    """Each unsynced item gets three fates: lost, torn, and the only item kept.  A page whose loss changes nothing gets
-    none.
+    """Each unsynced item gets three kinds of fate: it is lost, it is torn, or it alone is kept.  A page whose loss
+    changes nothing gets none.
     """
     disk = disk_with(b"o" * 2 * PAGE)
     file = disk.open("a")

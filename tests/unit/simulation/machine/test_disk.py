@@ -80,7 +80,7 @@ def test_a_page_is_written_back_alone() -> None:
 
 
 def test_a_torn_page_has_whole_sectors_old_or_new() -> None:
-    """Within a page, each sector of 512 B is old or new."""
+    """Within a page, each sector of 512 B is either old or new."""
     disk, file = disk_with(OLD * 2)
     file.write(0, [NEW * 2])
     page = disk.unsynced_pages()[0]
@@ -227,8 +227,8 @@ def test_a_name_is_durable_only_after_a_sync_of_its_directory() -> None:
 
 def test_a_rename_is_atomic() -> None:
     """
-    After a power loss, both names are as before the rename or both as after it.  The file that had the new name before
-    is not lost.
+    After a power loss, either both names are as before the rename, or both as after it.  The file that had the new name
+    before is not lost.
     """
     disk, _ = disk_with(OLD)
     new = disk.open("a.new", create=True)
@@ -278,7 +278,7 @@ def test_pages_of_a_removed_file_still_have_a_fate() -> None:
 
 
 def test_a_kill_keeps_the_cache_and_leaves_it_unsynced() -> None:
-    """After a kill, everything can be read, and a later power loss may still undo it."""
+    """After a kill, everything can be read, but a later power loss may still undo what was not synced."""
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.open("b", create=True)
@@ -353,7 +353,7 @@ def test_an_evicted_page_shows_what_the_disk_has() -> None:
 
 
 def test_operations_are_counted_and_described() -> None:
-    """Operations are counted, which numbers the crash points, and described for error messages."""
+    """Operations are counted, which gives each crash point its number, and described for error messages."""
     disk = SimulatedDisk()
     disk.make_directory("x/y")
     file = disk.open("x/y/a", create=True)
@@ -396,7 +396,7 @@ def test_power_lost_is_not_an_exception() -> None:
 
 
 def test_every_crash_point_of_a_run_can_be_seen_in_one_run() -> None:
-    """A single run, observed before each operation, gives the same disks as one run per crash point."""
+    """A single run, observed before each operation, yields the same disks as one run per crash point."""
 
     def script(disk: SimulatedDisk) -> None:
         file = disk.open("a", create=True)

@@ -1,5 +1,5 @@
 """
-The simulated links keep the contract of `peer/link.py`: one link between two brokers, and the same one at both ends.
+The simulated links keep the contract of `peer/link.py`: two brokers share one link, which both ends see.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class World:
         self.timeline.run_until(self.timeline.now_us + int(seconds * US))
 
     def check_linked(self) -> None:
-        """Check that each broker is linked to each other one, and that frames arrive on the same link."""
+        """Check that each broker is linked to every other broker, and that frames arrive on the same link."""
         for owner in self.owners.values():
             others = set(self.owners) - {owner.number}
             assert set(owner.links) == others
@@ -104,8 +104,8 @@ def test_brokers_that_dial_each_other_at_the_same_time_get_one_link(seed: int) -
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_restarted_broker_replaces_its_old_link(seed: int) -> None:
-    """A restarted broker replaces its old link, whether its peers were notified of the end (a kill) or not (a power
-    loss).
+    """A restarted broker replaces its old link, whether its peers were told that the link ended (a kill) or not (a
+    power loss).
     """
     world = World(seed)
     world.pass_time(5)
