@@ -82,7 +82,7 @@ class Hand:
         return entry
 
     def write(self, *, empty: bool = False) -> bool:
-        """Write one block, and write it back to the segments; return false when there was no block."""
+        """Write one block, and write it back to the segments.  Return False if there was no block."""
         block = self.store.gather(empty=empty)
         if block is None:
             return False
@@ -111,7 +111,7 @@ class Hand:
         self.shard.commit(min(waiting, default=self.shard.last_index + 1) - 1)
 
     def checkpoint_now(self) -> None:
-        """Take a checkpoint without writing a block first."""
+        """Take a checkpoint without first writing a block."""
         self.store.begin_checkpoint()
         steps = self.store.checkpoint_steps()
         assert steps is not None, "P does not wait for what is queued"
@@ -140,7 +140,7 @@ class Hand:
 
 
 def offsets_from(hand: Hand, offset: int, *, bytes_max: int = 1 << 20, end: int | None = None) -> list[int]:
-    """Return the base offsets of the batches that one read returns."""
+    """Return the base offsets of the batches that a single read returns."""
     from tidemill.batches.batch import read_header
 
     log = hand.log

@@ -23,7 +23,7 @@ TURNS = 300
 
 @pytest.fixture
 def eager_switches() -> Iterator[None]:
-    """Switch threads after a few instructions instead of 5 ms."""
+    """Switch threads after a few instructions, instead of every 5 ms."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

@@ -34,8 +34,8 @@ def begin_term(hand: Any, term: int) -> None:
 
 def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(make_hand: Callable[..., Any]) -> None:
     """
-    Terms 3 and 4 begin at the same offset, and the entry of term 4 is truncated.  The leader of term 3 then continues
-    in its term.
+    Terms 3 and 4 begin at the same offset.  When the entry of term 4 is truncated, the epoch of term 3 returns, and its
+    leader continues.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)
@@ -51,7 +51,7 @@ def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(ma
 
 
 def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Callable[..., Any]) -> None:
-    """The queued block of the new term is lost in the power loss, and the state up to P remains."""
+    """The queued entry of the new term is lost in the power loss, and the state up to P remains."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     begin_term(hand, 3)
@@ -65,8 +65,8 @@ def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Cal
 
 def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: Callable[..., Any]) -> None:
     """
-    The first checkpoint creates the second file.  If only the file's name were lost, the checkpoint would be lost with
-    it.
+    The name of a checkpoint is durable before the ring is freed.  The first checkpoint creates the second file; if only
+    the name of the file were lost, so would be the checkpoint.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)
@@ -81,7 +81,8 @@ def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: 
 
 def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:
     """
-    The batch was between S and P of the checkpoint.  Its segment was removed, but a retry must still be recognized.
+    The batch was between S and P of the checkpoint.  Its segment has been removed, but a retry must still be
+    recognized.
     """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(1, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -102,8 +103,8 @@ def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_han
 
 def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[..., Any]) -> None:
     """
-    Cluster seed 882: a restarted leader had removed bytes of entries whose commit it did not know.  It could not send
-    them, and offered empty snapshots; with the third broker down this lasted forever.
+    Cluster seed 882: a restarted leader had removed the bytes of entries that it did not know to be committed.  It
+    could not send them, and offered empty snapshots; with the third broker down, this went on forever.
     """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(3)
@@ -123,7 +124,7 @@ def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[
 
 
 def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: Callable[..., Any]) -> None:
-    """Cluster seed 800843: a restarted leader offered a snapshot of a partition that ended before its log start."""
+    """Cluster seed 800843: a restarted leader offered a snapshot in which a partition ended before its log start."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.append_batch(5)
@@ -140,7 +141,8 @@ def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: C
 
 def test_a_trim_that_is_journaled_before_its_batches_counts_as_commit(make_hand: Callable[..., Any]) -> None:
     """
-    With a full ring, other replicas commit the batches, and the trim is written to the journal before the batches are.
+    When the ring is full, other replicas may commit batches whose trim is written to this journal before the batches
+    are.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)
@@ -174,7 +176,7 @@ def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_h
 
 
 def test_a_closed_shard_does_not_block_a_checkpoint_after_a_full_disk(make_hand: Callable[..., Any]) -> None:
-    """Bytes that are written back late must not be synced after their files were removed."""
+    """Bytes that are written back late must not be synced after their files have been removed."""
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(1)
     hand.disk.free_bytes = 0
@@ -198,7 +200,10 @@ def test_a_closed_shard_does_not_block_a_checkpoint_after_a_full_disk(make_hand:
 
 
 def test_a_batch_whose_first_bytes_rot_is_not_sent(make_hand: Callable[..., Any]) -> None:
-    """The CRC of the batch does not cover the magic.  A follower would reject the entry and close the link."""
+    """
+    A batch with a damaged magic, which its CRC does not cover, is not sent: a follower would reject the entry and close
+    the link.
+    """
     hand = make_hand(OPTIONS)
     (entry,) = hand.append(1)
     hand.write_all()

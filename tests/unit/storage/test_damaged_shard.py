@@ -15,7 +15,9 @@ VOTER = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 
 
 def test_rows_are_written_to_intact_segments_when_another_one_is_missing(make_hand: Callable[..., Any]) -> None:
-    """The journal may be the only place that has the bytes of these rows, and the next checkpoint frees it."""
+    """
+    Rows are written to the intact segments: their bytes may be only in the journal, which the next checkpoint frees.
+    """
     hand = make_hand()
     hand.append(3)
     hand.append(3, partition=1)
@@ -39,7 +41,7 @@ def test_rows_are_written_to_intact_segments_when_another_one_is_missing(make_ha
 
 
 def test_nothing_is_written_into_a_segment_that_is_too_short(make_hand: Callable[..., Any]) -> None:
-    """The write would hide the gap from the next start."""
+    """Nothing is written into a segment that is too short, because the write would hide the gap from the next start."""
     hand = make_hand()
     hand.append(3)
     hand.write_all()
@@ -57,7 +59,7 @@ def test_nothing_is_written_into_a_segment_that_is_too_short(make_hand: Callable
 
 
 def test_a_restart_does_not_forget_damage(make_hand: Callable[..., Any]) -> None:
-    """Damage in the journal or in a checkpoint lasts until an install has ended."""
+    """Damage recorded in the journal or in a checkpoint lasts until an install has ended."""
     hand = make_hand(segment_bytes=300)
     hand.append(6)
     hand.write_all()
@@ -93,7 +95,7 @@ def test_an_install_that_repairs_damage_clears_it(make_hand: Callable[..., Any])
 
 
 def test_damage_found_during_an_install_outlasts_it(make_hand: Callable[..., Any]) -> None:
-    """In this test, the damage is in a part that the install kept."""
+    """Damage that is found during an install outlasts it if, as here, it is in a part that the install keeps."""
     hand = make_hand()
     hand.append(6)
     hand.write_all()
@@ -107,7 +109,10 @@ def test_damage_found_during_an_install_outlasts_it(make_hand: Callable[..., Any
 
 
 def test_damage_found_by_recovery_is_not_journaled(make_hand: Callable[..., Any]) -> None:
-    """If no other replica can repair the shard, restoring the file must be enough."""
+    """
+    Damage that recovery finds is not journaled: if no other replica can repair the shard, restoring the file must be
+    enough.
+    """
     hand = make_hand()
     hand.append(3)
     hand.write_all()
@@ -127,7 +132,9 @@ def test_damage_found_by_recovery_is_not_journaled(make_hand: Callable[..., Any]
 
 
 def test_an_install_cuts_the_damaged_segment_and_what_follows(make_hand: Callable[..., Any]) -> None:
-    """Even committed batches are cut; intact segments before them stay."""
+    """
+    An install cuts the damaged segment and everything after it, even committed batches; intact segments before it stay.
+    """
     hand = make_hand(segment_bytes=300)
     hand.append(6)
     hand.write_all()
@@ -147,7 +154,10 @@ def test_an_install_cuts_the_damaged_segment_and_what_follows(make_hand: Callabl
 
 
 def test_a_segment_that_begins_below_the_log_start_is_cut_once(make_hand: Callable[..., Any]) -> None:
-    """Otherwise the replica would count as damaged forever, and one install would follow another."""
+    """
+    A damaged segment that begins below the log start is cut only once; otherwise the replica would count as damaged
+    forever, and one install would follow another.
+    """
     hand = make_hand()
     hand.append(6)
     hand.write_all()

@@ -16,7 +16,7 @@ IDENTITY = Identity(
 
 
 def test_an_identity_survives_a_power_loss() -> None:
-    """The identity is read as it was written."""
+    """The identity survives a power loss, and is read as it was written."""
     disk = SimulatedDisk()
     write_identity(disk, IDENTITY)
 
@@ -25,7 +25,7 @@ def test_an_identity_survives_a_power_loss() -> None:
 
 
 def test_an_empty_directory_has_no_identity() -> None:
-    """Such a directory may be initialized."""
+    """An empty directory has no identity, and may be initialized."""
     assert read_identity(SimulatedDisk()) is None
 
 
@@ -40,7 +40,7 @@ def test_an_empty_directory_has_no_identity() -> None:
     ],
 )
 def test_an_identity_that_cannot_be_read_is_refused(content: bytes, word: str) -> None:
-    """The message tells the operator what to do."""
+    """The message about an unreadable identity tells the operator what to do."""
     disk = SimulatedDisk()
     disk.open("identity.json", create=True).write(0, [content])
 

@@ -68,7 +68,7 @@ def block() -> bytes:
 
 
 def other_rows() -> bytes:
-    """Return a block with the other kinds of rows and the other commands."""
+    """Return a block with the remaining kinds of rows and the remaining commands."""
     descriptor = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=4,
@@ -128,7 +128,7 @@ def test_a_journal_block() -> None:
 
 
 def test_a_golden_block_is_read() -> None:
-    """Later versions of the program must be able to read the block."""
+    """A golden block is read, because later versions of the program must be able to read it."""
     data = (GOLDEN / "block").read_bytes()
 
     header = decode_header(KEY, data)
@@ -207,8 +207,8 @@ def test_the_rows_of_an_install() -> None:
 
 def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
     """
-    The checkpoint has the index of the snapshot, the last entry from before the install, which vote requests use, and
-    the damage.
+    The checkpoint has the index of the snapshot, the damage, and the last entry before the install, which vote requests
+    use.
     """
     hand.append(4)
     hand.write_all()
@@ -233,7 +233,7 @@ def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
     )
     assert ("rot", True, {0: 1}) == (log.damage, log.is_marked, log.marked)
     assert kept == [partition.state() for partition in log.partitions.values()]
-    at = 52 + 4 + 17 + 21 + 4 + 50  # the position after the opening
+    at = 52 + 4 + 17 + 21 + 4 + 50  # the position after the shard descriptor
     damage = [number(data, at + 4 + 3 + place, size) for place, size in ((0, 4), (4, 4), (8, 8))]
     assert (3, b"rot", [1, 0, 1]) == (number(data, at, 4), data[at + 4 : at + 7], damage)
 
@@ -294,7 +294,10 @@ def test_a_checkpoint(hand: Any) -> None:
     ],
 )
 def test_a_checkpoint_with_an_unknown_section_is_refused(hand: Any, machine: int, version: int, sentence: str) -> None:
-    """The start fails with a message that names the machine and the version, instead of dropping the state."""
+    """
+    A start with an unknown section fails with a message that names the machine and the version, instead of dropping the
+    state.
+    """
     shard = encode_shard(hand.shard)
     assert shard.endswith(bytes(4))  # no sections
     shard = shard[:-4] + (1).to_bytes(4) + encode_section(machine, version, {0: b"state"})
@@ -305,7 +308,7 @@ def test_a_checkpoint_with_an_unknown_section_is_refused(hand: Any, machine: int
 
 
 def test_a_golden_checkpoint_is_read() -> None:
-    """Later versions of the program must be able to read the checkpoint."""
+    """A golden checkpoint is read, because later versions of the program must be able to read it."""
     read = decode_checkpoint(
         SimulatedDisk(), TailCache(0), KEY, (GOLDEN / "checkpoint").read_bytes(), default_machines()
     )

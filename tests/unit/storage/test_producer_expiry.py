@@ -12,7 +12,7 @@ MakeHand = Callable[..., Hand]
 
 
 def write_many(hand: Hand) -> None:
-    """Append one batch of each producer, all within two seconds of append time."""
+    """Append one batch for each producer, all within two seconds of append time."""
     for number in range(MANY):
         hand.append(1, producer_id=1_000 + number, producer_epoch=0, base_sequence=0)
         if number % 20 == 19:
@@ -33,7 +33,7 @@ def remembered(hand: Hand) -> list[int]:
 
 
 def test_equal_logs_have_equal_states_after_different_checkpoints(make_hand: MakeHand) -> None:
-    """Leader and follower differ only in when they take checkpoints."""
+    """A leader and a follower have equal states even if they take checkpoints at different times."""
     states = []
     for makes_checkpoint in (False, True):
         hand = make_hand()
@@ -51,8 +51,8 @@ def test_equal_logs_have_equal_states_after_different_checkpoints(make_hand: Mak
 def test_a_truncated_entry_does_not_expire_producers(make_hand: MakeHand) -> None:
     """
     A leader whose clock is a day and an hour ahead appends an entry that never commits.  A follower that has the entry
-    takes a checkpoint, and the next leader truncates it.  In the remaining log, no producer was silent for more than 2
-    s.
+    takes a checkpoint, and the next leader truncates the entry.  In the remaining log, no producer was silent for more
+    than 2 s.
     """
     hand = make_hand()
     write_many(hand)

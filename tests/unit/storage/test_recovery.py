@@ -32,7 +32,7 @@ def hand(make_hand: Callable[..., Any]) -> Any:
 
 
 def test_every_synced_batch_is_there_after_a_power_loss(hand: Any, read_offsets: Any) -> None:
-    """The batches are in the same segments at the same positions."""
+    """After a power loss, every synced batch is in the same segment at the same position."""
     again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
 
     for offset in range(10):
@@ -41,14 +41,17 @@ def test_every_synced_batch_is_there_after_a_power_loss(hand: Any, read_offsets:
 
 
 def test_recovery_keeps_no_batch_in_memory(hand: Any) -> None:
-    """The ring may contain hundreds of megabytes."""
+    """Recovery keeps no batch in memory, because the ring may contain hundreds of megabytes."""
     again = hand.restarted()
 
     assert all(entry.payload is None for entry in again.shard.entries)
 
 
 def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
-    """The checkpoint does not have the lengths of these bytes, but a leader must still send them to a follower."""
+    """
+    A leader must still be able to send the bytes of a checkpoint's rows to a follower, although the checkpoint does not
+    have their lengths.
+    """
     again = hand.restarted()
     rows = [entry for entry in again.shard.entries if entry.kind == BATCH]
 
@@ -60,7 +63,7 @@ def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
 
 
 def test_bytes_of_another_term_are_not_returned_for_an_entry(hand: Any) -> None:
-    """A former leader reads an entry to send it, and finds the batch that replaced it."""
+    """A former leader that reads an entry in order to send it does not get the batch that has replaced it."""
     row = hand.shard.entries[-1]
     hand.store.truncate(hand.shard, row.index)
     hand.append(1, term=2)
@@ -71,12 +74,12 @@ def test_bytes_of_another_term_are_not_returned_for_an_entry(hand: Any) -> None:
 
 
 def test_producers_are_known_again(hand: Any) -> None:
-    """The states of producers are recovered from the rows after the checkpoint, too."""
+    """Producer states are also recovered from the rows after the checkpoint."""
     assert hand.log.producers.newest() == hand.restarted().log.producers.newest()
 
 
 def test_recovery_is_idempotent(hand: Any) -> None:
-    """A power loss may interrupt recovery at any time."""
+    """Recovery is idempotent, because a power loss may interrupt it at any time."""
     once = hand.restarted()
     twice = once.restarted(once.disk.after_power_loss(ALL_LOST))
 
@@ -86,7 +89,7 @@ def test_recovery_is_idempotent(hand: Any) -> None:
 
 @pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "short"])
 def test_a_short_segment_is_reported(hand: Any, is_missing: bool) -> None:
-    """The damage is reported before a write could hide the gap."""
+    """A missing or short segment is reported before a write could hide the gap."""
     disk = hand.disk.after_kill()
     path = hand.log.segments[0].path
     if is_missing:
@@ -101,7 +104,10 @@ def test_a_short_segment_is_reported(hand: Any, is_missing: bool) -> None:
 
 
 def test_a_missing_segment_that_rows_continue_is_reported(hand: Any) -> None:
-    """Writing the rows again must not create a file that has a hole instead of the missing records."""
+    """
+    A missing segment is reported, although rows continue it: writing these rows must not create a file with a hole in
+    place of the missing records.
+    """
     hand.checkpoint()
     hand.append(1)
     hand.write_all()
@@ -112,7 +118,7 @@ def test_a_missing_segment_that_rows_continue_is_reported(hand: Any) -> None:
 
 
 def test_a_replayed_truncation_is_readable(hand: Any, read_offsets: Any) -> None:
-    """The batches that replaced the truncated ones are readable, too."""
+    """After a replayed truncation, the batches that replaced the truncated ones are readable, too."""
     hand.store.truncate(hand.shard, hand.shard.commit_index + 8)
     hand.append(3, term=2, size=150)
     hand.write_all()
@@ -125,7 +131,7 @@ def test_a_replayed_truncation_is_readable(hand: Any, read_offsets: Any) -> None
 
 
 def test_bytes_behind_the_end_of_a_segment_are_cut(hand: Any) -> None:
-    """Rule R4: a walk over the headers would otherwise find these bytes."""
+    """Bytes after the end of a segment are cut; otherwise a walk over the headers would find them (rule R4)."""
     disk = hand.disk.after_kill()
     segment = hand.log.segments[-1]
     disk.open(segment.path).write(segment.size, [b"left over"])
@@ -138,7 +144,9 @@ def test_bytes_behind_the_end_of_a_segment_are_cut(hand: Any) -> None:
 
 
 def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
-    """Rule R6: the block may have contained acknowledged records."""
+    """
+    A synced block that cannot be read stops the start, because it may have contained acknowledged records (rule R6).
+    """
     disk = hand.disk.after_kill()
     head = hand.store.journal.head
     file = disk.open("journal/00000001.journal")
@@ -150,7 +158,7 @@ def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
 
 @pytest.mark.parametrize("size", [0, 5_000], ids=["empty", "torn"])
 def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
-    """The start fails, and does not hang."""
+    """With a shortened journal file, the start fails instead of hanging."""
     disk = hand.disk.after_kill()
     disk.open("journal/00000001.journal").truncate(size)
 
@@ -159,7 +167,7 @@ def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
 
 
 def test_topics_without_an_identity_are_not_overwritten() -> None:
-    """Such a directory has lost its identity."""
+    """A directory with topics but without an identity has lost it, so it is not initialized again."""
     disk = SimulatedDisk()
     disk.make_directory("topics/abc")
 
@@ -168,7 +176,10 @@ def test_topics_without_an_identity_are_not_overwritten() -> None:
 
 
 def test_recovery_closes_files_that_it_does_not_write(make_hand: Callable[..., Any]) -> None:
-    """There may be more segments than a process can open: if all stayed open, no start would succeed."""
+    """
+    Recovery closes files that it does not write.  If all segments stayed open, there could be more than a process can
+    open, and no start would succeed.
+    """
     hand = make_hand(segment_bytes=300)
     hand.append(20)
     hand.write_all()
@@ -183,7 +194,10 @@ def test_recovery_closes_files_that_it_does_not_write(make_hand: Callable[..., A
 def test_recovery_writes_more_segments_than_may_be_open(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files are synced before they are closed: a later sync could miss a write error."""
+    """
+    Recovery can write more segments than may be open.  It syncs files before closing them, because a later sync could
+    miss a write error.
+    """
     monkeypatch.setattr(recovery, "OPEN_SEGMENTS_MAX", 3)
     hand = make_hand(segment_bytes=300)
     hand.append(10)
@@ -208,7 +222,8 @@ def read_all_offsets(hand: Any) -> list[int]:
 
 def test_entries_of_a_checkpoint_have_their_sizes(make_hand: Callable[..., Any]) -> None:
     """
-    A leader fills messages by size: if the sizes were zero, it would send a thousand entries, which fit into no frame.
+    Entries of a checkpoint have their sizes, by which a leader fills messages: with sizes of zero, it would send a
+    thousand entries, too many for any frame.
     """
     hand = make_hand(segment_bytes=700)
     for partition, size in ((0, 100), (1, 300), (0, 200), (0, 500), (1, 50)):

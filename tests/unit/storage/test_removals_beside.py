@@ -1,5 +1,5 @@
-"""The write-back and background threads may remove the same file, or one may create a file that the other removes.
-Neither may fail, because an error on either thread would stop the broker.
+"""The write-back and background threads may remove the same file, or one may create a file in a directory that the
+other removes. Neither may fail, because an error on either thread would stop the broker.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Make = Callable[..., Any]
 
 
 def written(hand: Any) -> tuple[list[Callable[[], None]], Any]:
-    """Write a block, then queue the removals that follow it.  Return the removals and the write-back."""
+    """Write a block, then prepare the removals that follow it.  Return the removals and the write-back."""
     store = hand.store
     block = store.gather()
     block.write(store.journal)
@@ -25,7 +25,7 @@ def written(hand: Any) -> tuple[list[Callable[[], None]], Any]:
 
 
 def cut_and_closed(make_hand: Make) -> tuple[Any, str, list[Callable[[], None]], Any]:
-    """Close the shard while files of a truncation are still to be removed."""
+    """Close the shard while files of a truncation have yet to be removed."""
     hand = make_hand(segment_bytes=1_900, index_interval=300)
     hand.append(5)
     hand.commit()

@@ -32,7 +32,7 @@ def disk(hand: Any) -> SimulatedDisk:
 
 
 def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
-    """The move is durable.  The identity is copied, and everything else is moved."""
+    """The directory is moved durably: the identity is copied, and everything else is moved."""
     segment = "topics/" + (b"t" * 16).hex() + "/0/00000000000000000000.log"
     content = disk.open(segment).read(0, 1 << 16)
     files = ["journal/00000001.journal", "checkpoint-0", "checkpoint-1", "identity.json", segment]
@@ -51,8 +51,8 @@ def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
 @pytest.mark.parametrize("fate", [ALL_LOST, ALL_KEPT], ids=["lost", "kept"])
 def test_a_broker_that_is_stopped_on_the_way_continues(disk: SimulatedDisk, fate: Any) -> None:
     """
-    The identity stays in place throughout: without it, the broker would get a broker id other than the one for which
-    its replicas are planned.
+    The identity stays in place throughout: without it, the broker would get another broker id than the one in the plan
+    of its replicas.
     """
     stops = 0
     while True:

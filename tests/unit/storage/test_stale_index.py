@@ -35,7 +35,7 @@ def finish(hand: Any) -> None:
 
 
 def check(hand: Any, read_offsets: Any) -> None:
-    """Find each offset at its position."""
+    """Check that each offset is found at its position."""
     for offset in range(hand.log.end_offset):
         hand.log._places.clear()
         assert [offset] == read_offsets(hand, offset, bytes_max=1)
@@ -43,7 +43,7 @@ def check(hand: Any, read_offsets: Any) -> None:
 
 @pytest.mark.parametrize("size", [77, 100], ids=["other sizes", "the same sizes"])
 def test_an_index_file_is_ignored_behind_a_cut(make_hand: Make, read_offsets: Any, size: int) -> None:
-    """The bytes that were cut are still in the segment file when the index file is read."""
+    """The index file is read while the bytes that were cut are still in the segment file."""
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(20)
     hand.write_all()
@@ -65,8 +65,8 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
     make_hand: Make, read_offsets: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A reader thread builds the index in a long walk.  The offsets are also checked after another restart, for which the
-    segment is closed and its index saved.
+    A reader thread builds the index in a long walk, during which the segment is cut.  The offsets are checked again
+    after another restart, for which the segment is closed and its index is saved.
     """
     hand = make_hand(COLD, index_interval=300)
     entries = hand.append(20)
@@ -95,7 +95,7 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
 
 
 def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> None:
-    """A checkpoint saves the index on another thread, as the segment was before the cut."""
+    """A checkpoint on another thread saves the index as it was before the cut."""
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(40)
     hand.write_all()
@@ -126,8 +126,8 @@ def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> No
 
 def test_the_index_of_a_removed_segment_is_ignored(make_hand: Make) -> None:
     """
-    A running checkpoint saves the index again after the removal.  Another segment with the same name has batches of the
-    same sizes, and no checkpoint saves its index before the next start.
+    A running checkpoint saves the index again after the segment was removed.  A new segment with the same name has
+    batches of the same sizes, and no checkpoint saves its index before the next start.
     """
     hand = make_hand(COLD, segment_bytes=1_900, index_interval=1)
     hand.append(10)

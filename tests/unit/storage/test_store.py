@@ -41,7 +41,10 @@ def read_all(hand: Any) -> list[bytes]:
 
 
 def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., Any]) -> None:
-    """A checkpoint must not wait for rows that wait for room in the ring: these rows wait for the checkpoint."""
+    """
+    More rows than the ring holds pass through it: a checkpoint must not wait for rows that, in turn, wait for the
+    checkpoint to make room.
+    """
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)  # twice the ring
 
@@ -58,8 +61,8 @@ def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., 
 
 def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..., Any]) -> None:
     """
-    The later block would be whole.  If a later process wrote a block of the same size in place of the first, a start
-    would take both for parts of the log.
+    No block is written after one whose sync failed, because the later block would be whole.  If a later process wrote a
+    block of the same size in place of the first, a start would take both for parts of the log.
     """
     hand = make_hand(OPTIONS)
     hand.append(2, size=3 * PAGE_BYTES)
@@ -77,7 +80,8 @@ def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..
 
 def test_files_are_removed_when_the_block_that_allows_it_is_synced(make_hand: Callable[..., Any]) -> None:
     """
-    Rule D1: the block with the trim follows another block in flight, and the sync of the other block does not count.
+    Files are removed only once the block with the trim is synced (rule D1); the sync of another block in flight before
+    it does not count.
     """
     hand = make_hand(OPTIONS, segment_bytes=3 * PAGE_BYTES)
     hand.append(2, size=3 * PAGE_BYTES)
@@ -99,7 +103,7 @@ def test_files_are_removed_when_the_block_that_allows_it_is_synced(make_hand: Ca
 def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -> None:
     """
     A truncation leaves the queue before waiting entries.  Entries that it cuts are dropped from the queue, and later
-    rows are written in the end.
+    rows are eventually written.
     """
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
@@ -146,7 +150,10 @@ def test_a_checkpoint_waits_for_no_truncation(make_hand: Callable[..., Any]) -> 
 
 
 def test_a_truncation_recaptures_a_checkpoint_that_has_not_begun_to_write(make_hand: Callable[..., Any]) -> None:
-    """Truncated batches are never written back, so the checkpoint would name bytes that are missing."""
+    """
+    A truncation makes a checkpoint capture the state again: truncated batches are never written back, so the checkpoint
+    would name bytes that are missing.
+    """
     hand = make_hand(OPTIONS)
     hand.append(3)
     block = hand.store.gather()
@@ -167,7 +174,7 @@ def test_a_truncation_recaptures_a_checkpoint_that_has_not_begun_to_write(make_h
 
 
 def test_a_segment_that_is_truncated_while_a_checkpoint_writes_is_synced_by_it(make_hand: Callable[..., Any]) -> None:
-    """The checkpoint contains the state before the truncation, whose row may be lost."""
+    """The checkpoint contains the state before the truncation, because the TRUNCATE row may be lost."""
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -185,7 +192,7 @@ def test_a_segment_that_is_truncated_while_a_checkpoint_writes_is_synced_by_it(m
 
 
 def test_rows_that_no_block_holds_are_cut_without_a_row(make_hand: Callable[..., Any]) -> None:
-    """No TRUNCATE row is written for them, and the memory of their batches is freed."""
+    """Truncated rows that are in no block need no TRUNCATE row, and the memory of their batches is freed."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     hand.write_all()
@@ -205,8 +212,8 @@ def test_rows_that_no_block_holds_are_cut_without_a_row(make_hand: Callable[...,
 @pytest.mark.parametrize("trimmed", [2, 4, 6])
 def test_a_trim_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any], trimmed: int) -> None:
     """
-    The trim may free the disk space that these rows wait for.  Recovery replays it before batches that were appended
-    earlier.
+    A trim is journaled before rows that wait, because it may free the disk space that they wait for.  Recovery replays
+    the trim before batches that were appended earlier.
     """
     hand = make_hand(OPTIONS, segment_bytes=2 * PAGE_BYTES + 500)
     hand.append(6, size=PAGE_BYTES)
@@ -231,7 +238,10 @@ def test_a_trim_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any]
 
 
 def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[..., Any]) -> None:
-    """Recovery reads rows, votes and openings after P from blocks, or loses them.  Trims are in the checkpoint."""
+    """
+    A checkpoint contains nothing that is only queued, except trims.  Recovery reads rows, votes and openings after P
+    from blocks, or loses them.
+    """
     hand = make_hand(OPTIONS)
     hand.append(3, size=50)
     hand.write_all()
@@ -251,7 +261,7 @@ def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[...,
 
 
 def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[..., Any]) -> None:
-    """P is before the CLOSED row, so the checkpoint still contains the shard."""
+    """A shard whose CLOSED row is only queued is still in the checkpoint, because P is before that row."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.write_all()
@@ -265,7 +275,7 @@ def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[
 
 
 def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
-    """A vote may use the reserve (rule J7): freeing the ring may require a new leader."""
+    """A vote may use the reserve (rule J7), because freeing the ring may require a new leader."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -277,7 +287,7 @@ def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[..., Any]) -> None:
-    """The empty block records that the block before it is synced, even when the ring is full."""
+    """Even a full ring takes an empty block, which records that the block before it is synced."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -288,7 +298,10 @@ def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[.
 
 
 def test_the_checkpoint_writes_back_what_found_no_room(make_hand: Callable[..., Any]) -> None:
-    """Afterwards the memory of these batches is freed."""
+    """
+    The checkpoint writes back the batches for which the disk had no room.  Afterwards the memory of these batches is
+    freed.
+    """
     hand = make_hand(OPTIONS)
     before = hand.append(2)
     hand.write_all()
@@ -311,7 +324,10 @@ def test_the_checkpoint_writes_back_what_found_no_room(make_hand: Callable[..., 
 
 
 def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callable[..., Any]) -> None:
-    """The next checkpoint does all the work of the failed one: bytes to write back, segments and directories."""
+    """
+    After a checkpoint has failed on a full disk, the next one does all of its work: bytes to write back, segments and
+    directories.
+    """
     hand = make_hand(OPTIONS)
     hand.disk.free_bytes, hand.disk.full_writes_part = 0, False
     hand.append(20, size=300)
@@ -332,7 +348,10 @@ def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callabl
 
 
 def test_a_batch_truncated_before_its_block_is_gathered_is_not_written_back(make_hand: Callable[..., Any]) -> None:
-    """The batch's position now belongs to the batch that replaced it, perhaps in a later block."""
+    """
+    A batch that is truncated before its block is gathered is not written back: its position now belongs to the batch
+    that replaced it, perhaps in a later block.
+    """
     hand = make_hand(replace(OPTIONS, block_bytes_max=PAGE_BYTES))
     hand.append(1)
     hand.write_all()
@@ -352,7 +371,10 @@ def test_a_batch_truncated_before_its_block_is_gathered_is_not_written_back(make
 
 
 def test_a_segment_cut_during_a_write_back_does_not_count_as_written(make_hand: Callable[..., Any]) -> None:
-    """The write-back in progress writes the old bytes."""
+    """
+    A segment that is cut during a write-back does not count as written, because the write-back in progress writes the
+    old bytes.
+    """
     hand = make_hand(OPTIONS)
     hand.append(2)
     block = hand.store.gather()
@@ -372,7 +394,7 @@ def test_a_segment_cut_during_a_write_back_does_not_count_as_written(make_hand: 
 
 
 def test_no_file_is_removed_while_a_write_back_could_make_it_again(make_hand: Callable[..., Any]) -> None:
-    """A file that is created again would stay forever, because no row names it."""
+    """No file is removed while a write-back could create it again; it would stay forever, because no row names it."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     block = hand.store.gather()
@@ -391,7 +413,7 @@ def test_no_file_is_removed_while_a_write_back_could_make_it_again(make_hand: Ca
 
 
 def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., Any]) -> None:
-    """The removal of the truncated segment's file must not remove the new file."""
+    """The removal of a truncated segment's file must not remove a new file with the same name."""
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -408,7 +430,7 @@ def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., 
 
 
 def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[..., Any]) -> None:
-    """Failed growth must not leave the disk fuller than before, and is not retried."""
+    """Growth that fails must not leave the disk fuller than before, and is not retried."""
     hand = make_hand(replace(OPTIONS, journal_bytes_max=64 * PAGE_BYTES))
     hand.append(20, size=PAGE_BYTES)
     hand.write_all()
@@ -425,7 +447,10 @@ def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[.
 
 
 def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process can open a limited number of files, and a partition may have thousands of segments."""
+    """
+    The number of open files is bounded: a process can open only so many, and a partition may have thousands of
+    segments.
+    """
     from tidemill.storage.journal import open_files
 
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 8)
@@ -446,7 +471,7 @@ def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pyte
 
 
 def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
-    """No file is left even after a kill in the middle of the removal."""
+    """A closed shard leaves no file, even after a kill in the middle of the removal."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.append(3, partition=1)
@@ -462,7 +487,10 @@ def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..., Any]) -> None:
-    """Rule J9: if a truncated entry is durable, this does not count for the entry that replaced it."""
+    """
+    A report names only entries that still exist: a truncated entry that is durable does not count for the entry that
+    replaced it (rule J9).
+    """
     hand = make_hand(replace(OPTIONS, block_bytes_max=2 * PAGE_BYTES))
     hand.append(1)
     hand.append(1, size=3_000)
@@ -494,7 +522,8 @@ def test_segments_without_readers_bypass_the_page_cache(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Segments are not read on followers, nor where readers keep up and find the newest batches in memory.
+    Segments without readers bypass the page cache: those on followers, and those whose readers keep up and find the
+    newest batches in memory.
     """
     monkeypatch.setattr(partition_log, "UNREAD_BYTES_MAX", 1_000)
     hand = make_hand(OPTIONS)

@@ -22,7 +22,7 @@ def test_an_event_is_a_readable_line() -> None:
 
 
 def test_waiting_becomes_a_warning() -> None:
-    """What is awaited for a short time needs no action."""
+    """A wait is logged as a warning only once it has lasted for some time, because a short wait needs no action."""
     lines: list[str] = []
     log = EventLog(lines.append, lambda: 0, as_json=True)
 
@@ -35,7 +35,7 @@ def test_waiting_becomes_a_warning() -> None:
 @given(st.text(), st.integers(0, 253_402_300_799_999))
 def test_an_event_is_one_json_object(value: str, wall_ms: int) -> None:
     """
-    Whatever a field contains, the event is one line, and parsing it returns the value.
+    Whatever a field contains, the event is a single line, and parsing the line returns the value.
     """
     lines: list[str] = []
     log = EventLog(lines.append, lambda: wall_ms, as_json=True)

@@ -25,7 +25,8 @@ def history_of(metrics: Metrics, clock: Clock) -> History:
 
 def test_a_sample_holds_rates_per_second() -> None:
     """
-    A sample divides what was counted since the one before by the time that really passed, which a stall makes longer.
+    A sample divides the counts since the previous sample by the time that has really passed, which is longer after a
+    stall.
     """
     metrics, clock = Metrics(), Clock()
     history = history_of(metrics, clock)
@@ -42,7 +43,7 @@ def test_a_sample_holds_rates_per_second() -> None:
 
 def test_no_sample_is_taken_before_it_is_due() -> None:
     """
-    The broker ticks forty times for each sample.
+    No sample is taken before it is due; the broker ticks forty times per sample.
     """
     clock = Clock()
     history = history_of(Metrics(), clock)
@@ -55,7 +56,7 @@ def test_no_sample_is_taken_before_it_is_due() -> None:
 
 def test_the_oldest_samples_are_dropped() -> None:
     """
-    The ring keeps an hour, however long the broker runs.
+    The oldest samples are dropped: the ring keeps one hour, however long the broker runs.
     """
     clock = Clock()
     history = history_of(Metrics(), clock)
@@ -70,7 +71,7 @@ def test_the_oldest_samples_are_dropped() -> None:
 
 def test_latencies_are_those_of_the_sampled_time() -> None:
     """
-    The percentiles count the Produce requests since the sample before, and are unknown if there were none.
+    The percentiles count the Produce requests since the previous sample, and are unknown if there were none.
     """
     metrics, clock = Metrics(), Clock()
     metrics.api(0).latencies.observe(30_000)
@@ -98,6 +99,6 @@ def test_latencies_are_those_of_the_sampled_time() -> None:
 )
 def test_a_percentile_lies_within_its_bucket(counts: list[int], share: float, expected: float) -> None:
     """
-    Within a bucket, latencies count as evenly distributed; above all bounds, as the highest bound.
+    Latencies are taken to be evenly distributed within a bucket; those above all bounds count as the highest bound.
     """
     assert expected == percentile(counts, share)

@@ -60,7 +60,7 @@ def test_latencies_are_a_histogram() -> None:
 
 def test_the_build_and_the_process_are_shown() -> None:
     """
-    The labels of the build are those that the caller passes; the values of the process are the library's.
+    The labels of the build are those that the caller passes; the values of the process come from the client library.
     """
     text = PrometheusText(Metrics(), {}, str, {"version": "1.2", "python": "3.11.9"}).render()
 
@@ -70,7 +70,7 @@ def test_the_build_and_the_process_are_shown() -> None:
 
 def test_counters_are_read_and_added_up_over_their_labels() -> None:
     """
-    A command gets the value that the broker counted, and the sum of the values of all APIs.
+    Counters are read as the broker counted them, summed over the labels: here, over all APIs.
     """
     metrics = Metrics()
     metrics.produce_records = 7
@@ -84,7 +84,7 @@ def test_counters_are_read_and_added_up_over_their_labels() -> None:
 
 def test_values_of_topics_are_kept_apart() -> None:
     """
-    Only the label `topic` tells values apart.
+    Values are kept apart only by the label `topic`, and summed over all other labels.
     """
     text = 'bytes_total{topic="a",api="x"} 1\nbytes_total{topic="a",api="y"} 2\nbytes_total{topic="b"} 4\n'
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "base_python.sh"
-OLD, BARE, COMPLETE = (False, True), (True, False), (True, True)  # (is new enough, is complete)
+OLD, BARE, COMPLETE = (False, True), (True, False), (True, True)  # ((is new enough, is complete))
 
 
 def stand_in(path: Path, is_new: bool, is_complete: bool) -> Path:
@@ -38,7 +38,9 @@ def chosen(*candidates: Path) -> str:
     ],
 )
 def test_choice(tmp_path: Path, answers: list[tuple[bool, bool]], expected: str):
-    """The script chooses the first complete candidate that is new enough, or else the first that is new enough."""
+    """
+    The script chooses the first complete candidate that is new enough, or else the first candidate that is new enough.
+    """
     candidates = [stand_in(tmp_path / str(number), *answer) for number, answer in enumerate(answers)]
     assert Path(chosen(*candidates)).name == expected
 

@@ -27,7 +27,7 @@ def build_of(folder: Path) -> Path:
 
 
 def test_a_stale_build_is_replaced(folder: Path):
-    """A build of a changed source replaces the old one, which has another name and is removed."""
+    """When the source has changed, the new build has another name, and the old build is removed."""
     first = build_extension.build()
     (folder / "scan.py").write_bytes(b"two")
 

@@ -1,6 +1,6 @@
-"""The entry point of continuous integration installs what some tests need, tested with stubs of the commands it runs.
+"""The entry point of continuous integration installs what some tests need.
 
-Each stub appends its command line to `commands`.  The real `PATH` is not searched.
+The tests replace the commands that it runs with stubs.  Each stub appends its command line to `commands`.  The real `PATH` is not searched.
 """
 
 import shutil
@@ -50,7 +50,7 @@ class Machine:
 
 @pytest.mark.parametrize("user", [0, 1000])
 def test_nothing_is_installed_if_nothing_is_missing(tmp_path: Path, user: int) -> None:
-    """If all tools are there, nothing is installed or printed, and the tests run."""
+    """If no tool is missing, nothing is installed or printed, and the tests run."""
     assert Machine(tmp_path, tools=TOOLS, user=user).run() == ([TEST], "", 0)
 
 
@@ -63,7 +63,7 @@ def test_root_installs_what_is_missing(tmp_path: Path, tools: tuple[str, ...], p
 
 
 def test_package_lists_are_updated_if_an_installation_fails(tmp_path: Path) -> None:
-    """If the installation fails, the package lists are updated, and it is tried once more."""
+    """If the installation fails, the package lists are updated and the installation is tried once more."""
     install = f"{INSTALL} {PACKAGES}"
 
     assert Machine(tmp_path, apt_get=NEEDS_UPDATE).run() == ([install, UPDATE, install, TEST], "", 0)
@@ -86,7 +86,7 @@ def test_a_failed_installation_is_reported_and_the_tests_run(tmp_path: Path) -> 
 def test_missing_tools_are_reported_if_they_cannot_be_installed(
     tmp_path: Path, user: int, apt_get: str | None, reason: str
 ) -> None:
-    """Without root or apt-get nothing is installed; the script says what is missing and runs the tests."""
+    """Without root or apt-get, nothing is installed; the script says what is missing and runs the tests."""
     commands, printed, status = Machine(tmp_path, user=user, apt_get=apt_get).run()
 
     assert (commands, status) == ([TEST], 0)
@@ -94,5 +94,5 @@ def test_missing_tools_are_reported_if_they_cannot_be_installed(
 
 
 def test_the_exit_status_is_that_of_the_tests(tmp_path: Path) -> None:
-    """The run fails exactly if `make test` fails."""
+    """The run fails if and only if `make test` fails."""
     assert Machine(tmp_path, tools=TOOLS, make=2).run() == ([TEST], "", 2)

@@ -117,7 +117,7 @@ def test_a_report_without_skips_has_no_list_of_them() -> None:
 
 def test_a_run_reports_the_skips_of_real_tests(tmp_path: Path) -> None:
     """
-    The runner must ask pytest for the reasons: without them the report has nothing to list.
+    The runner must ask pytest for the reasons of skips; without them, the report would have nothing to list.
     """
     path = tmp_path / "test_without_its_tool.py"
     path.write_text("import pytest\n\ndef test_nothing():\n    pytest.skip('the tool is not installed')\n")

@@ -16,7 +16,7 @@ def draw(random: Random, message: type[Message], version: int, *, tagged: float 
     """
     Return a random message.  `tagged` is the probability that a tagged field is set.
 
-    Fields that the version does not have keep their default, as after decoding.
+    Fields that the version does not have keep their default, as they do after decoding.
     """
     return message(
         **{

@@ -24,7 +24,7 @@ def answered(server: ServerConnection, parts: list[Part], response: Message) -> 
 
 def test_a_response_is_matched_to_its_request() -> None:
     """
-    The correlation id identifies the request, and the response is decoded in the version of the request.
+    A response is matched to its request by the correlation id, and decoded in the request's version.
     """
     client, server = ClientConnection("me"), ServerConnection(apis.ALL)
     asked = [client.send(heartbeat.API, ALIVE, version=version) for version in heartbeat.API.versions]

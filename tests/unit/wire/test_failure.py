@@ -10,7 +10,8 @@ from tidemill.wire.failure import failure_response
 @pytest.mark.parametrize("api", ALL.values(), ids=lambda api: api.name)
 def test_a_failure_can_be_encoded_in_every_version_with_an_error_code(api) -> None:  # type: ignore[no-untyped-def]
     """
-    The response to a request whose handler has failed can be built and encoded in every version that has an error code.
+    If a handler has failed, the response to its request can be built and encoded in every version that has an error
+    code.
     """
     for version in api.versions:
         response = failure_response(api, version)

@@ -1,4 +1,4 @@
-"""The first bytes of a client tell its protocol."""
+"""The first bytes of a client reveal its protocol."""
 
 import ssl
 
@@ -21,14 +21,15 @@ def client_hello() -> bytes:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"])
 def test_an_http_request_is_recognized_by_its_method(method: str) -> None:
     """
-    The first four bytes are enough, because a Kafka listener refuses a connection after the size of a frame.
+    The first four bytes of an HTTP request are enough, because a Kafka listener refuses a connection after reading the
+    size of a frame.
     """
     assert ClientProtocol.HTTP is protocol_of(f"{method} / HTTP/1.1\r\n".encode()[:4])
 
 
 def test_a_tls_handshake_is_recognized() -> None:
     """
-    The type of the record and the major version are the same in every version of TLS.
+    A TLS handshake is recognized by the record type and the major version, which are the same in every version of TLS.
     """
     assert ClientProtocol.TLS is protocol_of(client_hello())
     assert ClientProtocol.TLS is protocol_of(memoryview(client_hello())[:4])
@@ -36,7 +37,7 @@ def test_a_tls_handshake_is_recognized() -> None:
 
 def test_the_requests_of_kafka_clients_are_recognized() -> None:
     """
-    A Kafka client begins with ApiVersions; every known API in its newest version has a key and version in the bounds.
+    A Kafka client begins with ApiVersions, but the newest version of any API is recognized by its key and version.
     """
     request = api_versions.Request(client_software_name="x", client_software_version="1")
     frame = b"".join(bytes(part) for part in api_versions.API.encode_request(4, request, 7, "client"))

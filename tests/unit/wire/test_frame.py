@@ -99,7 +99,7 @@ def test_a_large_frame_has_a_buffer_of_its_own() -> None:
 
 def test_a_frame_is_writable_and_never_overwritten() -> None:
     """
-    The broker writes offsets into batches in place; bytes received later never overwrite them.
+    The broker writes offsets into batches in place; bytes that arrive later never overwrite them.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     [frame] = receive(buffer, framed(b"........"), [100])
@@ -130,7 +130,7 @@ def test_a_size_that_is_not_allowed_is_refused(size: int) -> None:
 
 def test_memory_grows_with_received_bytes_not_with_the_announced_size() -> None:
     """
-    A frame of 100 MiB that is announced but never sent takes less than 1 MiB.
+    A frame of 100 MiB that is announced but never sent takes less than 1 MiB of memory.
     """
     buffer = FrameBuffer(100 * 1024 * 1024)
     tracemalloc.start()
@@ -145,8 +145,8 @@ def test_memory_grows_with_received_bytes_not_with_the_announced_size() -> None:
 
 def test_a_connection_that_sent_a_large_frame_gets_a_large_initial_buffer() -> None:
     """
-    After a large frame, the initial buffer fits the next large frame, so that nothing is copied.  Its size is limited,
-    because the connection may never send such a frame again.
+    After a large frame, the initial buffer fits the next large frame, so that nothing is copied.  The size of the
+    initial buffer is limited, because the connection may never send such a frame again.
     """
     buffer = FrameBuffer(100 * 1024 * 1024)
     receive(buffer, framed(bytes(1_000_000)), [65_536])
@@ -177,7 +177,7 @@ def test_frames_that_were_not_taken_are_kept() -> None:
 
 def test_a_large_frame_starts_with_a_small_buffer() -> None:
     """
-    A client that announces 100 MiB and sends slowly occupies a small buffer; the buffer of a fast one grows quickly.
+    A client that announces 100 MiB and sends slowly occupies a small buffer; the buffer of a fast client grows quickly.
     """
     buffer = FrameBuffer(100 << 20)
     first = buffer.get_buffer()

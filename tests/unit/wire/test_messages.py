@@ -20,7 +20,7 @@ SIDES = [
 ]
 SEEDS = st.integers(min_value=0, max_value=1 << 32)
 
-quick = settings(max_examples=3, deadline=None)  # examples per message and version
+quick = settings(max_examples=3, deadline=None)  # for each message and version
 
 
 def body(api: Api, side: str, version: int, message: Message) -> bytes:
@@ -87,7 +87,7 @@ def test_a_decoded_message_equals_the_encoded_one(api: Api, side: str, seed: int
 def test_a_truncated_or_overlong_message_is_refused(api: Api, side: str) -> None:
     """
     A message truncated at any byte raises ProtocolError and nothing else.  So does a surplus byte, except in requests
-    to which a client is known to add some.
+    to which some client is known to add bytes.
     """
     random = Random(1)
     accepted = []
@@ -142,7 +142,7 @@ def test_random_bytes_are_decoded_or_refused(api: Api, side: str) -> None:
 @pytest.mark.parametrize(("api", "side"), SIDES)
 def test_unknown_tagged_fields_are_skipped(api: Api, side: str) -> None:
     """
-    A newer client may send tagged fields that this version does not know; the decoder ignores them.
+    Unknown tagged fields are skipped, because a newer client may send fields that this version does not know.
     """
     random = Random(3)
     versions = range(max(api.flexible_from, api.versions.start), api.versions.stop)

@@ -1,4 +1,4 @@
-"""All error codes of a response are found, in whichever fields they are."""
+"""All error codes of a response are found, whichever fields contain them."""
 
 from tidemill.model import errors
 from tidemill.wire.api import ALL
@@ -12,7 +12,7 @@ def partition(error_code: int) -> produce.Response.Topic.Partition:
 
 def test_error_codes_of_nested_structs_are_found_in_order() -> None:
     """
-    The error codes of nested structs are found in order, without code 0, which is no error.
+    The error codes of nested structs are found in order, without code 0, which is not an error.
     """
     codes = [[errors.NONE, errors.INVALID_RECORD], [errors.REQUEST_TIMED_OUT, errors.REQUEST_TIMED_OUT]]
     topics = [

@@ -56,7 +56,7 @@ def test_unknown_tags_in_the_header_are_skipped() -> None:
 
 def test_records_are_views_on_the_frame() -> None:
     """
-    Writing into the records of a request writes into the frame.
+    The records of a request are views of the frame: writing into them writes into the frame.
     """
     connection = ServerConnection(apis.ALL)
     partition = produce.Request.Topic.Partition(index=0, records=memoryview(b"a batch"))
@@ -72,7 +72,8 @@ def test_records_are_views_on_the_frame() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) -> None:
     """
-    Responses are sent in request order, each as early as that allows, in whatever order the requests are answered.
+    Responses are sent in the order of the requests, each as early as that allows, in whatever order the requests are
+    handled.
     """
     connection = ServerConnection(apis.ALL)
     envelopes = [connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(4)]
@@ -88,7 +89,7 @@ def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) 
 
 def test_a_request_without_response_delays_later_responses() -> None:
     """
-    Produce with acks=0 has no response, but later responses wait until it is done.
+    A Produce request with acks=0 has no response, but later responses wait until it is done.
     """
     connection = ServerConnection(apis.ALL)
     silent, spoken = (connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(2))

@@ -1,4 +1,4 @@
-"""`log verify`: what is reported as damage, and what must not be."""
+"""`log verify`: what it must report as damage, and what it must not."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,7 +42,7 @@ def flip(hand: Any, path: str, position: int) -> None:
 
 
 def test_a_whole_directory_has_no_damage(hand: Any) -> None:
-    """All batches that the checkpoint covers and all blocks after it are checked."""
+    """`verify` checks all batches that the checkpoint covers and all blocks after it, and finds no damage."""
     verified = verify(hand.disk)
 
     assert [] == verified.damages
@@ -50,7 +50,7 @@ def test_a_whole_directory_has_no_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_segment_is_named_with_its_offsets(hand: Any) -> None:
-    """The operator needs the file, the position and the offsets for a repair."""
+    """A flipped byte is reported with the file, the position and the offsets, which the operator needs for a repair."""
     segment = hand.log.segments[1]
     size = hand.log.segments[0].size // 3
     flip(hand, segment.path, size + 70)
@@ -63,14 +63,14 @@ def test_a_flipped_byte_in_a_segment_is_named_with_its_offsets(hand: Any) -> Non
 
 @pytest.mark.parametrize("position", [3, 10, 14], ids=["offset", "length", "epoch"])
 def test_a_flipped_byte_in_a_header_is_damage(hand: Any, position: int) -> None:
-    """The CRC of the batch does not cover the offset, length and epoch in its header."""
+    """A flipped byte in the offset, length or epoch is damage, although the batch's CRC does not cover these fields."""
     flip(hand, hand.log.segments[0].path, position)
 
     assert {hand.log.segments[0].path} == {damage.file for damage in verify(hand.disk).damages}
 
 
 def test_a_truncated_segment_is_damage(hand: Any) -> None:
-    """The damage reaches from the first incomplete batch to the end of the segment."""
+    """The reported damage reaches from the first incomplete batch to the end of the segment."""
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).truncate(segment.size - 10)
 
@@ -84,7 +84,7 @@ def test_a_truncated_segment_is_damage(hand: Any) -> None:
 
 
 def test_a_missing_segment_is_damage(hand: Any) -> None:
-    """All offsets of the segment are reported."""
+    """For a missing segment, all of its offsets are reported."""
     hand.disk.remove(hand.log.segments[0].path)
 
     (damage,) = verify(hand.disk).damages
@@ -97,7 +97,7 @@ def test_a_missing_segment_is_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_synced_block_is_damage(hand: Any) -> None:
-    """A later block records that the block had been synced."""
+    """A flipped byte in a synced block is damage; a later block records that it was synced."""
     place = next(row for row in dump(hand.disk) if row["type"] == "row")
     flip(hand, place["file"], place["position"] + 200)
 
@@ -107,7 +107,7 @@ def test_a_flipped_byte_in_a_synced_block_is_damage(hand: Any) -> None:
 
 
 def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
-    """The block was never reported as durable."""
+    """A torn last block is not damage, because it was never reported as durable."""
     last = [row for row in dump(hand.disk) if row["type"] == "block"][-1]
     flip(hand, last["file"], last["position"] + 20)
 
@@ -123,7 +123,7 @@ def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
 
 
 def test_without_any_checkpoint_the_directory_is_damaged(hand: Any) -> None:
-    """The start of the journal is unknown without a checkpoint."""
+    """Without a checkpoint the directory is damaged, because the start of the journal is unknown."""
     for parity in (0, 1):
         flip(hand, paths.checkpoint_file(parity), 20)
 
@@ -133,7 +133,7 @@ def test_without_any_checkpoint_the_directory_is_damaged(hand: Any) -> None:
 
 
 def test_bytes_that_are_only_in_the_journal_are_no_damage(hand: Any) -> None:
-    """The next start writes these bytes to the segments again."""
+    """Bytes that are only in the journal are not damage, because the next start writes them to the segments again."""
     segment = hand.log.segments[-1]
     hand.disk.remove(segment.path)
 
@@ -141,7 +141,9 @@ def test_bytes_that_are_only_in_the_journal_are_no_damage(hand: Any) -> None:
 
 
 def test_a_trimmed_segment_is_not_missing(hand: Any) -> None:
-    """The file of a trimmed segment is removed once the trim is synced, long before the next checkpoint."""
+    """
+    A trimmed segment is not missing: its file is removed once the trim is synced, long before the next checkpoint.
+    """
     hand.store.trim(hand.shard, 0, 6)
     hand.write_all()
     hand.write(empty=True)
@@ -151,7 +153,7 @@ def test_a_trimmed_segment_is_not_missing(hand: Any) -> None:
 
 
 def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[..., Any]) -> None:
-    """The segment's bytes after the truncation belong to other batches than in the checkpoint."""
+    """After a truncation, the segment's bytes belong to other batches than in the checkpoint; this is not damage."""
     hand = make_hand(replace(OPTIONS))
     write_identity(
         hand.disk,
@@ -168,7 +170,7 @@ def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[...,
 
 
 def test_a_missing_journal_file_is_damage(hand: Any) -> None:
-    """A missing file is damage whatever it contained."""
+    """A missing journal file is damage, whatever it contained."""
     hand.disk.remove("journal/00000001.journal")
 
     (damage,) = verify(hand.disk).damages

@@ -39,7 +39,7 @@ def installed(producers: int = PRODUCERS) -> Entry:
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1_000, 1_001, 3_000])
 def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
-    """The row itself comes last, with the remaining bytes."""
+    """An install row is split into parts of bounded size; the row itself comes last, with the remaining bytes."""
     row = Entry(RowKind.INSTALLED, bytes(range(256)) * 12, index=7, term=2)
     row.payload = row.payload[:size]  # type: ignore[index]
 
@@ -53,7 +53,7 @@ def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
 
 
 def test_a_row_larger_than_the_ring_passes_through_it(make_hand: Callable[..., Any]) -> None:
-    """After a crash at any point, either the state before the row or all of the row is recovered."""
+    """After a crash at any point, recovery finds either the state before the row or all of the row."""
     hand = make_hand()
     hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
     hand.write_all()
@@ -87,7 +87,7 @@ def test_a_vote_passes_a_large_install_row(make_hand: Callable[..., Any]) -> Non
 
 
 def test_an_install_that_begins_again_takes_no_parts_of_the_one_before(make_hand: Callable[..., Any]) -> None:
-    """A crash may leave parts of the first install in the journal."""
+    """An install that starts again does not use parts of the first install, which a crash may leave in the journal."""
     shard = make_hand().shard
     replay_install_row(shard, installing_row(INDEX, TERM, states()))
     for row in split_install_row(installed(), 10_000)[:5]:

@@ -35,7 +35,7 @@ def ring_of(*pages: int) -> tuple[SimulatedDisk, Journal]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=60), st.lists(st.integers(1, 6), min_size=1, max_size=4))
 def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[int], files: list[int]) -> None:
-    """The walk crosses file boundaries, laps and growth."""
+    """A walk over the ring finds each block, across file boundaries, laps and growth."""
     disk, journal = ring_of(*files)
     live: list[tuple[JournalPosition, bytes]] = []
     journal_position = journal.head
@@ -66,7 +66,7 @@ def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[
 
 
 def test_the_ring_grows_only_behind_its_last_file() -> None:
-    """Growth at any other place would break the walk over the ring."""
+    """The ring grows only after its last file; growth anywhere else would break the walk over the ring."""
     disk, journal = ring_of(4, 4)
     *_, journal.prepared = prepare_file(disk, 4 * PAGE_BYTES)
     journal.prepared_size = 4 * PAGE_BYTES
@@ -81,7 +81,7 @@ def test_the_ring_grows_only_behind_its_last_file() -> None:
 
 
 def test_an_eighth_of_the_ring_is_reserved() -> None:
-    """Entries may not use that part of the ring (rule J7)."""
+    """An eighth of the ring is reserved, and entries may not use it (rule J7)."""
     _, journal = ring_of(16)
 
     journal.reserve(10 * PAGE_BYTES)
@@ -101,7 +101,7 @@ def test_a_spanning_block_is_durable_in_every_file() -> None:
 
 
 def test_a_failed_sync_is_reported() -> None:
-    """Rule J8: the sync is not retried."""
+    """A failed sync is reported and not retried (rule J8)."""
     disk, journal = ring_of(1)
     extents, _ = journal.reserve(PAGE_BYTES)
     disk.fail_sync_at = disk.operations + 2  # after the write
@@ -111,7 +111,10 @@ def test_a_failed_sync_is_reported() -> None:
 
 
 def test_a_prepared_file_is_full_of_synced_zeros() -> None:
-    """The earlier content of the file `next` is overwritten."""
+    """
+    A prepared file contains only zeros, and all of them are synced; the earlier content of the file `next` is
+    overwritten.
+    """
     disk, _ = ring_of(1)
     disk.open(paths.JOURNAL_NEXT, create=True).write(0, [b"old" * 9_000])
     steps: list[Any] = list(prepare_file(disk, 3 * PAGE_BYTES))

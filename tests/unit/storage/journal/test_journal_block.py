@@ -38,7 +38,7 @@ def block_of(payloads: list[bytes]) -> bytes:
 
 @given(st.lists(st.binary(max_size=300), max_size=12))
 def test_a_block_is_read_as_it_was_written(payloads: list[bytes]) -> None:
-    """A block has a whole number of pages."""
+    """A block is read as it was written, and its size is a whole number of pages."""
     data = block_of(payloads)
 
     header = decode_header(KEY, data)
@@ -65,12 +65,14 @@ def test_no_flipped_bit_passes(data: st.DataObject) -> None:
 
 
 def test_a_block_of_another_directory_is_rejected() -> None:
-    """Rule J4: the key of the directory also prevents a client from forging a block."""
+    """
+    A block with another directory's key is rejected (rule J4).  The key also prevents clients from forging blocks.
+    """
     assert decode_header(b"x" * 16, block_of([b"a"])) is None
 
 
 def test_a_newer_version_is_refused_and_not_cut() -> None:
-    """A block of a newer version must not be mistaken for the end of the journal."""
+    """A block of a newer version is refused, and never mistaken for the end of the journal."""
     from tidemill.batches.checksum import crc32c
 
     block = bytearray(block_of([b"a"]))
@@ -82,7 +84,7 @@ def test_a_newer_version_is_refused_and_not_cut() -> None:
 
 
 def test_a_row_keeps_every_number() -> None:
-    """Each number needs the full width of its field."""
+    """Every number in a row is read back with the full width of its field."""
     entry = entry_of(b"payload", 3)
 
     shard_id, again, length, _ = decode_row(encode_row(ShardId(9 << 40), entry), 0)

@@ -1,4 +1,4 @@
-"""Surplus segment files are closed, except those with bytes that are not synced yet."""
+"""Surplus segment files are closed, except those with bytes that have not been synced yet."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,8 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    After a full disk, the checkpoint writes the missing bytes.  A file that was closed before its sync would not be
-    synced, although the journal is freed: acknowledged bytes would be only in the page cache.
+    After a full disk, the checkpoint writes the missing bytes.  If a file were closed between this write and its sync,
+    it would not be synced, but the journal would be freed: acknowledged bytes would be only in the page cache.
     """
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
     hand = make_hand()
@@ -38,7 +38,8 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
 
 def test_files_are_counted_only_after_an_open(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Counting walks over all segments of all shards.  After a surplus that could not be closed, files are counted again.
+    Files are counted only after one was opened, because counting walks over all segments of all shards.  If a surplus
+    could not be closed, the next call counts again.
     """
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
     checks: list[bool] = []

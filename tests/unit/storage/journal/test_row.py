@@ -1,4 +1,4 @@
-"""A row whose bytes are missing is a bug, which is found before the row is written."""
+"""A row whose bytes are missing is a bug, and it is detected before the row is written."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from tidemill.storage.journal.row import ROW_BYTES, RowKind, encode_row
 
 
 def test_a_row_without_its_bytes_is_not_written() -> None:
-    """The CRC of a row without its bytes would be wrong."""
+    """A row without its bytes is not written, because its CRC would be wrong."""
     with pytest.raises(AssertionError):
         encode_row(ShardId(1), Entry(Kind.BATCH, None))
 
 
 def test_a_row_has_one_size() -> None:
-    """Readers find a row in a table by multiplying its number by this size."""
+    """All rows have the same size, so readers find a row in a table by multiplying its number by this size."""
     assert ROW_BYTES == len(encode_row(ShardId(1), Entry(RowKind.VOTE, b"")))

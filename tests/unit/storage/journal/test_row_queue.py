@@ -47,7 +47,10 @@ def test_rows_that_free_space_pass_rows_without_room() -> None:
 
 
 def test_passed_rows_are_checked_again_when_there_is_room() -> None:
-    """Without new room they are not checked: a long queue must not make a full ring expensive."""
+    """
+    Rows that wait for room are checked again only when there is new room, so a long queue does not make a full ring
+    expensive.
+    """
     queue = RowQueue()
     queue.put(HOT, [batch(1), log_start(2)])
     full, roomy = ring(2 * MIB), ring(8 * MIB)
@@ -65,7 +68,9 @@ def test_passed_rows_are_checked_again_when_there_is_room() -> None:
 
 
 def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
-    """A replica that cannot write its vote may be the one that a majority needs."""
+    """
+    The rest of the reserve is left to votes: a replica that cannot write its vote may be the one that a majority needs.
+    """
     queue = RowQueue()
     queue.put(HOT, [batch(1)])
     queue.put(METADATA_SHARD, [batch(9, 10_000)])
@@ -74,7 +79,7 @@ def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
 
 
 def test_single_log_starts_leave_room_for_votes() -> None:
-    """Each log start takes a page, and another for its trim."""
+    """Log starts leave room for votes.  Each log start takes a page, and its trim takes another."""
     queue, free, index = RowQueue(), 2 * MIB, 1
     queue.put(HOT, [log_start(index)])
     while queue.take(ring(free), MIB):

@@ -10,7 +10,7 @@ from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, re
 
 
 def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
-    """After a truncation, the indexes that are left have their older terms."""
+    """After a truncation, the remaining indexes keep their terms."""
     hand.append(3, term=1)
     hand.append(2, term=4)
     log = hand.shard
@@ -24,7 +24,7 @@ def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
 
 
 def test_every_partition_begins_an_epoch_with_the_first_entry_of_a_term(hand: Any) -> None:
-    """The epoch begins at the partition's own end offset, whether or not the entry has records for the partition."""
+    """Every partition begins an epoch at its own end offset, whether or not the entry has records for the partition."""
     hand.append(3, term=1)
     hand.append(1, partition=1, term=5)
 
@@ -34,7 +34,7 @@ def test_every_partition_begins_an_epoch_with_the_first_entry_of_a_term(hand: An
 
 
 def test_a_committed_entry_cannot_be_truncated(hand: Any) -> None:
-    """Such a call is a bug."""
+    """To truncate a committed entry is a bug, so an assertion fails."""
     hand.append(3)
     hand.shard.commit(2)
 
@@ -43,7 +43,7 @@ def test_a_committed_entry_cannot_be_truncated(hand: Any) -> None:
 
 
 def test_only_committed_and_written_entries_are_forgotten(hand: Any) -> None:
-    """The newest entries are kept for followers."""
+    """Only committed and written entries leave memory; the newest ones are kept for followers."""
     hand.append(TAIL_ENTRIES + 20, size=10)
     hand.shard.commit(hand.shard.last_index)
     assert 1 == hand.shard.first_index
@@ -58,7 +58,7 @@ def test_only_committed_and_written_entries_are_forgotten(hand: Any) -> None:
 
 
 def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> None:
-    """A change of voters takes effect at append."""
+    """A change of voters takes effect when its entry is appended, and a truncation undoes it."""
     log = hand.shard
     before = log.memberships[-1][1]
     membership = Membership(before.voters, before.voters)
@@ -73,7 +73,7 @@ def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> N
 
 
 def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
-    """A later entry with the same index is a different entry."""
+    """After a truncation, a new entry with the same index is a different entry."""
     first, second = hand.append(2)
     assert hand.shard.holds(second)
 
@@ -84,7 +84,7 @@ def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
 
 
 def test_openings_and_votes_are_read_as_they_were_written(hand: Any) -> None:
-    """Both are stored in rows and in checkpoints."""
+    """Shard descriptors and votes, which rows and checkpoints contain, are read as they were written."""
     descriptor = hand.shard.descriptor
     voter = descriptor.membership.voters[0]
 

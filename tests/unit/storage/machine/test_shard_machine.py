@@ -76,7 +76,7 @@ def recorded(
 
 
 def with_machines(make_hand: Callable[..., Any], *types: MachineType) -> Any:
-    """A store whose shards are made with these machines too."""
+    """A store whose shards also have these state machines."""
     hand = make_hand()
     hand.store.machines = default_machines(1_000, *types)
     hand.store.shards.clear()
@@ -90,7 +90,10 @@ def command(hand: Any, number: int) -> None:
 
 
 def test_a_machine_is_given_the_commands_it_asks_for(make_hand: Callable[..., Any]) -> None:
-    """Other commands and batches cause no call.  A truncation reports the first index that was removed."""
+    """
+    A machine is called only for the commands that it asks for, and not for batches.  A truncation reports the first
+    removed index.
+    """
     machine, it = recorded()
     _, other = recorded(91, at_append=Interest(commands=frozenset((7,))), at_commit=Interest())
     hand = with_machines(make_hand, it, other)
@@ -111,7 +114,9 @@ def test_a_machine_is_given_the_commands_it_asks_for(make_hand: Callable[..., An
 def test_a_machine_is_given_the_batches_it_asks_for(
     make_hand: Callable[..., Any], batches: Batches, appended: list[int]
 ) -> None:
-    """At append and at commit, a machine gets all batches, those with a producer id, or none."""
+    """
+    At append and at commit, a machine gets the batches that it asks for: all, only those with a producer id, or none.
+    """
     machine, it = recorded(at_append=Interest(batches), at_commit=Interest(Batches.ALL))
     hand = with_machines(make_hand, it)
     log = hand.store.shards.setdefault(1, _shard(hand))
@@ -126,7 +131,10 @@ def test_a_machine_is_given_the_batches_it_asks_for(
 
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 def test_a_start_refuses_an_unknown_command(make_hand: Callable[..., Any], *, is_checkpointed: bool) -> None:
-    """It stands in the journal, or among the entries of a checkpoint; the message names number and entry."""
+    """
+    A start refuses an unknown command, both in the journal and in a checkpoint.  The message gives the number of the
+    command and its entry.
+    """
     from tests.unit.storage.conftest import ME, SHARD
 
     hand = make_hand()
@@ -145,7 +153,7 @@ def test_a_start_refuses_an_unknown_command(make_hand: Callable[..., Any], *, is
 
 
 def test_an_unknown_command_never_joins_a_log(hand: Any) -> None:
-    """A leader that proposes one has a defect: the other replicas could not apply it."""
+    """A leader does not append a command that it does not know, because the other replicas could not apply it."""
     with pytest.raises(UnknownCommand):
         command(hand, 8)
 
@@ -167,7 +175,7 @@ def machines(*types: MachineType) -> ShardMachines:
 
 
 def test_sections_are_read_as_they_were_written() -> None:
-    """A machine without state writes no section, and is empty after a load."""
+    """A machine without state writes no section, and has no state after a load."""
     one, first = recorded(90)
     two, second = recorded(91)
     one.state = {0: b"zero", 5: b""}
@@ -184,7 +192,7 @@ def test_sections_are_read_as_they_were_written() -> None:
 
 @pytest.mark.parametrize(("number", "version"), [(92, 1), (90, 2)])
 def test_an_unknown_section_is_refused(number: int, version: int) -> None:
-    """The message names the machine and the version that the section needs."""
+    """The message about an unknown section names the machine and the version that the section needs."""
     data = (1).to_bytes(4) + encode_section(number, version, {0: b"state"})
 
     with pytest.raises(UnknownSection, match=f"machine {number}, version {version}; this program .*feature level"):
@@ -192,7 +200,9 @@ def test_an_unknown_section_is_refused(number: int, version: int) -> None:
 
 
 def test_a_section_that_does_not_add_up_is_refused() -> None:
-    """Here the state of the last partition reaches beyond the end of the section."""
+    """
+    A section is refused if its sizes do not add up: in this test, the last state reaches beyond the end of the section.
+    """
     data = bytearray((1).to_bytes(4) + encode_section(90, 1, {0: b"state"}))
     data[11] -= 1
 
@@ -201,13 +211,17 @@ def test_a_section_that_does_not_add_up_is_refused() -> None:
 
 
 def test_a_machine_number_is_registered_once() -> None:
-    """Two machines with the same number could not be distinguished on disk."""
+    """
+    A machine number is registered only once, because two machines with the same number could not be told apart on disk.
+    """
     with pytest.raises(AssertionError, match="machine number 90 is registered twice"):
         MachineRegistry([recorded(90)[1], recorded(90)[1]])
 
 
 def test_a_batch_without_listeners_reaches_no_machine() -> None:
-    """The machines to call are computed when the shard is opened; in this case there are none."""
+    """
+    The machines to call are computed when the shard is opened; here, no machine asks for anything, so none are called.
+    """
     quiet = machines(recorded(at_append=Interest(), at_commit=Interest())[1])
 
     assert ((), (), {}, False) == (

@@ -20,7 +20,7 @@ class Naive:
     """The model: one row per offset."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, int, int]] = []  # offset, epoch, log index
+        self.rows: list[tuple[int, int, int]] = []  # (offset, epoch, log index)
         self.log_start = 0
 
     @property
@@ -65,7 +65,7 @@ def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -
 
 
 def test_an_end_offset_is_where_the_next_epoch_begins() -> None:
-    """KIP-101: a reader of an older epoch truncates to this offset."""
+    """The end offset of an epoch is the start of the next one; a reader of an older epoch truncates to it (KIP-101)."""
     epochs = LeaderEpochs()
     for epoch, start, index in ((2, 0, 1), (4, 10, 12), (7, 30, 35)):
         epochs.begin(epoch, start, index)
@@ -76,7 +76,10 @@ def test_an_end_offset_is_where_the_next_epoch_begins() -> None:
 
 
 def test_of_epochs_with_one_start_offset_the_newest_is_kept() -> None:
-    """The other epochs wrote no records to this partition."""
+    """
+    Of several epochs with the same start offset only the newest is kept, because the others wrote no records to this
+    partition.
+    """
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     epochs.begin(2, 0, 2)
@@ -86,7 +89,7 @@ def test_of_epochs_with_one_start_offset_the_newest_is_kept() -> None:
 
 
 def test_the_epoch_that_covers_the_log_start_moves_up_to_it() -> None:
-    """Earlier epochs have no offsets left."""
+    """The epoch that covers the log start begins there; earlier epochs have no offsets left."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     epochs.begin(2, 10, 12)
@@ -97,7 +100,7 @@ def test_the_epoch_that_covers_the_log_start_moves_up_to_it() -> None:
 
 
 def test_a_table_is_never_changed_in_place() -> None:
-    """Reader threads use the table without a lock."""
+    """A table is never changed in place, because reader threads use it without a lock."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     held = epochs.starts
@@ -116,7 +119,9 @@ def test_a_table_is_never_changed_in_place() -> None:
 def test_two_logs_meet_where_they_begin_to_differ(
     shared: list[int], ours: list[int], theirs: list[int], log_start: int
 ) -> None:
-    """After the shared part, one log has even epochs and the other odd ones."""
+    """
+    Two logs meet where they begin to differ.  After the shared part, one has even epochs and the other has odd ones.
+    """
     past = sorted(shared)
     left = past + [10 + 2 * sum(ours[: at + 1]) for at in range(len(ours))]
     right = past + [11 + 2 * sum(theirs[: at + 1]) for at in range(len(theirs))]
@@ -127,7 +132,7 @@ def test_two_logs_meet_where_they_begin_to_differ(
 
 
 def _starts(log: list[int], log_start: int) -> list[tuple[int, int]]:
-    """Return (epoch, start offset) of each epoch that is left from the log start on."""
+    """Return (epoch, start offset) of each epoch with offsets at or above the log start."""
     return [
         (epoch, at) for at, epoch in enumerate(log) if at >= log_start and (at == log_start or log[at - 1] != epoch)
     ]

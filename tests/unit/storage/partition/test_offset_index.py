@@ -1,4 +1,4 @@
-"""The index of a segment: a hint that never points beyond the batch that is looked up."""
+"""The index of a segment: a hint that never points beyond the batch being looked up."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tupl
 def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
     points: list[tuple[int, int, int]], offset: int
 ) -> None:
-    """From the nearest such point, the walk finds the batch."""
+    """A walk to an offset begins at the last point at or before it, and from there finds the batch."""
     index, absolute = index_of(points)
 
     assert max(point[:2] for point in absolute if point[0] <= offset) == index.point_before(offset)
@@ -33,7 +33,7 @@ def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
 def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
     points: list[tuple[int, int, int]], timestamp: int, size: int
 ) -> None:
-    """The walk also begins below the end of the readable bytes."""
+    """A walk to a timestamp begins before the first such record, and below the end of the readable bytes."""
     index, absolute = index_of(points)
 
     before = [point[:2] for point in absolute if point[2] < timestamp and point[1] < size]
@@ -43,7 +43,7 @@ def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
 
 @given(POINTS, st.integers(0, 5_000))
 def test_a_truncated_index_has_no_point_behind_the_end(points: list[tuple[int, int, int]], size: int) -> None:
-    """Later points are added from that end on."""
+    """After a truncation, no point lies beyond the new end, where later points will be added."""
     index, absolute = index_of(points)
 
     index.truncate(size, 100)
@@ -54,7 +54,9 @@ def test_a_truncated_index_has_no_point_behind_the_end(points: list[tuple[int, i
 
 @given(POINTS)
 def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) -> None:
-    """An index is rejected if a byte of it is wrong, or if the segment is shorter."""
+    """
+    An index is read as it was written, and rejected if a byte is wrong or if the segment is shorter than the index.
+    """
     index, absolute = index_of(points)
     data = index.encode()
     assert data is not None
@@ -69,7 +71,7 @@ def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) 
 
 
 def test_an_index_is_saved_while_it_grows() -> None:
-    """Another thread may save the index while a point has its position and timestamp but no offset yet."""
+    """Another thread may save the index while its newest point has a position and a timestamp, but no offset yet."""
     index, _ = index_of([(5, 100, 10), (5, 100, 10)])
     whole = index.last_point
     _, positions, timestamps, _ = index._columns

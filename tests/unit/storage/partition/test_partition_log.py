@@ -48,7 +48,9 @@ def test_every_offset_is_read_from_memory_or_segments(
 
 
 def test_a_read_is_bounded_by_bytes_but_returns_one_batch(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """Otherwise a batch larger than the client's limit would block the client forever."""
+    """
+    A read returns at least one batch; otherwise a batch larger than the client's limit would block the client forever.
+    """
     hand = cold_hand(make_hand)
 
     assert [0] == read_offsets(hand, 0, bytes_max=1)
@@ -56,7 +58,7 @@ def test_a_read_is_bounded_by_bytes_but_returns_one_batch(make_hand: Callable[..
 
 
 def test_nothing_at_or_behind_the_end_offset_is_read(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """Uncommitted batches may still be truncated."""
+    """Nothing at or after the end offset is read, because uncommitted batches may still be truncated."""
     hand = cold_hand(make_hand)
 
     assert [0, 1, 2] == read_offsets(hand, 0, end=3)
@@ -64,7 +66,7 @@ def test_nothing_at_or_behind_the_end_offset_is_read(make_hand: Callable[..., An
 
 
 def test_a_read_that_may_not_wait_returns_none_for_the_disk(make_hand: Callable[..., Any]) -> None:
-    """The event loop must never wait for a disk."""
+    """A read that may not wait for the disk returns None, because the event loop must never wait for a disk."""
     hand = cold_hand(make_hand)
 
     assert hand.log.read(0, 1 << 20, 20, may_wait=False) is None
@@ -88,7 +90,8 @@ SIZES = (*range(8, 12), *range(23, 27))
 @pytest.mark.parametrize(("byte", "bit"), [(26, 0), (26, 3), (24, 2), (23, 6), (23, 7)])
 def test_a_batch_with_a_wrong_record_count_hides_few_others(make_hand: Callable[..., Any], byte: int, bit: int) -> None:
     """
-    Only batches up to the next point of the index are affected, even if the index was lost and is rebuilt.
+    A batch with a wrong record count hides only batches up to the next index point, even if the index was lost and is
+    rebuilt.
     """
     hand = cold_batches(make_hand, 100)
     segment = hand.log.segments[0]
@@ -114,7 +117,7 @@ def test_a_batch_with_a_wrong_record_count_hides_few_others(make_hand: Callable[
 def test_a_flipped_bit_is_reported_not_served(make_hand: Callable[..., Any], bit: int, *, has_index: bool) -> None:
     """
     Whichever field is damaged and wherever the read starts, no reader gets wrong bytes or the batch of another offset.
-    The CRC does not cover the base offset and the magic.
+    The CRC covers neither the base offset nor the magic.
     """
     hand = cold_batches(make_hand, 5)
     segment = hand.log.segments[0]
@@ -153,7 +156,7 @@ def test_batches_before_a_damaged_batch_are_served(make_hand: Callable[..., Any]
 
 @pytest.mark.parametrize("size", [0, 10, 100, 300])
 def test_a_segment_that_lost_its_end_is_reported(make_hand: Callable[..., Any], size: int) -> None:
-    """If the result were empty, a client would wait forever."""
+    """A segment that has lost its end is reported as damaged; if the result were empty, a client would wait forever."""
     hand = cold_hand(make_hand, 3)
     hand.disk.open(hand.log.segments[0].path).truncate(size)
 
@@ -166,7 +169,7 @@ def test_a_segment_that_lost_its_end_is_reported(make_hand: Callable[..., Any], 
 
 
 def test_a_missing_segment_is_reported(make_hand: Callable[..., Any]) -> None:
-    """A read of the missing file raises SegmentDamaged."""
+    """A read from a missing segment raises SegmentDamaged."""
     hand = cold_hand(make_hand, 3)
     segment = hand.log.segments[0]
     segment.close()
@@ -177,7 +180,9 @@ def test_a_missing_segment_is_reported(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """DeleteRecords may name any offset: the epoch table then begins there, but the batch begins earlier."""
+    """
+    DeleteRecords may set the log start to any offset: the epoch table then begins there, but the batch begins earlier.
+    """
     hand = make_hand(COLD)
     hand.append_batch(4)
     hand.write_all()
@@ -190,7 +195,7 @@ def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[.
 
 
 def test_bytes_behind_the_end_offset_are_not_checked(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """Bytes after the end offset may be overwritten during the read."""
+    """Bytes after the end offset are not checked, because they may be overwritten during the read."""
     hand = cold_hand(make_hand, 3)
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).write(segment.size - 5, [b"?????"])
@@ -199,7 +204,7 @@ def test_bytes_behind_the_end_offset_are_not_checked(make_hand: Callable[..., An
 
 
 def test_an_offset_below_the_trim_is_gone(make_hand: Callable[..., Any]) -> None:
-    """Such an offset is out of range, which is no damage."""
+    """An offset below the trimmed offset is out of range, which is not damage."""
     hand = cold_hand(make_hand, segment_bytes=500)
     hand.store.trim(hand.shard, 0, 10)
 
@@ -208,7 +213,10 @@ def test_an_offset_below_the_trim_is_gone(make_hand: Callable[..., Any]) -> None
 
 
 def test_a_running_read_leaves_no_position_of_truncated_batches(make_hand: Callable[..., Any]) -> None:
-    """Such a position would lead the next reader into the middle of another batch."""
+    """
+    A read that runs during a truncation leaves no position of a truncated batch, which would lead the next reader into
+    the middle of another batch.
+    """
     hand = cold_hand(make_hand, 6)
     places = hand.log._places
     hand.store.truncate(hand.shard, 3) if hand.shard.commit_index < 3 else hand.log.truncate(hand.shard.entry_at(4))
@@ -219,7 +227,7 @@ def test_a_running_read_leaves_no_position_of_truncated_batches(make_hand: Calla
 
 
 def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., Any]) -> None:
-    """The end of the segment and some index points may be only in memory."""
+    """Timestamps are found even if the end of the segment and some index points are only in memory."""
     hand = make_hand(COLD, segment_bytes=2_000, index_interval=300)
     hand.append(15)
     hand.write_all()
@@ -236,7 +244,10 @@ def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., An
 
 
 def test_a_truncated_segment_never_claims_smaller_timestamps_than_it_has(make_hand: Callable[..., Any]) -> None:
-    """Otherwise lookups would skip the segment, and retention would remove it too early."""
+    """
+    A truncated segment keeps its largest timestamp; with a smaller one, lookups would skip it, and retention would
+    remove it too early.
+    """
     hand = cold_hand(make_hand, 6)
     largest = hand.log.segments[0].max_timestamp
 

@@ -38,7 +38,7 @@ LIVES = st.lists(
 
 @given(LIVES, st.sampled_from([0, SEQUENCE_MODULUS - 4]))
 def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int) -> None:
-    """After any truncation, the newest batches are known, and retries of the last five are recognized."""
+    """After any truncation, the newest batches are known, and retries of the last five batches are recognized."""
     states, log, committed, index, epoch = ProducerStates(), [], 0, 0, 0
     for what, number in life:
         if what in ("append", "bump"):
@@ -72,7 +72,7 @@ def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int
 
 
 def test_sequences_wrap_around() -> None:
-    """2^31 - 1 is followed by 0, even within a batch."""
+    """Sequence numbers wrap around: 2^31 - 1 is followed by 0, even within a batch."""
     states = ProducerStates()
     states.append(7, batch(SEQUENCE_MODULUS - 2, 4, index=1), 1)
 
@@ -81,7 +81,9 @@ def test_sequences_wrap_around() -> None:
 
 
 def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
-    """If it were answered as a retry, its records would be lost."""
+    """
+    Another batch with the same first sequence is not a retry; if it were treated as one, its records would be lost.
+    """
     states = ProducerStates()
     states.append(7, batch(0, 3, index=1), 1)
 
@@ -89,7 +91,7 @@ def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
 
 
 def test_producers_expire_by_append_time() -> None:
-    """Expiry never depends on a clock."""
+    """Producers expire by append time alone, never by a clock."""
     states = ProducerStates()
     states.append(7, batch(0, index=1, at=5), 1)
     for number in range(PRODUCERS_KEPT):
@@ -104,7 +106,10 @@ def test_producers_expire_by_append_time() -> None:
 
 
 def test_the_newest_producers_stay_when_a_clock_jumps() -> None:
-    """After a jump of several days, a client may still retry a batch that it sent a second ago."""
+    """
+    The newest producers are kept when a clock jumps: after a jump of several days, a client may still retry a batch
+    that it sent a second earlier.
+    """
     states = ProducerStates()
     written = [*range(PRODUCERS_KEPT + 3)]
     for number in reversed(written):
@@ -133,7 +138,7 @@ def remembered(states: ProducerStates, committed: int, before_ms: int) -> dict[i
     st.lists(st.booleans(), min_size=40, max_size=40),
 )
 def test_replicas_agree_on_expired_producers(life: list[tuple[str, int]], forgets: list[bool]) -> None:
-    """No producer expires because of an entry that is truncated later, and a forgotten producer stays expired."""
+    """No producer expires because of an entry that is later truncated, and an expired producer stays expired."""
     early, late = ProducerStates(), ProducerStates()
     log: list[tuple[int, ProducerBatch]] = []
     committed = 0
@@ -170,7 +175,7 @@ def test_replicas_agree_on_expired_producers(life: list[tuple[str, int]], forget
 
 
 def test_saved_states_are_loaded() -> None:
-    """A loaded state continues like the original."""
+    """A loaded state behaves like the one that was saved."""
     states, again = ProducerStates(), ProducerStates()
     for number in range(8):
         states.append(7, batch(number, index=number + 1), 8)

@@ -29,21 +29,21 @@ def test_a_segment_expires_when_its_newest_record_is_too_old(retention_ms: int, 
     ("retention_bytes", "kept_from"), [(-1, None), (300, None), (201, None), (200, 10), (101, 10), (100, 20), (0, 30)]
 )
 def test_the_oldest_expire_while_the_rest_is_large_enough(retention_bytes: int, kept_from: int | None) -> None:
-    """At least the retention size is left; -1 keeps all segments."""
+    """The oldest segments expire as long as at least the retention size is left; -1 keeps all segments."""
     found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_bytes=retention_bytes)
 
     assert kept_from == found
 
 
 def test_uncommitted_segments_stay() -> None:
-    """A segment is kept while the high watermark has not reached its end."""
+    """A segment is kept until the high watermark has reached its end."""
     found = retained_from(SEGMENTS, high_watermark=29, now_ms=NOW_MS, retention_ms=0, retention_bytes=0)
 
     assert 20 == found
 
 
 def test_a_record_from_the_future_keeps_later_segments() -> None:
-    """The first segment that has not expired ends the search."""
+    """The first segment that has not expired ends the search, so a record from the future keeps the later segments."""
     segments = [SegmentAge(10, 100, NOW_MS + 1), *SEGMENTS[1:]]
 
     found = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)
@@ -52,7 +52,7 @@ def test_a_record_from_the_future_keeps_later_segments() -> None:
 
 
 def test_records_without_a_timestamp_never_expire_by_time() -> None:
-    """The age of such records is unknown, but their size counts."""
+    """Records without a timestamp never expire by time, because their age is unknown, but their size counts."""
     segments = [SegmentAge(10, 100, -1), *SEGMENTS[1:]]
 
     by_time = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)
@@ -62,7 +62,7 @@ def test_records_without_a_timestamp_never_expire_by_time() -> None:
 
 
 def test_time_and_size_work_together() -> None:
-    """Segments that expired by time do not count towards the size."""
+    """Segments that have expired by time do not count towards the size."""
     found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_ms=899_999, retention_bytes=100)
 
     assert 20 == found

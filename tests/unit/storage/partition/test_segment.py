@@ -1,4 +1,4 @@
-"""A segment: the bytes that are allocated in it, and those that are in its file."""
+"""A segment: the bytes that are allocated in it, and those that have reached its file."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = Non
 
 
 def test_a_write_back_after_a_cut_counts_up_to_the_cut() -> None:
-    """Other batches will be written after the cut."""
+    """A write-back that ends after a cut counts only up to the cut, because other batches will be written after it."""
     segment = Segment("d", 0)
     segment.allocate(100, 1, 0, 50, 1)
     segment.allocate(100, 2, 1, 50, 1)
@@ -55,7 +55,7 @@ def test_a_walk_finds_every_batch() -> None:
 
 
 def test_a_walk_that_finds_no_batch_names_the_position() -> None:
-    """The walk stops at that position and raises SegmentDamaged."""
+    """A walk that finds no batch stops there, and raises SegmentDamaged with the position."""
     disk, segment = on_disk()
     size = segment.size // 10
     segment.opened(disk).write(3 * size + 8, [b"\x7f"])
@@ -83,8 +83,8 @@ def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
 
 def test_an_index_of_another_content_is_rejected() -> None:
     """
-    A checkpoint may save the index of a segment that has been truncated since.  If the new batches have equal sizes,
-    its points still lead to batches.
+    A saved index may be that of a segment that has been truncated since.  If the new batches have equal sizes, its
+    points still lead to batches.
     """
     disk, old = on_disk()
     save_index(disk, old)
@@ -97,7 +97,9 @@ def test_an_index_of_another_content_is_rejected() -> None:
 
 
 def test_an_index_of_the_same_epoch_and_other_offsets_is_rejected() -> None:
-    """The batches are of the same leader but have other sizes.  A point beyond the end of the file is rejected, too."""
+    """
+    The index has the epoch of these batches, but other offsets.  A point beyond the end of the file is rejected, too.
+    """
     disk, segment = on_disk()
     path = "d/00000000000000000100.index"
     index = OffsetIndex()
@@ -117,7 +119,7 @@ def test_an_index_of_the_same_epoch_and_other_offsets_is_rejected() -> None:
 
 
 def test_an_index_made_before_a_cut_is_ignored() -> None:
-    """Another thread may deliver such an index after the cut."""
+    """An index built before a cut is ignored when another thread delivers it after the cut."""
     disk, segment = on_disk()
     index, cuts = built_index(disk, segment, 200), segment.cuts
     segment.cut(segment.size // 2, 200)
@@ -130,7 +132,10 @@ def test_an_index_made_before_a_cut_is_ignored() -> None:
 
 
 def test_an_index_is_made_again_if_the_segment_is_cut_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the lookup would use points that no longer lead to batches."""
+    """
+    An index is built again if the segment is cut in the meantime; otherwise a lookup would use points that no longer
+    lead to batches.
+    """
     disk, segment = on_disk()
     segment._index = None
     met = walk
@@ -164,7 +169,10 @@ class Watched(Segment):
 
 
 def test_the_new_end_is_visible_before_the_cut_is_counted() -> None:
-    """Otherwise an index that covers the removed part would have the current count of cuts."""
+    """
+    The new end is visible before the cut is counted; otherwise an index that covers the removed part would have the
+    current count of cuts.
+    """
     disk, whole = on_disk()
     segment = Watched("d", 100, size=whole.size)
     segment.read = lambda: load_index(disk, segment, 200)
@@ -179,7 +187,9 @@ def test_the_new_end_is_visible_before_the_cut_is_counted() -> None:
 
 
 def test_an_index_that_was_cut_is_not_saved() -> None:
-    """The epoch of its last point is unknown until another point is added."""
+    """
+    An index that was cut is not saved until another point is added, because the epoch of its last point is unknown.
+    """
     disk, segment = on_disk()
     path = "d/00000000000000000100.index"
     segment.cut(segment.size // 2, 200)
@@ -194,7 +204,7 @@ def test_an_index_that_was_cut_is_not_saved() -> None:
 
 
 def test_a_missing_file_is_damage() -> None:
-    """The message names the file and its first offset."""
+    """The error for a missing file names the file and its first offset."""
     disk, segment = on_disk()
     disk.remove(segment.path)
 

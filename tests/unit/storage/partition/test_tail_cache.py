@@ -15,7 +15,7 @@ def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True)
 
 
 def test_the_oldest_batches_are_evicted_first() -> None:
-    """The order of eviction covers all partitions."""
+    """The oldest batches are evicted first, in one order over all partitions."""
     cache, one, other = TailCache(2 * KEPT), Tail(), Tail()
     added(cache, one, 0)
     added(cache, other, 0)
@@ -26,7 +26,7 @@ def test_the_oldest_batches_are_evicted_first() -> None:
 
 
 def test_batches_that_are_not_in_a_segment_stay() -> None:
-    """Such batches cannot be read from anywhere else."""
+    """Batches that are not in a segment stay in memory, because they cannot be read from anywhere else."""
     cache, tail = TailCache(1 * KEPT), Tail()
     first = added(cache, tail, 0, is_written=False)
     added(cache, tail, 1)
@@ -40,7 +40,7 @@ def test_batches_that_are_not_in_a_segment_stay() -> None:
 
 
 def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
-    """Only the size of the truncated batch is subtracted."""
+    """A batch at the offset of a truncated one stays; only the size of the truncated batch is subtracted."""
     cache, tail = TailCache(2 * KEPT), Tail()
     added(cache, tail, 0)
     del tail[0]
