@@ -1,5 +1,5 @@
 """
-Prints what the simulation tests explored at the end of the test run, whether or not a test failed.
+At the end of the test run, prints what the simulation tests explored, whether or not a test failed.
 """
 
 import gc
@@ -34,7 +34,7 @@ def met(request: pytest.FixtureRequest) -> Counter[str]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     stash = session.config.stash
-    output = getattr(session.config, "workeroutput", None)  # exists in the worker processes of pytest-xdist
+    output = getattr(session.config, "workeroutput", None)  # exists only in the worker processes of pytest-xdist
     if output is not None:
         output |= {"explored": stash[EXPLORED], "met": dict(stash[MET])}
     elif missing := never_happened(stash[MET]):

@@ -1,4 +1,4 @@
-"""Runs a program under two values of PYTHONHASHSEED: a simulation must not depend on Python's hashes."""
+"""Runs a program under two values of PYTHONHASHSEED: a simulation must not depend on Python's hash seed."""
 
 import os
 import subprocess

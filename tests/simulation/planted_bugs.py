@@ -1,14 +1,14 @@
-"""Checks of planted bugs."""
+"""Checks that a planted bug still fits the production code."""
 
 from typing import Final
 
-MISFITS: Final = (AttributeError, NameError, TypeError)  # raised by code that uses what was renamed or changed
+MISFITS: Final = (AttributeError, NameError, TypeError)  # raised by planted code that uses outdated names or signatures
 
 
 def assert_fits(found: BaseException) -> None:
     """
-    Fail if one of `MISFITS` is the error by which a planted bug was found, or led to it: the planted code then fits the
-    production code no longer, and plants no bug.
+    Fail if a planted bug was found by one of `MISFITS`, or by an error that one of them led to.  The planted code then
+    no longer fits the production code, and plants no bug.
     """
     error: BaseException | None = found
     while error is not None:

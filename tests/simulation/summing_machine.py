@@ -152,7 +152,10 @@ def differences_in_sums(shard: ShardModel, log: ShardLog) -> Iterator[str]:
 
 @contextmanager
 def machines_apply_at_append() -> Iterator[None]:
-    """State machines apply a command when it is appended instead of committed, so that a truncation cannot undo it."""
+    """
+    Let state machines apply a command when it is appended, not when it is committed, so that a truncation cannot undo
+    it.
+    """
     appended = ShardLog._command_appended
 
     def hasty(self: Any, entry: Any) -> None:

@@ -26,7 +26,7 @@ def names_of(key: str) -> set[str]:
 @pytest.mark.parametrize("key", OBEYED)
 def test_a_key_that_is_obeyed_is_read(key: str) -> None:
     """
-    Every key declared as obeyed is read; a key that is never read must be declared as accepted without effect, with the
+    Every key declared as obeyed is read; a key that is never read must be declared as accepted without effect, with a
     reason.
     """
     read = [name for name in names_of(key) if f'"{name}"' in READERS]

@@ -49,7 +49,7 @@ def test_the_file_map_names_files_that_exist(folders: str, name: str) -> None:
 
 def test_the_file_map_has_every_folder() -> None:
     """
-    The file map has every folder, because a newcomer would not find one that is missing.
+    The file map has every folder, because a newcomer would not find a folder that it lacks.
     """
     text = ARCHITECTURE.read_text()
     folders = sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py"))
@@ -131,7 +131,8 @@ def test_the_recipes_name_files_that_exist() -> None:
 @pytest.mark.parametrize("record", sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")), ids=lambda path: path.stem)
 def test_a_decision_record_has_all_its_sections(record: Path) -> None:
     """
-    A record without its cost, its alternatives or its figures does not let a reader judge the decision again.
+    A decision record has all its sections: without its cost, alternatives and figures, a reader could not judge the
+    decision again.
     """
     sections = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
 

@@ -20,7 +20,8 @@ SPARK_IMPORTS = {"tidemill.spark", "tidemill.client", "tidemill.batches", "tidem
 @cache
 def imports() -> dict[str, set[str]]:
     """
-    Return for each module the modules of this package that it imports at the top, in functions, or for types only.
+    Return, for each module, the modules of this package that it imports at the top, inside functions, or for types
+    only.
     """
     graph = grimp.build_graph("tidemill", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -28,8 +29,8 @@ def imports() -> dict[str, set[str]]:
 
 def test_there_is_no_cycle_of_imports() -> None:
     """
-    No imports form a cycle, including those for types and those inside functions.  The test repeatedly removes modules
-    without imports of remaining ones; any that are left form a cycle.
+    No imports form a cycle, including those for types and those inside functions.  The test repeatedly removes the
+    modules that import none of the remaining ones; any that are left over form a cycle.
     """
     left = dict(imports())
     while leaves := [module for module, imported in left.items() if not imported & left.keys()]:
@@ -49,7 +50,7 @@ def test_a_library_has_one_import_site(library: str, site: str) -> None:
 
 def test_spark_imports_only_the_client_batches_and_the_model() -> None:
     """
-    Spark itself imports only `client`, `batches` and `model`; what these import is their own matter.
+    `spark` directly imports only `client`, `batches` and `model`; what these import in turn is not restricted here.
     """
     spark = [module for module in imports() if _package(module) == "tidemill.spark"]
     imported = {(module, other) for module in spark for other in imports()[module]}

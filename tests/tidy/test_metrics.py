@@ -18,11 +18,11 @@ def code_outside_telemetry() -> str:
 
 def test_every_metric_is_counted_and_shown() -> None:
     """
-    Every metric is counted and shown; one that is shown but never counted would claim that nothing happened.
+    Every metric is counted and shown; a metric that is shown but never counted would claim that nothing happened.
     """
     code = code_outside_telemetry()
     counted = {*re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code)}
-    passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # to a thread that observes
+    passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # passed to a thread that observes the values
 
     assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted(
         {*Metrics.__slots__} - {"apis", "by_topic", "group_lags"}
@@ -34,8 +34,8 @@ def test_every_metric_is_counted_and_shown() -> None:
 
 def test_every_counter_of_an_api_is_counted_and_shown() -> None:
     """
-    The broker raises each counter itself or by a method of `ApiCounters`, or passes durations to it, and a scrape
-    reads it.
+    The broker increments each counter directly or through a method of `ApiCounters`, or passes durations to it, and a
+    scrape reads it.
     """
     counters = vars(ApiCounters)
     methods = {name: value for name, value in counters.items() if isfunction(value) and not name.startswith("_")}
@@ -54,7 +54,7 @@ def test_every_counter_of_an_api_is_counted_and_shown() -> None:
 
 def test_every_counter_of_a_topic_is_counted_and_shown() -> None:
     """
-    The handlers raise the counters of the partition's topic in place.
+    The handlers increment the counters of the partition's topic in place.
     """
     raised = {*re.findall(r"counters\.(\w+) \+= ", code_outside_telemetry())}
 

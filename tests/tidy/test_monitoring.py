@@ -46,7 +46,7 @@ def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
 
 def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
     """
-    The queries are PromQL.  Grafana's variables stand for a duration and for values of labels.
+    The queries of the dashboard are valid PromQL.  Grafana's variables stand for a duration and for values of labels.
     """
     queries = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
     rules = [{"record": f"query:{at}", "expr": it.replace("$__rate_interval", "1m")} for at, it in enumerate(queries)]
@@ -73,7 +73,7 @@ def test_every_alert_is_tested() -> None:
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 def test_an_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
     """
-    The summary says what is wrong, the description what to do, and the severity whether it can wait.
+    An alert's summary says what is wrong, its description says what to do, and its severity says whether it can wait.
     """
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert {"summary", "description"} == rule["annotations"].keys()
@@ -91,7 +91,7 @@ def test_the_operations_pages_say_what_to_do_about_every_alert() -> None:
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
     """
-    Grafana moves panels that overlap, so the dashboard would not look as intended.
+    The panels do not overlap; Grafana would move them, so the dashboard would not look as intended.
     """
     taken: dict[tuple[int, int], str] = {}
     for panel in PANELS:

@@ -14,10 +14,10 @@ MACHINE = {
 }  # fmt: skip
 LIMITED = dict.fromkeys(("storage", "http", "console", "telemetry"), MACHINE)
 LIMITED |= dict.fromkeys(("shard", "broker", "simulation"), MACHINE - {"asyncio"})
-SEEDED = "random.Random"  # every generator of a simulation is created from its seed
+SEEDED = "random.Random"  # a simulation creates each of its generators from its seed
 PERMITTED = {
-    "src/tidemill/console/rates.py": {"threading.Lock"},  # a lock, because pages are made in threads
-    "src/tidemill/simulation/machine/disk_controls.py": {"threading"},  # a lock, because threads of a test share a disk
+    "src/tidemill/console/rates.py": {"threading.Lock"},  # a lock, because pages are built in threads
+    "src/tidemill/simulation/machine/disk_controls.py": {"threading"},  # a lock, because a test's threads share a disk
 }
 
 

@@ -23,7 +23,7 @@ def test_the_page_lists_every_api_with_a_handler() -> None:
 
 def test_the_page_uses_the_file_names_of_apis() -> None:
     """
-    The page names APIs after their files: `wire/messages/heartbeat.py` is Heartbeat.
+    The page names APIs after their files: the API in `wire/messages/heartbeat.py` is Heartbeat.
     """
     named = {int(row["key"]): row["name"] for row in A_ROW.finditer(LEDGER.read_text())}
 

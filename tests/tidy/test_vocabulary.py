@@ -23,7 +23,7 @@ is_isolated Standing
 _found _transfer
 """
 RETIRED_IDENTIFIERS = frozenset(_RETIRED.split())
-OF_LIBRARIES = {"src/tidemill/cli/output.py": {"fold"}}  # rich's word for breaking a long word at the column's end
+OF_LIBRARIES = {"src/tidemill/cli/output.py": {"fold"}}  # rich's term for breaking a long word at the column's end
 RETIRED_WORDS = (
     "airborne", "depose", "deposes", "deposed", "folded", "folds", "hand-over", "hand-overs", "hands over",
     "handed over", "hand over", "settled", "in the air", "office", "who leads", "whoever", "nobody", "somebody",

@@ -35,12 +35,12 @@ def imported_names(path: Path) -> set[str]:
 
 
 def imported_roots(path: Path) -> set[str]:
-    """Return the first parts of these names."""
+    """Return the first part of each imported name."""
     return {name.split(".")[0] for name in imported_names(path)}
 
 
 def attribute_names(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line number and dotted name of every attribute access of the form `asyncio.wait`."""
+    """Yield the line number and the dotted name of every attribute access such as `asyncio.wait`."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.lineno, f"{node.value.id}.{node.attr}"

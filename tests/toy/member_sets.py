@@ -30,14 +30,14 @@ class Add:
 
 @dataclass(frozen=True)
 class Read:
-    """A request for the members of a set.  The reply has them sorted."""
+    """A request for the members of a set.  The reply lists them in sorted order."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class Await:
-    """A request for the members, which is answered, in sorted order, once `member` is one of them."""
+    """A request for the members that is answered, with the members sorted, once `member` is one of them."""
 
     key: str
     member: str

@@ -69,8 +69,8 @@ def serves_uncommitted_records() -> Iterator[None]:
 @contextmanager
 def serves_upon_election() -> Iterator[None]:
     """
-    A leader serves before an entry of its own term is committed, although earlier leaders may have acknowledged more
-    (KIP-207).
+    Let a leader serve before an entry of its own term has committed, although earlier leaders may have acknowledged
+    more (KIP-207).
     """
     with patch.object(Replica, "is_confirmed", property(lambda self: self.leads)):
         yield

@@ -8,7 +8,7 @@ from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
 from tidemill.storage.journal.row import RowKind, kind_name
 
-LOTS = 4  # lots of seeds, for one broker and for several each: a failure is reported early
+LOTS = 4  # the number of tests that share the seeds of one broker, or of several: a failure is reported early
 EFFECTS = (RowKind.TRUNCATE.name, RowKind.INSTALLED.name, RowKind.TRIMMED.name, "SyncFailed", "PowerLost")
 
 
@@ -20,7 +20,7 @@ def note(met: Counter[str], run: ClusterRun) -> None:
 
 
 def never_happened(met: Counter[str]) -> list[str]:
-    """Return the faults and effects that never happened, or nothing if not all lots were run."""
+    """Return the faults and effects that never happened, or an empty list unless all lots of seeds have run."""
     if met["lots"] < 2 * LOTS:
         return []
     return [str(what) for what in (*Fault, *EFFECTS) if not met[str(what)]]

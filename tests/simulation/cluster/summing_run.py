@@ -1,4 +1,7 @@
-"""A simulated cluster whose shards run the toy state machine: leaders append values during faults and requests."""
+"""
+A simulated cluster whose shards run the toy state machine: leaders append values while faults strike and clients send
+requests.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -26,10 +26,10 @@ from tidemill.storage.recovery import JournalDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
-TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # runs with several brokers; four of five have at least three
+TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # runs with several brokers; four out of five have at least three
 SEVERAL = (2, 3, 3, 3, 5)
-# Seeds that found bugs, with their number of brokers.  1043: a learner and then a voter lost their disks, and the
-# leader promoted the learner.
+# Seeds that once found bugs, each with its number of brokers.  In 1043, a learner and then a voter lost their disks,
+# and the leader promoted the learner.
 FOUND = ((1043, 5),)
 RUN = """
 from random import Random
@@ -96,7 +96,7 @@ def test_a_cluster_keeps_its_promises(lot: int, explored: list[str], met: Counte
 
 @pytest.mark.parametrize(("seed", "brokers"), FOUND)
 def test_a_seed_that_found_a_bug_passes(seed: int, brokers: int) -> None:
-    """Runs that found a bug once pass now."""
+    """Runs that once found a bug now pass."""
     run_of(seed, brokers).run()
 
 
@@ -118,14 +118,17 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
     ("module", "function"), [(block, "write_block"), (produce, "append_batch")], ids=["in a job", "in a request"]
 )
 def test_an_unexpected_error_of_a_broker_ends_the_run(module: ModuleType, function: str) -> None:
-    """An error that no fault of a disk explains is a bug, so the run does not go on without the broker or request."""
+    """
+    An error that is not a disk fault is a bug, so it ends the run; the run does not go on without the broker or the
+    request.
+    """
     with patch.object(module, function, side_effect=KeyError("a bug")), pytest.raises(KeyError, match="a bug"):
         run_of(1, 1).run()
 
 
 def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:
-    """Under any hash seed, the runs of a seed are equal to the last byte on the network, so a reported seed can be
-    repeated.
+    """Under any hash seed, the runs of a seed are identical down to the last byte on the network, so a reported seed
+    can be repeated.
     """
     digests = outputs_under_two_hash_seeds(RUN)
 

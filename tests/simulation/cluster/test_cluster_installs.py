@@ -40,7 +40,7 @@ def installed() -> Iterator[list[int]]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises_while_brokers_install(seed: int, installed: list[int]) -> None:
     """
-    While brokers install under faults, no acknowledged record is lost, and finally all replicas have the same bytes.
+    While brokers install under faults, no acknowledged record is lost, and in the end all replicas have the same bytes.
     """
     knobs = ClusterKnobs.draw(Random(seed), 3)
     run = ClusterRun(seed, replace(knobs, options=replace(knobs.options, tail_entries=2)))

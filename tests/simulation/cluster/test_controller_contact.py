@@ -170,7 +170,7 @@ def with_a_commit() -> tuple[Scene, BrokerMachine, BrokerMachine]:
 
 def test_a_leader_without_contact_with_the_controller_deletes_nothing() -> None:
     """A leader without contact with the controller deletes nothing, since its topic configuration may be outdated.  It
-    transfers leadership to a replica with contact with the controller.
+    transfers leadership to a replica that has contact.
     """
     run = three_brokers_with_a_topic()
     scene = Scene(run)
@@ -215,8 +215,8 @@ def test_a_coordinator_with_stale_metadata_rejects_commits() -> None:
 
 def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() -> None:
     """
-    A coordinator rejects commits if it receives from the controller but its own acknowledgements do not arrive: the
-    controller then sends it no newer metadata.
+    A coordinator rejects commits if it hears the controller but its own acknowledgements do not arrive there, because
+    the controller then sends it no newer metadata.
     """
     scene, controller, coordinator = with_a_commit()
     run = scene.run
@@ -237,8 +237,8 @@ def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() 
 
 
 def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> None:
-    """An elected broker with a full disk immediately transfers leadership to another replica, before clients wait for
-    long.
+    """An elected broker with a full disk immediately transfers leadership to another replica, so that clients do not
+    wait for long.
     """
     run = three_brokers_with_a_topic()
     scene = Scene(run)
@@ -259,13 +259,13 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
 
 
 def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
-    """A broker that was away is ready only with current metadata: by the configuration that it had before, its records
-    have expired.
+    """A broker that was away is ready only once its metadata is current: under the configuration that it had before,
+    its records would have expired.
     """
     scene, controller, away = old_records(1)
     away.kill()
 
-    for number in range(400):  # more entries than the leader keeps, so the broker returns by an install
+    for number in range(400):  # more entries than the leader keeps, so the broker catches up by an install
         assert errors.NONE == scene.alter(controller, "flights", "retention.ms", str(10**12 + number))
     away.start()
     pass_time(scene.run, lambda: away.is_ready)
@@ -297,7 +297,7 @@ def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None
 
 def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() -> None:
     """A broker that starts without the controller gives up leadership: replicas may elect it, but clients do not know
-    it before it has registered.
+    it until it has registered.
     """
     run = three_brokers_with_a_topic()
     scene = Scene(run)
@@ -312,7 +312,7 @@ def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() 
     others = [machine for machine in run.machines if machine is not starts]
     for machine in others:
         if replica_of(machine).is_serving:
-            replica_of(machine).transfer_leadership(starts.voter)  # the leader balancer does the same
+            replica_of(machine).transfer_leadership(starts.voter)  # the leader balancer would do the same
     scene.wait(15)
 
     assert not starts.is_ready
@@ -377,8 +377,8 @@ def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> 
 
 
 def test_metadata_is_stale_when_the_controller_moves_out_of_reach() -> None:
-    """Metadata is stale when a broker becomes controller that the coordinator cannot reach, although it hears the
-    former one.
+    """Metadata is stale if the new controller is a broker that the coordinator cannot reach, even though the
+    coordinator still hears the former controller.
     """
     run = ready_brokers(3)
     scene = Scene(run)

@@ -10,7 +10,7 @@ from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.machine.crash_fate import ALL_KEPT
 from tidemill.simulation.machine.machine import seconds
 
-AGAIN_S = 40.0  # seconds until the silence is noticed and the link is dialled again
+AGAIN_S = 40.0  # in seconds; by then, the silence has been noticed and the link has been dialled again
 
 
 def wait(run: ClusterRun, duration_s: float) -> None:
@@ -40,8 +40,8 @@ def test_a_joining_broker_asks_again_when_the_asked_broker_returns(
     silence: Callable[[ClusterRun, BrokerMachine, BrokerMachine], None],
 ) -> None:
     """
-    The joining broker repeats its request although nothing shows that its link is dead: it gets no notice and sends
-    nothing.
+    The joining broker repeats its request even though nothing shows that its link is dead: it is not notified, and it
+    sends nothing else that could fail.
     """
     run = ClusterRun(1, knobs(2).without_faults())
     one, two = run.machines

@@ -1,4 +1,4 @@
-"""How a broker whose journal stalls is found dead and replaced as leader, and how quickly leadership moves.
+"""How a broker whose journal stalls is found to be dead and is replaced as leader, and how quickly leadership moves.
 
 Three brokers run on simulated time.
 """
@@ -37,8 +37,8 @@ def test_leadership_moves_within_four_seconds_of_a_stalled_sync(phase_ms: int) -
 
 
 def test_a_broker_whose_journal_hangs_is_not_alive_before_it_syncs_again() -> None:
-    """A broker whose journal hangs is not alive until it syncs again.  Its link is dialled again every 10 s, which does
-    not count as a heartbeat.
+    """A broker whose journal hangs does not count as alive until the journal syncs again.  Its link is dialled again
+    every 10 s, which does not count as a heartbeat.
     """
     run = three_brokers_with_a_topic()
     begun_us = run.timeline.now_us

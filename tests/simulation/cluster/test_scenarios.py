@@ -47,14 +47,14 @@ def pass_time(run: ClusterRun, until: Callable[[], bool], seconds_max: float = 3
 
 
 def voters(machine: BrokerMachine) -> int:
-    """Return the number of voters of the metadata shard, as this broker knows it."""
+    """Return the number of voters of the metadata shard, as far as this broker knows."""
     return 0 if machine.broker is None else len(machine.broker.shard_table.shards[METADATA_SHARD].replica.voters)
 
 
 def test_brokers_find_each_other_without_the_broker_they_joined() -> None:
     """
-    After a power loss of all brokers, they find each other without the broker they joined.  No entry is known to be
-    committed, so their images are empty, and they take addresses from the log.
+    After all brokers have lost power, they find each other without the broker through which they joined.  No entry is
+    known to be committed, so their images are empty, and they take addresses from the log.
     """
     run = ClusterRun(1, knobs(3).without_faults())
     for machine in run.machines:
@@ -71,8 +71,8 @@ def test_brokers_find_each_other_without_the_broker_they_joined() -> None:
 
 def test_brokers_without_a_majority_wait_and_log_the_reason() -> None:
     """
-    Three of five brokers start, with only one of the three metadata voters.  They cannot learn whether their broker
-    ids are still theirs, and must wait instead of exiting.
+    Three of five brokers start, among them only one of the three metadata voters.  They cannot learn whether their
+    broker ids are still theirs, and must wait instead of exiting.
     """
     run = ClusterRun(1, knobs(5).without_faults())
     for machine in run.machines:
@@ -96,8 +96,8 @@ def test_brokers_without_a_majority_wait_and_log_the_reason() -> None:
 @pytest.mark.parametrize("missing_s", [0.0, 6.0])
 def test_a_broker_missing_at_a_registration_still_becomes_a_metadata_voter(missing_s: float) -> None:
     """
-    A broker that is paused or loses its link at the moment of a registration still becomes a metadata voter: two live
-    brokers of three are too few to extend the set.
+    A broker that is paused or loses its link at the moment of a registration still becomes a metadata voter later: with
+    only two of three brokers live, the set of voters is not extended.
     """
     run = ClusterRun(1, knobs(3).without_faults())
     one, two, three = run.machines
@@ -135,8 +135,8 @@ def lost_link_to(far: BrokerMachine, near: BrokerMachine) -> Iterator[None]:
 
 def test_a_broker_joins_through_a_follower() -> None:
     """
-    A broker can join through a follower, which cannot send it the log.  The joining broker is not registered, so no
-    broker can dial it.
+    A broker can join through a follower, although the follower cannot send it the log, and no broker can dial the
+    joining broker before it is registered.
     """
     run, last = four_brokers_led_by_the_second()
 
@@ -183,7 +183,7 @@ def leads(machine: BrokerMachine) -> bool:
 
 
 def test_the_checks_find_records_lost_with_their_leader() -> None:
-    """The checks must report that records sent with acks=1 are lost with their leader, which shows that they detect
+    """The checks must report records sent with acks=1 that are lost with their leader; this shows that they detect
     losses.
     """
     for seed in range(SEEDS_OF_CONTROL):
@@ -214,7 +214,7 @@ def three_brokers_with_a_topic(records: int = 20, **options: int) -> ClusterRun:
 def test_a_broker_with_a_damaged_journal_returns_as_another_voter(is_missed: bool) -> None:
     """
     A broker with a damaged journal, which may have held votes, sets its directory aside and returns as a new voter.
-    The other brokers send it everything, and refuse it at first while they count the former identity as alive.
+    The other brokers refuse it while they count its former identity as alive, and then send it everything.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
@@ -234,8 +234,8 @@ def test_a_broker_with_a_damaged_journal_returns_as_another_voter(is_missed: boo
 
 def test_a_reinitialized_broker_keeps_its_broker_id_if_it_is_interrupted() -> None:
     """
-    A broker keeps its id although its disk was full after it had set its damaged directory aside and before it had a
-    new identity.  With another id, plans for the old id would wait forever.
+    A broker keeps its id even if its disk is full after it has set its damaged directory aside and before it has a new
+    identity.  With another id, plans for the old id would wait forever.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
@@ -285,8 +285,8 @@ def test_a_broker_without_its_identity_file_does_not_start() -> None:
 
 
 def test_a_clean_stop_transfers_leadership_first() -> None:
-    """A clean stop first transfers leadership, so that clients are served without a break and no election waits for a
-    timeout.
+    """A clean stop first transfers leadership, so that clients are served without interruption and no election waits
+    for a timeout.
     """
     run = three_brokers_with_a_topic()
 
@@ -306,8 +306,8 @@ def test_a_clean_stop_transfers_leadership_first() -> None:
 
 
 def test_a_broker_ends_at_a_metadata_record_of_a_newer_version() -> None:
-    """A broker exits at a metadata record of a newer version.  Otherwise its image would differ from that of brokers
-    that know the version.
+    """A broker exits when it reads a metadata record of a newer version.  Otherwise its image would differ from the
+    images of brokers that know the version.
     """
     run = three_brokers_with_a_topic()
     controller = next(machine for machine in run.machines if machine.broker.controller.leads)  # type: ignore[union-attr]
@@ -323,7 +323,7 @@ def test_a_broker_ends_at_a_metadata_record_of_a_newer_version() -> None:
     left.kill()
     left.start()
     run.timeline.run_until(run.timeline.now_us + seconds(5))
-    assert left.is_running  # a broker takes only addresses from uncommitted records
+    assert left.is_running  # a broker takes nothing but addresses from uncommitted records
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -345,8 +345,8 @@ def test_a_damaged_segment_is_repaired_from_other_replicas(number: int) -> None:
 @pytest.mark.parametrize("byte", [7, MAGIC_POSITION, 80], ids=["base offset", "magic", "record"])
 def test_a_wiped_broker_catches_up_from_a_damaged_leader(byte: int, records: int) -> None:
     """
-    Damage outside a batch's CRC is also found; otherwise the wiped follower would refuse the copy forever.  A wiped
-    broker that lacks many records does not vote before it has them, so that the third, undamaged replica leads and
+    Damage that a batch's CRC does not cover is also found; otherwise the wiped follower would refuse the copy forever.
+    A wiped broker that lacks many records does not vote before it has them, so the third, undamaged replica leads and
     repairs the other two.
     """
     run = three_brokers_with_a_topic(records, tail_entries=2)
@@ -395,8 +395,8 @@ def replica_of(machine: BrokerMachine) -> Shard:
 @pytest.mark.parametrize("seed", ROTTEN)
 def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
     """
-    A cluster repairs flipped bits, whether a reader, a leader that sends a snapshot, a start, or the final comparison
-    of all bytes finds them.
+    A cluster repairs flipped bits, whether they are found by a reader, by a leader that sends a snapshot, at a start,
+    or in the final comparison of all bytes.
     """
     drawn = ClusterKnobs.draw(Random(seed), (3, 3, 5)[seed % 3])
     run = ClusterRun(seed, replace(drawn, rot=0.3, options=replace(drawn.options, cache_bytes_max=0)))
@@ -408,5 +408,5 @@ def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [37, 84, 135])
 def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
-    """A seed that once found a bug passes, with only those faults that existed at that time."""
+    """A seed that once found a bug passes; it is run with only the faults that the simulation had at that time."""
     ClusterRun(seed, replace(ClusterKnobs.draw(Random(seed)), leader_isolation=0.0, client_isolation=0.0)).run()

@@ -72,8 +72,8 @@ class Client:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_a_toy_coordinator_acknowledged_survives_its_leaders(seed: int) -> None:
     """
-    The leader repeatedly fails with requests in flight: it is killed, or loses power or contact to the others.  The
-    next leader has every acknowledged member, and none that was never sent.
+    The leader repeatedly fails with requests in flight: it is killed, loses power, or loses contact with the others.
+    The next leader has every acknowledged member, and none that was never sent.
     """
     run = ClusterRun(seed, knobs(3).without_faults(), extra_coordinators=(MEMBER_SETS,))
     random = Random(seed)

@@ -24,7 +24,7 @@ class RaftMutant:
     planted: Callable[[], AbstractContextManager[None]]
     seeds_max: int = 0
     transcript: str = ""
-    adapt: Callable[[ShardKnobs], ShardKnobs] | None = None  # None: the knobs as drawn, with damage
+    adapt: Callable[[ShardKnobs], ShardKnobs] | None = None  # None keeps the knobs as drawn, with damage
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def majority_is_half() -> Iterator[None]:
 
 @contextmanager
 def serves_what_others_have_committed() -> Iterator[None]:
-    """A leader serves before its own disk has everything that was acknowledged before its term."""
+    """Let a leader serve before its own disk has everything that was acknowledged before its term."""
 
     def hasty(self: Any) -> bool:
         return bool(self.leads and self.commit_index >= self.term_start_index)
@@ -120,7 +120,7 @@ def votes_twice_in_a_term() -> Iterator[None]:
 
 @contextmanager
 def confirms_reads_without_a_round() -> Iterator[None]:
-    """A replica that believes that it leads confirms reads immediately, without asking a majority."""
+    """Let a replica that believes that it leads confirm reads immediately, without asking a majority."""
 
     def at_once(self: Any) -> int:
         return 0 if self._tracker is None else int(self._tracker.serial)
@@ -142,7 +142,7 @@ def with_membership_changes(knobs: ShardKnobs) -> ShardKnobs:
 
 
 def with_crashes_in_sync(knobs: ShardKnobs) -> ShardKnobs:
-    """Let half of the syncs of votes end in a crash, and nodes crash often."""
+    """Let half of the syncs of votes end in a crash, and let nodes crash often."""
     return replace(knobs, crash=0.4, crash_in_sync=0.5)
 
 
@@ -179,7 +179,9 @@ def answers_a_vote_before_its_sync() -> Iterator[None]:
 
 @contextmanager
 def believes_any_report() -> Iterator[None]:
-    """A replica believes a sync that reports entries as durable although they were truncated meanwhile."""
+    """
+    Let a replica believe a sync that reports entries as durable even though they have been truncated in the meantime.
+    """
     advance = Replica.advance
 
     def gullible(self: Any, term: int, index: int, vote: Any = None) -> bool:
@@ -193,7 +195,7 @@ def believes_any_report() -> Iterator[None]:
 
 @contextmanager
 def changes_several_voters_at_once() -> Iterator[None]:
-    """A leader changes the membership although the previous change is not committed."""
+    """Let a leader change the membership even though the previous change has not committed."""
 
     def hasty(self: Any, membership: Membership, append_time: int) -> int:
         return int(self.propose(replica.voters_change(membership.encode(), append_time)))
@@ -210,7 +212,7 @@ def keeps_a_truncated_membership() -> Iterator[None]:
 
 @contextmanager
 def commits_older_terms_by_counting() -> Iterator[None]:
-    """A leader commits entries of older terms by counting replicas (Figure 8 of the Raft paper).  Random runs would
+    """Let a leader commit entries of older terms by counting replicas (Figure 8 of the Raft paper).  Random runs would
     need thousands of seeds to find this bug, so a transcript does.
     """
     count = Replica._count
@@ -260,14 +262,14 @@ def campaigns_while_it_installs() -> Iterator[None]:
 
 @contextmanager
 def install_truncates_committed_entries() -> Iterator[None]:
-    """An install copies everything and so truncates committed entries."""
+    """Let an install copy everything, and thereby truncate committed entries."""
     with patch.object(model_install, "meeting_offset", lambda *_: None):
         yield
 
 
 @contextmanager
 def install_keeps_divergent_entries() -> Iterator[None]:
-    """An install compares only offsets and so keeps divergent entries."""
+    """Let an install compare only offsets, and thereby keep divergent entries."""
 
     def blind(ours: Any, our_end: int, theirs: Any, their_end: int) -> int:
         return min(our_end, their_end)
@@ -278,7 +280,7 @@ def install_keeps_divergent_entries() -> Iterator[None]:
 
 @contextmanager
 def offers_uncommitted_entries() -> Iterator[None]:
-    """A snapshot contains entries that are durable but not committed."""
+    """Let a snapshot contain entries that are durable but not committed."""
     snapshot = model_install.ModelCatchUp._snapshot
 
     def hasty(self: Any) -> Any:
@@ -291,7 +293,7 @@ def offers_uncommitted_entries() -> Iterator[None]:
 
 @contextmanager
 def counts_other_replicas(who: Callable[[Replica], Iterable[Any]]) -> Iterator[None]:
-    """A leader counts the replicas in `who(leader)` instead of the voters when it advances its commit index."""
+    """Let a leader count the replicas in `who(leader)` instead of the voters when it advances its commit index."""
     count = Replica._count
 
     def generous(self: Any) -> None:
@@ -317,7 +319,7 @@ def voters_and_removed(replica: Replica) -> list[Any]:
 
 @contextmanager
 def a_removed_voter_still_counts() -> Iterator[None]:
-    """A leader still counts a removed voter, and keeps replicating to it."""
+    """Let a leader still count a removed voter and keep replicating to it."""
     follow = ProgressTracker.follow
 
     def faithful(self: Any, membership: Membership) -> None:
@@ -333,7 +335,7 @@ def a_removed_voter_still_counts() -> Iterator[None]:
 
 @contextmanager
 def a_damaged_replica_votes() -> Iterator[None]:
-    """A damaged replica grants its vote to any candidate, although it does not know which entries it has lost."""
+    """Let a damaged replica grant its vote to any candidate, although it does not know which entries it has lost."""
     on_vote_request = Replica._on_vote_request
 
     def generous(self: Any, sender: Any, request: Any) -> None:
@@ -373,7 +375,7 @@ def a_restart_forgets_damage() -> Iterator[None]:
 
 @contextmanager
 def any_snapshot_repairs() -> Iterator[None]:
-    """A damaged replica accepts a snapshot that lacks entries that it has acknowledged."""
+    """Let a damaged replica accept a snapshot that lacks entries that it has acknowledged."""
     on_offer = Follower.on_offer
 
     def content(self: Any, sender: Any, offer: Any) -> None:

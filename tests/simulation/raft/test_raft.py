@@ -18,8 +18,8 @@ from tidemill.simulation.shard.shard_knobs import ShardKnobs
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
-LOTS = 6  # lots of seeds: a failure is reported early
-SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged, and only a disk had the newest membership
+LOTS = 6  # the seeds are divided into this many tests, so that a failure is reported early
+SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged, and the newest membership was only on a disk
 RUN = """
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 for seed in (7, 11):
@@ -34,7 +34,7 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_random_runs_keep_the_invariants(lot: int, explored: list[str]) -> None:
-    """In random runs no acknowledged entry is lost, no two replicas commit different entries, and the healed nodes
+    """In random runs, no acknowledged entry is lost, no two replicas commit different entries, and the healed nodes
     agree.
     """
     began = time.perf_counter()
@@ -77,7 +77,7 @@ def test_random_runs_find_a_planted_bug(mutant: RaftMutant, explored: list[str])
 
 @pytest.mark.parametrize("mutant", BY_TRANSCRIPT, ids=lambda mutant: mutant.name)
 def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
-    """A transcript finds those planted bugs that random runs would find only with luck."""
+    """A transcript finds the planted bugs that random runs would find only with luck."""
     path = SCENARIOS / mutant.transcript
 
     with mutant.planted(), pytest.raises(AssertionError, match=path.name) as found:
@@ -87,7 +87,9 @@ def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
 
 
 def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:
-    """Under any hash seed, the runs of a seed are equal to the last event, so a reported seed can be repeated."""
+    """
+    Under any hash seed, the runs of a seed are identical down to the last event, so a reported seed can be repeated.
+    """
     digests = outputs_under_two_hash_seeds(RUN)
 
     assert len(digests) == 1

@@ -29,7 +29,7 @@ SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
 
 
 class Violation(AssertionError):
-    """A promise was broken.  `kind` is lost, invented, refused or different."""
+    """The store broke a promise.  `kind` is lost, invented, refused or different."""
 
     def __init__(self, kind: str, where: str, what: str) -> None:
         super().__init__(f"{kind}: {where}: {what}")
@@ -37,7 +37,7 @@ class Violation(AssertionError):
 
 
 class Enough(Exception):
-    """The budget of states is used up."""
+    """Raised when the budget of states is used up."""
 
 
 @dataclass(slots=True)
@@ -267,7 +267,7 @@ class Explorer:
                 return
 
     def _read(self, store: Store, model: StoreModel) -> None:
-        """Read every partition from the log start to the end, as a consumer does."""
+        """Read every partition from the log start to the end, as a consumer would."""
         for shard_id, log in store.shards.items():
             for number, partition in log.partitions.items():
                 wanted = model.shards[shard_id].partition(number)
@@ -280,7 +280,9 @@ class Explorer:
 
 
 def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
-    """Return the expected state of a store that was just opened, or None if it has a block that was never written."""
+    """
+    Return the expected state of a store that has just been opened, or None if it has a block that was never written.
+    """
     logs = store.shards
     trimmed = {(shard_id, it.partition): it.trimmed for shard_id, log in logs.items() for it in log.partitions.values()}
     return history.model_at(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
@@ -296,7 +298,7 @@ def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
 
 
 def _segment_counts(log: Sequence[Operation]) -> Counter[str]:
-    """Count the rolls, removals and deletions that the operations on segments show."""
+    """Count the rolls, removals and deletions that are visible in the operations on segments."""
     of_segments = [operation for operation in log if operation.path.endswith(".log")]
     made = Counter(it.path.rpartition("/")[0] for it in of_segments if it.kind is Kind.CREATE)
     return Counter(

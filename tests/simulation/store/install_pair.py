@@ -42,7 +42,7 @@ DESCRIPTOR = ShardDescriptor(
     membership=Membership((LEADER,), (FOLLOWER,)),
 )
 TURNS_MAX = 40
-MESSAGES_MAX = 500  # messages per turn
+MESSAGES_MAX = 500  # delivered per turn
 
 
 class Side:
@@ -254,7 +254,7 @@ class Pair:
         self.leader.out.clear()
 
     def _lead(self) -> None:
-        """Start another term of the leader; the follower's tail may be of the previous one."""
+        """Let the leader begin a new term; the follower's tail may be from the previous term."""
         leader = self.leader
         leader.store.vote(SHARD, leader.log, leader.log.term + 1, None)
         leader.begin()
@@ -364,7 +364,8 @@ class Pair:
 
     def lost(self, follower: Side) -> list[str]:
         """
-        Return a message for each partition whose records were committed on the follower before and are missing now.
+        Return a message for each partition that has lost records that were committed on the follower before the
+        install.
         """
         found = []
         for number, mark in self.marks.items():

@@ -1,5 +1,5 @@
-"""Plants bugs in the storage code.  Each breaks one rule of `docs/formats/journal.md`, and the crash points must find
-it.
+"""Plants bugs in the storage code.  Each breaks one rule of `docs/formats/journal.md`, and the exploration of crash
+points must find it.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ class Mutant(NamedTuple):
     rule: str
     planted: Callable[[], AbstractContextManager[None]]
     kinds: frozenset[str]  # the kinds of violation by which the bug may be found
-    states_max: int = 3_000  # number of states within which the bug must be found
+    states_max: int = 3_000  # the number of states within which the bug must be found
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def checkpoint_before_its_segments() -> Iterator[None]:
 
 @contextmanager
 def carries_newer_votes() -> Iterator[None]:
-    """Write a vote into the checkpoint that is only queued for the journal."""
+    """Write into the checkpoint a vote that is only queued for the journal."""
     encode = checkpoint.encode_shard
 
     def newer(log: Any, queued: QueuedRows = checkpoint.NOTHING_QUEUED) -> bytes:

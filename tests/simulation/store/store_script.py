@@ -1,4 +1,4 @@
-"""A scripted run with all kinds of disk operations of a broker, on a small scale, determined by one seed."""
+"""A scripted run, determined by one seed, that performs all kinds of a broker's disk operations on a small scale."""
 
 import struct
 from random import Random
@@ -49,8 +49,8 @@ def descriptor(topic: int, first_partition: int, partition_count: int, *voters: 
 
 class StoreScript:
     """
-    Drives `driver` in rounds.  Two shards have one voter, which leads.  Two shards follow a leader whose actions the
-    seed draws.
+    Drives `driver` in rounds.  Two shards have a single voter, which leads.  Two others follow a leader whose actions
+    are drawn from the seed.
     """
 
     def __init__(self, driver: StoreDriver, disk: SimulatedDisk, seed: int = 1) -> None:
@@ -153,7 +153,9 @@ class StoreScript:
         self.driver.propose(shard_id, self._batch(shard_id, partition, replica.term, size))
 
     def _forge(self) -> None:
-        """Append a batch whose bytes look like journal blocks, as a client could, at every alignment to a page."""
+        """
+        Append a batch that a client could forge: its bytes look like journal blocks, at every alignment to a page.
+        """
         self.driver.drain()
         self.driver.block()
         replica = self.driver.replicas[MADE]
@@ -215,7 +217,7 @@ class StoreScript:
                 self.driver.append(shard_id, [added])
 
     def _additions(self, log: ShardLog) -> list[Entry]:
-        """Return commands for the toy state machine, in many calls none."""
+        """Return commands for the toy state machine; many calls return none."""
         random = self._added
         count = random.choice((0, 0, 1, 1, 2))
         return [

@@ -1,5 +1,5 @@
-"""After a power loss, a kill or a failed sync at any operation, the store has everything acknowledged and nothing
-invented.
+"""After a power loss, a kill or a failed sync at any operation, the store has everything that was acknowledged and
+nothing that was never written.
 
 `TIDEMILL_EVERY_TEAR=1` tears each page at every sector and runs more scripts.
 """
@@ -54,7 +54,9 @@ def test_every_crash_point_keeps_the_promises(explored: list[str]) -> None:
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_other_scripts_keep_the_promises(seed: int, explored: list[str]) -> None:
-    """Scripts with the actions in other orders keep the promises, with a share of the fates at each crash point."""
+    """
+    Scripts with other orders of actions keep the promises, too; only a share of the fates is tried at each crash point.
+    """
     explorer = Explorer(thinned=60)
 
     explore(explorer, seed, explored)
@@ -76,8 +78,8 @@ def test_every_tear_of_every_page_keeps_the_promises(seed: int, explored: list[s
 
 def test_an_interrupted_initialization_of_a_directory_can_be_repeated() -> None:
     """
-    A directory can be initialized again if the first attempt left no identity; with an identity it has everything that
-    a start needs.
+    If the first attempt left no identity, a directory can be initialized again; if it left one, the directory has
+    everything that a start needs.
     """
     disk = SimulatedDisk()
     identity = Identity(

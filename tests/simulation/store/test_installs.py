@@ -31,7 +31,7 @@ SEEDS = range(60) if IS_SOAK else range(6)
 
 
 class LostPromise(AssertionError):
-    """A promise was broken.  The message names the place in the run."""
+    """The install broke a promise.  The message names the place in the run."""
 
 
 def explore(seed: int) -> int:
@@ -58,7 +58,7 @@ def explore(seed: int) -> int:
 
 
 def watch(disk: SimulatedDisk, crashed: dict[bytes, tuple[SimulatedDisk, str]]) -> None:
-    """Collect the disks that a crash before each operation would leave."""
+    """Collect the disks that a crash before each operation could leave."""
 
     def visit(operation: Operation) -> None:
         for fate in UNIFORM:
@@ -141,7 +141,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
         self._follower.install_is_durable()
 
     def dropped(self: Any, shard_id: Any, rows: Any) -> None:
-        if rows[-1].kind != RowKind.INSTALLED:  # never writes the row, as if power were lost before
+        if rows[-1].kind != RowKind.INSTALLED:  # the INSTALLED row is never written, as if power were lost first
             put(self, shard_id, rows)
 
     put = row_queue.RowQueue.put
@@ -213,7 +213,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_found(name: str, explored: list[str]) -> None:
-    """Each bug is found in one of the first seeds."""
+    """Each planted bug is found by one of the first seeds."""
     for seed in range(12):
         with MUTANTS[name]():
             try:

@@ -1,5 +1,6 @@
 """
-Shards queue more rows than the ring holds and truncate some while they wait; the store must write all others.
+Shards queue more rows than the ring holds and truncate some of them while they wait; the store must write all the
+others.
 
 Each seed draws followers with changing leaders, a ring of a few pages, and the times of background work.  At intervals,
 every disk that a power loss could leave is opened and compared with the model.
@@ -171,7 +172,9 @@ class Run:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_small_ring_catches_up(seed: int) -> None:
-    """A small ring eventually writes everything queued, and a crash meanwhile loses nothing acknowledged."""
+    """
+    With a small ring, everything queued is eventually written, and a crash in the meantime loses nothing acknowledged.
+    """
     run = Run(seed)
 
     run.run()
@@ -215,7 +218,7 @@ def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
 
 @contextmanager
 def trims_what_it_finds() -> Iterator[None]:
-    """Let recovery trim up to the offset that it finds, not up to the offset that the journal row says."""
+    """Let recovery trim up to the offset that it finds, not to the offset in the journal row."""
     put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
@@ -231,7 +234,7 @@ def trims_what_it_finds() -> Iterator[None]:
     "planted", [checkpoints_wait_for_truncations, keeps_a_stale_checkpoint_capture, trims_what_it_finds]
 )
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
-    """Each bug is found in one of the first seeds."""
+    """Each planted bug is found by one of the first seeds."""
     for seed in range(120):
         with planted():
             try:

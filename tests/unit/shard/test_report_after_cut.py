@@ -1,5 +1,4 @@
-"""If entries are truncated and appended again during a sync, the sync must not count for the new entries.
-"""
+"""If entries are truncated and appended again during a sync, the sync must not count for the new entries."""
 
 from dataclasses import replace
 

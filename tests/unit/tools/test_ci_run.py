@@ -1,6 +1,7 @@
 """The entry point of continuous integration installs what some tests need.
 
-The tests replace the commands that it runs with stubs.  Each stub appends its command line to `commands`.  The real `PATH` is not searched.
+The tests replace the commands that it runs with stubs.  Each stub appends its command line to `commands`.  The real
+`PATH` is not searched.
 """
 
 import shutil
