@@ -40,7 +40,7 @@ def _mapped() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("folders", "name"), _mapped())
 def test_the_file_map_names_files_that_exist(folders: str, name: str) -> None:
     """
-    Every file in the map is in one of its row's folders.
+    Every file in the file map is in one of the folders of its row.
     """
     places = [ROOT / "src" / "tidemill" / folder for folder in re.findall(r"`([\w/]+)/`", folders)]
 

@@ -182,7 +182,7 @@ def test_control_batches_and_aborted_transactions_are_skipped(scan):
 
 
 def test_many_parts_become_record_batches_of_bounded_size(scan):
-    """A batch is never split over two RecordBatches, and no empty RecordBatch is yielded."""
+    """A batch is never split across two RecordBatches, and no empty RecordBatch is yielded."""
     run, records = run_of(*[[Record(None, bytes(100))] * 5] * 8)
 
     groups = list(record_batches_from([run[:-1], b"", run], "t", 0, columns=["offset"], group_bytes_max=1_200))

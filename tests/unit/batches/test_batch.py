@@ -55,7 +55,7 @@ def test_a_header_is_read_as_it_was_written():
 
 @given(base_offset=st.integers(0, (1 << 63) - 1), leader_epoch=st.integers(-1, (1 << 31) - 1))
 def test_stamping_offset_and_epoch_does_not_change_the_crc_or_the_records(base_offset, leader_epoch):
-    """The CRC does not cover base offset and leader epoch."""
+    """The CRC covers neither the base offset nor the leader epoch, so changing them leaves it valid."""
     built = build_batch(RECORDS)
     room = bytearray(b"before") + built
 

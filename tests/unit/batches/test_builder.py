@@ -56,7 +56,7 @@ def test_we_read_and_accept_what_other_libraries_build(library, records, data, i
 @given(records=dated_record_lists)
 @settings(max_examples=30)
 def test_an_uncompressed_batch_equals_aiokafkas_byte_for_byte(records):
-    """The format determines every byte of an uncompressed batch."""
+    """An uncompressed batch equals aiokafka's, because the format determines every byte of it."""
     theirs = aio.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for offset, record in enumerate(records):
         theirs.append(offset, record.timestamp, record.key, record.value, list(record.headers))

@@ -163,7 +163,9 @@ def test_records_without_a_timestamp_are_not_too_early():
 
 
 def test_a_wrong_max_timestamp_can_be_corrected(scan):
-    """The problem contains the right max timestamp, so that the caller can correct it silently, as Kafka does."""
+    """
+    The reported problem contains the right max timestamp, so the caller can correct the header silently, as Kafka does.
+    """
     batch = altered(">q", 35, -1)
 
     problem = checked_header(batch)

@@ -208,7 +208,9 @@ def test_the_batches_of_one_request_are_bounded_together(monkeypatch):
 
 @pytest.mark.parametrize("source", [Codec.NONE, Codec.LZ4])
 def test_timestamps_of_all_records_are_checked(source):
-    """The bounds hold for each record, and a wrong max timestamp in the header is corrected, as in Kafka."""
+    """
+    The bounds on timestamps apply to each record, and a wrong max timestamp in the header is corrected, as in Kafka.
+    """
     batch = build_batch([(None, b"x", (), stamp) for stamp in (2_000, 1_000, 3_000)], codec=source)
     struct.pack_into(">q", batch, 35, 2_500)
     stamp_crc(batch)

@@ -174,7 +174,7 @@ def test_the_partitions_created_by_one_request_are_limited() -> None:
 
 
 def test_a_validated_topic_is_not_created() -> None:
-    """A `validate_only` request gets the response of a creation, but no record is written."""
+    """A `validate_only` request gets the same response as a real one, but no record is written."""
     cluster = Cluster()
 
     result = cluster.controller.decide(CreateTopics(topics=(NewTopic(name="t"),), validate_only=True), NOW_MS)
@@ -226,7 +226,7 @@ def test_default_replication_factor_applies() -> None:
 
 
 def test_deleting_a_topic_removes_everything_but_its_shard_ids() -> None:
-    """Shards, ids, settings and the reserved metric name are removed; shard ids are never reused."""
+    """Deleting a topic removes its shards, ids, settings and reserved metric name; shard ids are never reused."""
     cluster = Cluster()
     cluster.create("a.b", settings=(("retention.ms", "5"),))
     before = Cluster().image
@@ -244,7 +244,7 @@ def test_deleting_a_topic_removes_everything_but_its_shard_ids() -> None:
 
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
-    """Unknown topics and internal topics are refused."""
+    """Topics can be deleted by name or by id; the deletion of unknown and internal topics is refused."""
     cluster = Cluster()
     by_id = cluster.create("by.id").topic_id
     cluster.create("by.name")
@@ -311,7 +311,9 @@ def test_invalid_partition_counts_and_assignments_are_refused(wanted: MorePartit
 
 
 def test_the_offsets_topic_is_created_once() -> None:
-    """Repeated requests get the same response, and neither retention time nor size deletes records of the topic."""
+    """
+    Repeated requests for the offsets topic get the same response; neither retention time nor size deletes its records.
+    """
     cluster = Cluster()
 
     first = cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
@@ -344,7 +346,7 @@ def test_settings_are_set_and_deleted() -> None:
 
 
 def test_the_most_specific_setting_applies() -> None:
-    """The order is: topic, broker, cluster default, settings at start-up."""
+    """The most specific setting applies, in the order topic, broker, cluster default, settings at start-up."""
     cluster = Cluster()
     cluster.create("own", settings=(("retention.ms", "1"),))
     cluster.create("none")
@@ -384,7 +386,7 @@ def test_the_most_specific_setting_applies() -> None:
     ],
 )
 def test_an_invalid_setting_is_refused(resource: ConfigResource, change: Change, error_code: int, says: str) -> None:
-    """The error message names the key, the value and the fix, and no record is written."""
+    """For an invalid setting, the error message names the key, the value and the fix, and no record is written."""
     cluster = Cluster()
     cluster.create("t")
     before = cluster.image
@@ -397,7 +399,7 @@ def test_an_invalid_setting_is_refused(resource: ConfigResource, change: Change,
 
 
 def test_append_and_subtract_change_lists() -> None:
-    """APPEND and SUBTRACT start from the effective value."""
+    """APPEND and SUBTRACT modify the list that is in effect."""
     cluster = Cluster()
     cluster.create("t")
     key = "leader.replication.throttled.replicas"
@@ -420,7 +422,7 @@ def test_alter_configs_deletes_the_settings_it_does_not_name() -> None:
 
 
 def test_group_settings_are_checked_and_stored() -> None:
-    """Settings that have no effect yet are checked and stored, too."""
+    """Settings of groups are checked and stored, although they have no effect yet."""
     cluster = Cluster()
 
     answer = cluster.set(ConfigResource(32, "g"), Change("share.auto.offset.reset", SET, "earliest"))

@@ -31,7 +31,7 @@ IMAGE = apply(
 
 
 def test_a_topic_shows_every_key_once_in_order() -> None:
-    """The keys are those of Kafka and Tidemill, without Kafka's internal ones."""
+    """A topic shows the keys of Kafka and Tidemill, without Kafka's internal ones."""
     shown = describe_topic(IMAGE, "t", BrokerLayers())
 
     names = [resolved.key.name for resolved in shown]
@@ -48,7 +48,7 @@ def test_describing_an_unknown_topic_fails() -> None:
 
 
 def test_the_settings_of_a_new_topic_include_defaults() -> None:
-    """CreateTopics returns the effective settings, also for a request that is only validated."""
+    """CreateTopics returns the effective settings, even for a request that is only validated."""
     shown = topic_settings({"internal.segment.bytes": "7"}, IMAGE.broker_layers(BrokerId(1), {}))
 
     values = {r.key.name: r.value for r in shown}
@@ -80,7 +80,7 @@ def test_the_cluster_default_shows_only_explicit_settings() -> None:
 
 
 def test_a_group_shows_its_settings() -> None:
-    """The response has the group's own settings and those inherited from the broker."""
+    """The response has the group's own settings and those that it inherits from the broker."""
     shown = {r.key.name: int(r.source) for r in describe_group(IMAGE, "g", BrokerLayers())}
 
     assert (shown["share.auto.offset.reset"], shown["share.session.timeout.ms"]) == (8, 5)

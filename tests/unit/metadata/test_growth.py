@@ -15,7 +15,7 @@ def brokers(*broker_ids: int) -> frozenset[BrokerId]:
 
 
 def test_metadata_has_one_replica_then_three_then_five() -> None:
-    """The number of replicas is never even, and existing replicas keep their place at the front."""
+    """The number of metadata replicas is never even, and existing replicas keep their places at the front."""
     cluster = Cluster(brokers=0)
     seen = []
 
@@ -31,7 +31,7 @@ def test_metadata_has_one_replica_then_three_then_five() -> None:
     ("factor", "counts"), [("3", [1, 1, 3, 3, 3]), ("2", [1, 2, 2, 2, 2]), ("1", [1] * 5), ("4", [1, 1, 3, 4, 4])]
 )
 def test_offsets_grow_up_to_the_configured_factor(factor: str, counts: list[int]) -> None:
-    """The number of replicas is even only if the configured factor is even."""
+    """An offsets partition has an even number of replicas only if the configured factor is even."""
     cluster = Cluster(static={"offsets.topic.replication.factor": factor})
     cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
     seen = [len(cluster.replicas(OFFSETS_TOPIC)[0])]
@@ -45,7 +45,9 @@ def test_offsets_grow_up_to_the_configured_factor(factor: str, counts: list[int]
 
 
 def test_an_offsets_topic_created_late_has_all_replicas_at_once() -> None:
-    """The topic gets as many replicas as the brokers allow, and each broker leads a shard."""
+    """
+    An offsets topic that is created late has as many replicas as the brokers allow, and each broker leads a shard.
+    """
     cluster = Cluster(brokers=3)
 
     cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))

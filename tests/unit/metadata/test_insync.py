@@ -35,7 +35,7 @@ def test_a_new_topic_can_require_at_most_all_its_replicas(wanted: str, error_cod
 
 
 def test_the_check_counts_explicitly_assigned_replicas() -> None:
-    """The check applies whether the user or the controller chose the brokers."""
+    """The check applies whether the user or the controller has chosen the brokers of the replicas."""
     cluster = Cluster(brokers=2)
 
     answer = cluster.create("t", assignments=((0, (BrokerId(1),)),), settings=((KEY, "2"),))
@@ -81,7 +81,9 @@ def test_a_topics_setting_cannot_exceed_its_replication_factor() -> None:
 
 
 def test_a_topic_with_two_replicas_is_created_with_a_warning() -> None:
-    """The warning goes to the log and not to the client; a request that is only validated logs nothing."""
+    """
+    The warning about two replicas goes to the log and not to the client; a request that is only validated logs nothing.
+    """
     cluster = Cluster(brokers=3)
     topics = tuple(NewTopic(name=f"t{factor}", replication_factor=factor) for factor in (1, 2, 3))
 

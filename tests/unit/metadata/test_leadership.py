@@ -37,7 +37,7 @@ def everywhere(leader: BrokerId) -> dict[ShardId, BrokerId]:
 
 
 def test_shards_move_to_their_live_preferred_leaders() -> None:
-    """A shard stays when its preferred leader is down, and a shard without a leader is left out."""
+    """A shard keeps its leader while its preferred leader is down, and a shard without a leader is left out."""
     image = three_shards().image
     leaders = everywhere(ONE)
 

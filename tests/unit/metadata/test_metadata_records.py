@@ -78,7 +78,7 @@ records: st.SearchStrategy[Record] = st.one_of(
 
 
 def test_records_encode_to_the_golden_file() -> None:
-    """Old logs must stay readable, so these bytes never change."""
+    """Records always encode to the bytes in the golden file, because old logs must stay readable."""
     golden = GOLDEN.read_text().split()
 
     written = [encode(record).hex() for record in ONE_OF_EACH]

@@ -34,7 +34,7 @@ def some_topics(count: int) -> ClusterImage:
 
 
 def test_a_snapshot_restores_the_image() -> None:
-    """The whole state is restored, including the next shard id of a cluster whose newest shard was deleted."""
+    """A snapshot restores the whole state, including the next shard id of a cluster whose newest shard was deleted."""
     image = some_topics(3)
 
     back = apply(EMPTY, snapshot_records(image), end_offset=image.offset)
@@ -44,7 +44,7 @@ def test_a_snapshot_restores_the_image() -> None:
 
 
 def test_a_big_snapshot_comes_in_chunks() -> None:
-    """No chunk has more records than a batch may have, and only the last chunk has the end record."""
+    """No chunk of a snapshot has more records than a batch may have, and only the last chunk has the end record."""
     chunks = list(snapshot_chunks(some_topics(20), records_max=10))
 
     assert [len(chunk) for chunk in chunks] == [10, 10, 10, 10, 6]

@@ -1,4 +1,4 @@
-"""Three replicas whose ticks, messages and syncs a test controls: isolated, paused, or with a full journal."""
+"""Three replicas whose ticks, messages and syncs a test controls; it can isolate or pause them, or fill a journal."""
 
 from collections import deque
 

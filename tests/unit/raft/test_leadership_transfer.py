@@ -20,7 +20,7 @@ def test_a_transfer_that_takes_too_long_is_cancelled() -> None:
 
 
 def test_a_second_transfer_has_the_whole_time() -> None:
-    """A second transfer has the full TRANSFER_MS, whatever the deadline of a cancelled one was."""
+    """A second transfer has the full TRANSFER_MS, whatever the deadline of the cancelled one was."""
     transfer = LeadershipTransfer()
     transfer.begin(TARGET)
     transfer.tick(1_000)

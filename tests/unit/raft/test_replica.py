@@ -140,7 +140,9 @@ def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
 
 
 def test_the_same_voter_leads_again_in_a_new_term() -> None:
-    """After a restart, the same voter leads in a new term; otherwise one term could have two entries at the same index."""
+    """
+    After a restart, the same voter leads in a new term; otherwise one term could have two entries with the same index.
+    """
     first = elected(opened())
 
     again = elected(opened(Log(1, first.term), term=first.term))

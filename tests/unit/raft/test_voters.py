@@ -96,7 +96,7 @@ def test_there_are_never_many_more_voters_than_planned() -> None:
 
 
 def test_a_slow_learner_does_not_delay_other_learners() -> None:
-    """All learners are added together, and the first that catches up is promoted, so a slow one delays no other."""
+    """All learners are added together, and the first that catches up is promoted, so a slow learner delays no other."""
     way = walk(Membership((ONE,)), (ONE, TWO, THREE), caught_up=(ONE, THREE))
 
     assert way[1:] == [

@@ -12,7 +12,7 @@ FROM = "from mill-2"
 
 
 class Reports(LinkReports):
-    """Reports with a clock that the test sets, and the lines that were logged."""
+    """Link reports with a clock that the test sets, and the lines that they have logged."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

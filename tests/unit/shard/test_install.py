@@ -114,7 +114,7 @@ def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(le
 
 def test_a_chunk_with_wrong_bytes_is_rejected_and_pulled_again(leader: Side) -> None:
     """
-    No byte of a corrupted chunk is written.
+    A corrupted chunk is pulled again, and none of its bytes are written.
     """
     learner = Side(LEARNER)
     spoiled = 0

@@ -24,7 +24,7 @@ def schema(**columns: DataType) -> StructType:
 
 def test_a_schema_selects_columns():
     """
-    The selection is in the order of the schema and ignores case.
+    The selected columns are in the order of the schema; case does not matter.
     """
     wanted = schema(OFFSET=LongType(), value=BinaryType(), timestamptype=IntegerType())
 

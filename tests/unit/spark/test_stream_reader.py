@@ -93,7 +93,8 @@ def test_offsets_for_some_partitions_only_are_refused(cluster):
 
 def test_a_trigger_reads_what_its_limit_allows(cluster):
     """
-    A trigger reads as many offsets as its limit allows, shared in proportion to those pending, or all without a limit.
+    A trigger reads as many offsets as its limit allows, shared in proportion to those pending, or all of them if there
+    is no limit.
     """
     stream = reader(cluster, maxoffsetspertrigger="40")
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}

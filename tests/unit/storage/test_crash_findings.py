@@ -158,7 +158,10 @@ def test_a_trim_that_is_journaled_before_its_batches_counts_as_commit(make_hand:
 
 
 def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_hand: Callable[..., Any]) -> None:
-    """A segment is truncated completely, everything before it is trimmed, and the next batch creates its file again."""
+    """
+    A segment is truncated completely, everything before it is trimmed, and the next batch creates its file again.  The
+    new file must not be removed.
+    """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(2)
     hand.write_all()

@@ -239,7 +239,7 @@ def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
 
 
 def test_a_checkpoint(hand: Any) -> None:
-    """The test decodes every field, up to the last byte."""
+    """The test decodes every field of a checkpoint, up to the last byte."""
     data = golden("checkpoint", checkpoint(hand))
     at = 52
 

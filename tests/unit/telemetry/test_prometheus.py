@@ -15,7 +15,7 @@ def test_every_metric_is_rendered() -> None:
 
 def test_metrics_of_two_brokers_in_one_process_are_separate() -> None:
     """
-    Each broker has its own counters and registry.
+    Two brokers in one process have separate counters and registries.
     """
     one, other = Metrics(), Metrics()
     one.produce_records = 5

@@ -46,7 +46,7 @@ def test_choice(tmp_path: Path, answers: list[tuple[bool, bool]], expected: str)
 
 
 def test_a_candidate_that_does_not_exist_is_skipped(tmp_path: Path):
-    """A candidate that does not exist is skipped, such as the shim of a version that is not installed."""
+    """A candidate that does not exist, such as the shim of a version that is not installed, is skipped."""
     there = stand_in(tmp_path / "there", *BARE)
     assert chosen(tmp_path / "missing", there) == str(there)
     assert chosen(tmp_path / "missing") == ""

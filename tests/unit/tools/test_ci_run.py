@@ -59,7 +59,7 @@ def test_nothing_is_installed_if_nothing_is_missing(tmp_path: Path, user: int) -
     ("tools", "packages"), [((), PACKAGES), (TOOLS[1:], "fuse3"), (TOOLS[:2], "prometheus chromium")]
 )
 def test_root_installs_what_is_missing(tmp_path: Path, tools: tuple[str, ...], packages: str) -> None:
-    """Root installs the packages of the missing tools, without questions, before the tests run."""
+    """Root installs the packages of the missing tools, without asking questions, before the tests run."""
     assert Machine(tmp_path, tools=tools).run() == ([f"{INSTALL} {packages}", TEST], "", 0)
 
 

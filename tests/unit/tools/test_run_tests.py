@@ -70,7 +70,7 @@ FAILED tests/fault/test_disks.py::test_x - AssertionError: SKIPPED [1] is no ski
 def test_skips_are_read_from_the_summary_by_reason_and_file() -> None:
     """
     The runner reads skips by reason and file from the summary.  A skip by a mark has no line number, and a reason may
-    have colons.
+    contain colons.
     """
     skips = skips_of(SUMMARY)
 

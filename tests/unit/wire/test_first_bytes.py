@@ -53,6 +53,6 @@ def test_the_requests_of_kafka_clients_are_recognized() -> None:
 )
 def test_other_bytes_are_not_named(first: bytes) -> None:
     """
-    Too few bytes and unknown protocols are not attributed to a protocol.
+    If the bytes are too few or of an unknown protocol, no protocol is named.
     """
     assert None is protocol_of(first)

@@ -43,7 +43,7 @@ def test_a_request_is_read_with_its_header(version: int, client_id: str | None) 
 
 def test_unknown_tags_in_the_header_are_skipped() -> None:
     """
-    A request header v2 may contain unknown tagged fields.
+    Unknown tagged fields in a request header v2 are skipped.
     """
     connection = ServerConnection(apis.ALL)
     data = bytes(frame(heartbeat.API, 4, ALIVE))
