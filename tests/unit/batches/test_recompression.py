@@ -172,7 +172,7 @@ def test_a_codec_that_does_not_exist_is_refused():
 
 
 def test_the_size_after_recompression_is_bounded():
-    """As in Kafka, max.message.bytes bounds the batch as it is stored; the message names both sizes and the fix."""
+    """max.message.bytes bounds the batch as it is stored, as in Kafka; the message names both sizes and the fix."""
     batch = build_batch([(None, bytes(10_000), (), 0)], codec=Codec.ZSTD)
     stored = len(build_batch([(None, bytes(10_000), (), 0)]))
 
@@ -186,7 +186,7 @@ def test_the_size_after_recompression_is_bounded():
 
 
 def test_a_bomb_is_refused_at_the_limit(monkeypatch):
-    """Whatever max.message.bytes is, no batch may decompress to more than every reader's limit."""
+    """Whatever max.message.bytes is, no batch may decompress to more than the limit that every reader applies."""
     monkeypatch.setattr(recompression, "DECOMPRESSED_BYTES_MAX", 1 << 20)
     batch = build_batch([(None, bytes(2 << 20), (), 0)], codec=Codec.ZSTD)
 

@@ -35,7 +35,7 @@ def test_a_new_topic_can_require_at_most_all_its_replicas(wanted: str, error_cod
 
 
 def test_the_check_counts_explicitly_assigned_replicas() -> None:
-    """The check applies whether the user or the controller has chosen the brokers of the replicas."""
+    """The check of min.insync.replicas applies whether the user or the controller has chosen the brokers."""
     cluster = Cluster(brokers=2)
 
     answer = cluster.create("t", assignments=((0, (BrokerId(1),)),), settings=((KEY, "2"),))

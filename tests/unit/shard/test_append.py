@@ -48,10 +48,10 @@ class Alone:
         raise AssertionError(f"shard {shard_id} has no other members: {message} to {to}")
 
     def serving_changed(self, shard: Shard) -> None:
-        """Ignore it."""
+        """Do nothing: the tests do not observe this."""
 
     def damage_changed(self, shard: Shard) -> None:
-        """Ignore it."""
+        """Do nothing: the tests do not observe this."""
 
 
 def open_shard(store: Store, log: ShardLog, config: TopicConfig) -> Shard:

@@ -51,7 +51,7 @@ class RecordingPeers:
         self.served.append(shard.is_serving)
 
     def damage_changed(self, shard: Shard) -> None:
-        """Ignore it."""
+        """Do nothing: the tests do not observe this."""
 
     def take(self, kind: type[Message]) -> list[tuple[ReplicaKey, Message]]:
         taken = [it for it in self.sent if isinstance(it[1], kind)]

@@ -77,7 +77,7 @@ def test_an_end_offset_is_where_the_next_epoch_begins() -> None:
 
 def test_of_epochs_with_one_start_offset_the_newest_is_kept() -> None:
     """
-    Of several epochs with the same start offset only the newest is kept, because the others wrote no records to this
+    If several epochs have the same start offset, only the newest is kept, because the others wrote no records to this
     partition.
     """
     epochs = LeaderEpochs()
