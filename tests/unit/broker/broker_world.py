@@ -1,4 +1,4 @@
-"""A complete broker for unit tests: the production wiring on a simulated disk; the test executes jobs and timers.
+"""A complete broker for unit tests: the production wiring on a simulated disk.  The test executes jobs and timers.
 
     world = BrokerWorld()                                   # an empty directory, one broker, ready
     world.create("flights", partitions=2)
@@ -45,7 +45,7 @@ STEPS_MAX = 100_000
 class HandClock:
     def __init__(self) -> None:
         self.now_ms = BEGIN_MS
-        self.wrong_ms = 0  # how far the wall clock is ahead
+        self.wrong_ms = 0  # how far ahead of real time the wall clock is
 
     def wall_ms(self) -> int:
         return self.now_ms + self.wrong_ms
@@ -58,7 +58,7 @@ class HandClock:
 
 
 class CountingEntropy:
-    """A source of random bytes that counts: every draw is different."""
+    """A deterministic stand-in for a random source: it returns a counter, so that every draw is different."""
 
     def __init__(self) -> None:
         self._drawn = 0
@@ -69,7 +69,7 @@ class CountingEntropy:
 
 
 class HandTurns:
-    """The `call_soon` of an event loop; the test executes its turns one by one."""
+    """The `call_soon` of an event loop; the test runs the turns one by one."""
 
     def __init__(self) -> None:
         self._callbacks: deque[Callable[[], None]] = deque()
@@ -95,7 +95,7 @@ class Timer:
 
 
 class HandWriter:
-    """A socket that keeps what was sent to it."""
+    """A socket that keeps whatever is sent to it."""
 
     def __init__(self) -> None:
         self.peer = ("127.0.0.1", 50_000)
@@ -123,7 +123,7 @@ class HandWriter:
 
 
 class Client:
-    """One connection to the broker of a world; requests and responses cross it as bytes."""
+    """One connection to the broker of a world; requests and responses are encoded as on a real connection."""
 
     def __init__(self, world: "BrokerWorld", listener: str = LISTENER) -> None:
         self._world = world
@@ -153,7 +153,7 @@ class Client:
         return answered
 
     def ask_only(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and return the response as soon as it has arrived; leave later work pending."""
+        """Send a request and return the response as soon as it arrives, leaving later work pending."""
         api, version = self.send(request, version)
         answered = self.answer(api, version)
         while answered is None and self._world.step():
@@ -162,7 +162,7 @@ class Client:
         return answered
 
     def answer(self, api: Api, version: int) -> Any:
-        """Remove and return the oldest response that has arrived; None if there is none."""
+        """Remove and return the oldest response that has arrived, or None if there is none."""
         sent = self.writer.sent
         if len(sent) < 4:
             return None
@@ -252,7 +252,7 @@ class BrokerWorld:
         raise AssertionError(f"the broker does not come to rest in {STEPS_MAX} steps")
 
     def step(self) -> bool:
-        """Execute one turn, or one job and its callback; False when nothing is left to do."""
+        """Execute one turn, or one job and its callback.  Return False if nothing is left to do."""
         jobs = [self.journal_jobs] if self.writes else []
         jobs += [self.write_back_jobs, self.background_jobs]
         jobs += [self.read_jobs] if self.reads else []
@@ -260,7 +260,7 @@ class BrokerWorld:
         return self.turns.turn() or any(queue.step() for queue in jobs)
 
     def pass_time(self, duration_ms: int) -> None:
-        """Move the clock; timers fire in order, each at its time.  At the end the broker ticks once."""
+        """Move the clock forward.  Timers fire in order, each at its due time, and the broker ticks once at the end."""
         end_ms = self.clock.now_ms + duration_ms
         while True:
             self.timers = [timer for timer in self.timers if not timer.is_cancelled]
@@ -276,7 +276,7 @@ class BrokerWorld:
         self.stabilize()
 
     def restarted(self, static: Mapping[str, str] | None = None, *, reads: bool = True) -> "BrokerWorld":
-        """Return the world after a kill: same disk and time, new process."""
+        """Return the world after a kill: a new process on the same disk at the same time."""
         return BrokerWorld(
             self.static if static is None else static,
             disk=self.disk.after_kill(),
@@ -286,14 +286,14 @@ class BrokerWorld:
             reads=reads,
         )
 
-    # Steps that most tests begin with.
+    # Steps with which most tests begin.
 
     def ask(self, request: Message, version: int | None = None) -> Any:
-        """Send a request of `version`, by default the newest, and return the response."""
+        """Send a request in the given version, by default the newest, and return the response."""
         return self.client.ask(request, version)
 
     def create(self, name: str, partitions: int = 1, **settings: str) -> None:
-        """Create a topic and wait until it has leaders.  Pass settings as `retention_ms="1"`."""
+        """Create a topic and wait until it has leaders.  Settings are keyword arguments, such as `retention_ms="1"`."""
         named = tuple((key.replace("_", "."), value) for key, value in settings.items())
         created: list[Any] = []
         topic = NewTopic(name=name, partition_count=partitions, replication_factor=1, settings=named)
@@ -315,7 +315,7 @@ class BrokerWorld:
         acks: int = -1,
         **header: int,
     ) -> produce.Response.Topic.Partition:
-        """Produce one batch and return the response.  `header` is, for example, `producer_id=1, base_sequence=0`."""
+        """Produce one batch and return the response.  `header` sets batch header fields, such as `producer_id=1`."""
         stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
         stamps = [stamp] * len(values) if isinstance(stamp, int) else stamp
         batch = build_batch([(None, value, (), at) for value, at in zip(values, stamps, strict=True)], **header)  # type: ignore[arg-type]

@@ -43,11 +43,11 @@ class SeededEntropy:
 
 
 class MemoryLink:
-    """One end of a connection.  `frames` were sent by this end and not received yet."""
+    """One end of a connection.  `frames` holds what this end has sent and the other end has not yet received."""
 
     def __init__(self, hello: Hello, owner: LinkOwner) -> None:
-        self.hello = hello  # the other end's
-        self.owner = owner  # of this end
+        self.hello = hello  # that of the other end
+        self.owner = owner  # the owner of this end
         self.other: MemoryLink
         self.frames: deque[bytearray] = deque()
         self.is_open = True
@@ -70,7 +70,7 @@ class Network:
         self.listening: dict[str, LinkOwner] = {}
         self.links: list[MemoryLink] = []
         self.cut: set[str] = set()  # addresses of isolated brokers
-        self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # (from, to): whether frames are held back
+        self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # by (from, to): whether to hold frames back
 
     def dial(self, owner: LinkOwner, address: str) -> None:
         accepting = self.listening.get(address)
@@ -87,7 +87,7 @@ class Network:
     def step(self) -> bool:
         for link in self.links:
             if link.frames and not self.held(link.owner, link.other.owner):
-                # For fairness, this link is the last to be tried in the next step.
+                # For fairness, try this link last in the next step.
                 self.links = [*(it for it in self.links if it is not link), link]
                 link.other.owner.received(link.other, memoryview(link.frames.popleft()))
                 return True
@@ -104,7 +104,7 @@ class Network:
 class MemoryLinks:
     """An implementation of `peer.link.Links` on a `Network`."""
 
-    last_failure: str | None = None  # dialling a broker that does not run is no failure
+    last_failure: str | None = None  # failing to dial a broker that is not running does not count
 
     def __init__(self, network: Network, owner: LinkOwner, address: str) -> None:
         self._network = network
@@ -207,8 +207,8 @@ class ClusterWorld:
         self.extra_coordinators = extra_coordinators
         self.clock = HandClock()
         self.network = Network()
-        self.nodes: list[Node] = []  # by broker id, from 1
-        self.stopped: set[int] = set()  # brokers that neither run nor tick
+        self.nodes: list[Node] = []  # broker 1 comes first
+        self.stopped: set[int] = set()  # brokers that neither execute work nor tick
         for number in range(1, brokers + 1):
             Node(self, number, static)
         self.until(lambda: all(len(node.broker.cluster.live()) == brokers for node in self.nodes), "all meet")
@@ -232,7 +232,7 @@ class ClusterWorld:
         self.nodes[0].stabilize()
 
     def pass_time(self, duration_ms: int) -> None:
-        """Move the clock in steps of TICK_MS; in each, every running broker fires its due timers and ticks."""
+        """Move the clock in steps of TICK_MS.  In each step, every running broker fires its due timers and ticks."""
         end_ms = self.clock.now_ms + duration_ms
         while self.clock.now_ms < end_ms:
             self.clock.now_ms = min(end_ms, self.clock.now_ms + TICK_MS)
@@ -252,7 +252,7 @@ class ClusterWorld:
             self.pass_time(TICK_MS)
 
     def steps_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Step until the condition holds, and execute nothing after that step."""
+        """Step until the condition holds, and execute nothing after that."""
         deadline_ms = self.clock.now_ms + WAIT_MS_MAX
         while not condition():
             if not self.step():
@@ -268,7 +268,7 @@ class ClusterWorld:
     # Faults.
 
     def cut_off(self, number: int) -> None:
-        """Isolate a broker: close its links, and connect it to no other broker until `heal`."""
+        """Isolate a broker: close its links, and connect it to no other broker until `heal` is called."""
         self.network.cut_off(self[number].address)
 
     def heal(self) -> None:
@@ -276,7 +276,7 @@ class ClusterWorld:
         self.pass_time(TICK_MS)
 
     def hold(self, *, to: Collection[int] = (), sender: Collection[int] = ()) -> None:
-        """Hold back frames to the brokers `to` and from the brokers `sender`, until the next call names others."""
+        """Hold back frames to the brokers `to` or from the brokers `sender`.  A further call replaces both sets."""
         receivers = {self[number].address for number in to}
         senders = {self[number].address for number in sender}
 
@@ -285,7 +285,7 @@ class ClusterWorld:
 
         self.network.held = held
 
-    # Steps that most tests begin with.
+    # Steps with which most tests begin.
 
     @property
     def controller(self) -> Node:
@@ -293,7 +293,7 @@ class ClusterWorld:
         return next(node for node in self.nodes if node.broker.controller.leads)
 
     def create(self, name: str, partitions: int = 1, *, brokers: Sequence[int] = (1, 2, 3), **settings: str) -> None:
-        """Create a topic and wait until every broker knows its leaders; the first of `brokers` is preferred."""
+        """Create a topic and wait until every broker knows its leaders.  The first of `brokers` is preferred."""
         named = tuple((key.replace("_", "."), value) for key, value in settings.items())
         assignment = tuple(BrokerId(broker) for broker in brokers)
         topic = NewTopic(
@@ -310,7 +310,7 @@ class ClusterWorld:
         self.until(lambda: all(self.led_by(name, number) for number in range(partitions)), f"{name} is led")
 
     def led_by(self, topic: str, number: int = 0) -> int:
-        """Return the leader on which all running brokers agree; 0 if they differ or know none."""
+        """Return the leader on which all running brokers agree, or 0 if they disagree or none is known."""
         told: set[int] = set()
         for node in self._running:
             known = node.broker.image.topic(topic)
@@ -319,7 +319,7 @@ class ClusterWorld:
         return told.pop() if len(told) == 1 else 0
 
     def lead(self, topic: str, number: int = 0, *, by: int) -> None:
-        """Transfer leadership to a broker and wait until every broker knows it."""
+        """Transfer leadership to a broker and wait until every broker knows about it."""
         if self.led_by(topic, number) != by:
             self.begin_to_lead(topic, number, by=by)
             self.until(lambda: self.led_by(topic, number) == by, f"broker {by} leads {topic}-{number}")

@@ -1,4 +1,6 @@
-"""A consumer of a group in a `BrokerWorld`: one connection, and the requests of the classic protocol."""
+"""
+A consumer that is a member of a group in a `BrokerWorld`: one connection, and the requests of the classic protocol.
+"""
 
 from typing import Any
 
@@ -43,7 +45,7 @@ class GroupMember:
 
     def later(self, request: Message, version: int | None = None) -> Any:
         """
-        Send a request and let 1 ms pass, so that due timers fire.  Return the response; None while the request is
+        Send a request and let 1 ms pass, so that due timers fire.  Return the response, or None while the request is
         parked.
         """
         api, version = self.client.send(request, version)
@@ -52,7 +54,7 @@ class GroupMember:
         return self.client.answer(api, version)
 
     def join(self, version: int | None = None) -> Any:
-        """Send JoinGroup, and send it again if the first response only assigns a member id."""
+        """Send JoinGroup.  If the response only assigns a member id, send it again with that id."""
         joined = self.later(self.joining(), version)
         if joined is not None and joined.error_code == errors.MEMBER_ID_REQUIRED:
             self.member_id = joined.member_id
@@ -65,7 +67,7 @@ class GroupMember:
         self.member_id, self.generation = joined.member_id, joined.generation_id
 
     def sync(self, **assignments: bytes) -> Any:
-        """Send SyncGroup, as the group's leader if there are assignments.  `own` stands for this member's id."""
+        """Send SyncGroup.  The group's leader passes assignments, in which `own` stands for this member's id."""
         named = [
             sync_group.Request.Assignment(
                 member_id=self.member_id if member_id == "own" else member_id, assignment=assignment
@@ -84,7 +86,7 @@ class GroupMember:
         return self.later(request)
 
     def stabilize(self) -> "GroupMember":
-        """Join and sync, so that the member is alone in a stable group, and return it."""
+        """Join and sync, so that this member is the only one in a stable group, and return it."""
         self.join()
         assert self.sync(own=b"all of it").error_code == errors.NONE
         return self
@@ -110,7 +112,7 @@ class GroupMember:
 def committing(
     topic: str, *offsets: int, group_id: str = "g", member: GroupMember | None = None, topic_id: TopicId = NO_TOPIC_ID
 ) -> offset_commit.Request:
-    """Return a request that commits one offset for each partition, from partition 0 on."""
+    """Return a request that commits one offset per partition, starting with partition 0."""
     partitions = [
         offset_commit.Request.Topic.Partition(
             partition_index=number, committed_offset=offset, committed_leader_epoch=1, committed_metadata=f"at {offset}"
@@ -126,13 +128,13 @@ def committing(
 
 
 def commit(world: BrokerWorld, topic: str, *offsets: int, **fields: Any) -> list[int]:
-    """Commit offsets by topic name, and return the error code of each partition."""
+    """Commit offsets of a topic by its name, and return the error code of each partition."""
     answered = world.ask(committing(topic, *offsets, **fields), version=9)
     return [partition.error_code for partition in answered.topics[0].partitions]
 
 
 def fetched(world: BrokerWorld, group_id: str = "g") -> dict[tuple[str, int], int]:
-    """Return all offsets that the group has committed, by topic name and partition."""
+    """Return all committed offsets of the group by topic name and partition."""
     request = offset_fetch.Request(groups=[offset_fetch.Request.Group(group_id=group_id, topics=None)])
     (group,) = world.ask(request, version=9).groups
     assert group.error_code == errors.NONE, errors.name(group.error_code)

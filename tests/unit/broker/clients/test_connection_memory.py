@@ -1,4 +1,4 @@
-"""The memory of all connections is bounded, and one of them always makes progress."""
+"""The memory of all connections together is bounded, and at least one connection can always make progress."""
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.clients.connection_memory import (
@@ -38,7 +38,7 @@ def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
 
 def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
     """
-    No connection must be read for the memory to become free: it does when the appends complete.
+    The memory becomes free when the appends complete, which requires no reading from any connection.
     """
     memory = ConnectionMemory(100, HandClock())
     first = Holder()
@@ -51,7 +51,7 @@ def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
 
 def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
     """
-    Such changes are the end of an append, a complete frame, and the loss of a connection.
+    The relevant changes are the end of an append, a complete frame, and the loss of a connection.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second = Holder(), Holder()
@@ -77,7 +77,7 @@ def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
 
 def test_a_frame_that_arrives_too_slowly_is_dropped_when_others_need_the_memory() -> None:
     """
-    The connection stays open while no other connection needs the memory.
+    The connection stays open as long as no other connection needs the memory.
     """
     clock = HandClock()
     memory = ConnectionMemory(100, clock)
@@ -95,8 +95,8 @@ def test_a_frame_that_arrives_too_slowly_is_dropped_when_others_need_the_memory(
 
 def test_clients_that_do_not_read_are_closed_largest_first() -> None:
     """
-    Connections are closed only at the bound, only if they have read nothing for UNREAD_MS_MAX, and no more of them than
-    needed.
+    Clients are closed only when the bound is reached, only if they have read nothing for UNREAD_MS_MAX, and no more of
+    them than necessary.
     """
     clock = HandClock()
     memory = ConnectionMemory(100, clock)
@@ -114,7 +114,8 @@ def test_clients_that_do_not_read_are_closed_largest_first() -> None:
 
 def test_the_size_of_a_response_shrinks_with_unread_bytes_and_never_reaches_zero() -> None:
     """
-    The first response may take a quarter of the memory; at the bound, a response still gets RESPONSE_BYTES_MIN.
+    The first response may take up to a quarter of the memory; at the bound, a response may still take
+    RESPONSE_BYTES_MIN.
     """
     memory = ConnectionMemory(100, HandClock())
     holder = Holder()

@@ -15,7 +15,7 @@ class Waiting:
 
 def test_open_requests_expire_and_answered_ones_do_not() -> None:
     """
-    Each open request expires once, at the first tick after its own limit.
+    Each open request expires once, at the first tick after its own time limit.
     """
     clock, expired = HandClock(), list[str]()
     deadlines = Deadlines(clock)
@@ -36,7 +36,7 @@ def test_open_requests_expire_and_answered_ones_do_not() -> None:
 
 def test_a_deadline_may_be_added_while_another_expires() -> None:
     """
-    A client may send its next request when the first one is answered.
+    A client may send its next request as soon as the first one has been answered.
     """
     clock, expired = HandClock(), list[str]()
     deadlines = Deadlines(clock)

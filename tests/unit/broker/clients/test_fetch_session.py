@@ -23,7 +23,7 @@ def begun(sessions: FetchSessions, now_ms: int = 0) -> FetchSession:
 
 def test_a_session_keeps_its_partitions() -> None:
     """
-    The next request names only the partitions that change.
+    The next request names only the partitions that have changed.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -48,7 +48,7 @@ def test_an_epoch_out_of_order_is_refused() -> None:
 
 def test_a_client_is_served_without_a_session_when_there_is_no_room() -> None:
     """
-    Sessions in use stay; a session may be evicted after two minutes without use.
+    Sessions that are in use stay; a session may be evicted once it has been unused for two minutes.
     """
     sessions = FetchSessions(CountingEntropy(), 2)
     first, second = begun(sessions), begun(sessions)
@@ -64,7 +64,7 @@ def test_a_client_is_served_without_a_session_when_there_is_no_room() -> None:
 
 def test_sessions_can_be_switched_off() -> None:
     """
-    max.incremental.fetch.session.cache.slots=0 switches them off.
+    Setting max.incremental.fetch.session.cache.slots=0 switches sessions off.
     """
     sessions = FetchSessions(CountingEntropy(), 0)
 
@@ -89,7 +89,7 @@ def test_an_incremental_request_changes_the_partitions() -> None:
 
 def test_the_final_epoch_ends_a_session() -> None:
     """
-    The request itself is served in full, without a session.
+    The request that ends the session is still served in full, as one without a session.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -115,8 +115,8 @@ def test_epochs_wrap_and_skip_zero() -> None:
 
 def test_the_partitions_of_one_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A client with too many partitions gets no session and sends full requests.  An incremental request that adds too
-    many is refused, and its session ends.
+    A client that fetches too many partitions gets no session, and continues to send full requests.  An incremental
+    request that adds too many is refused, and its session ends.
     """
     monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", 3)
     sessions = FetchSessions(CountingEntropy(), 10)
@@ -131,7 +131,7 @@ def test_the_partitions_of_one_session_are_bounded(monkeypatch: pytest.MonkeyPat
 
 def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Sessions in use stay; sessions unused for two minutes are evicted.
+    Sessions that are in use stay; sessions that have been unused for two minutes are evicted.
     """
     monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 5)
     sessions = FetchSessions(CountingEntropy(), 10)

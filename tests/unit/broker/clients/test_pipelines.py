@@ -1,4 +1,4 @@
-"""Batches that follow a refused batch are refused until that batch is sent again."""
+"""Once a batch has been refused, the batches that follow it are refused until it is sent again."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def refusing(sequence: int = 5) -> Pipelines:
 @pytest.mark.parametrize("first", [5, SEQUENCE_MAX - 1])
 def test_batches_behind_a_refused_one_are_refused(first: int) -> None:
     """
-    Batches follow each other in the order of their sequences, also where sequences wrap.
+    Batches follow each other in the order of their sequences, even where the sequences wrap.
     """
     pipelines = refusing(first)
     numbers = [(first + step) & SEQUENCE_MAX for step in range(4)]
@@ -47,14 +47,14 @@ def test_batches_behind_a_refused_one_are_refused(first: int) -> None:
 )
 def test_other_producers_and_epochs_are_not_refused(sequence: int, producer_id: int, epoch: int) -> None:
     """
-    A new epoch means that the client has given up the refused batch.
+    A new epoch shows that the client has given up on the refused batch.
     """
     assert errors.NONE == refusing().refusal(PLACE, batch(sequence, producer_id, epoch), NOBODY, 1)
 
 
 def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
     """
-    The client may have given up the batch without a new epoch.
+    The client may have given up on the batch without starting a new epoch.
     """
     assert (REFUSED, errors.NONE) == (
         refusing().refusal(PLACE, batch(6), NOBODY, EXPECTED_MS - 1),
@@ -64,7 +64,8 @@ def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
 
 def test_a_known_producer_is_checked_by_its_sequences_alone() -> None:
     """
-    Another leader may have accepted the refused batch in the meantime.
+    The log has batches of this producer, so their sequences show what is missing.  Another leader may have accepted the
+    refused batch in the meantime.
     """
     known = ProducerStates()
     known.append(7, ProducerBatch(0, 5, 5, 0, 1, 1, 0), 0)
@@ -89,7 +90,7 @@ def test_remembered_partitions_are_bounded() -> None:
 
 def test_a_batch_without_a_sequence_is_not_remembered() -> None:
     """
-    Bytes that are no batch are not remembered either.
+    Nor are bytes that are not a batch.
     """
     pipelines = Pipelines()
 

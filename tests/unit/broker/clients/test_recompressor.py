@@ -29,7 +29,7 @@ class World:
 
 def test_results_count_as_work_until_their_request_is_answered() -> None:
     """
-    The batch is far larger than the request's bytes, which are all that the connection counts.
+    The decompressed batch is far larger than the request, and the connection counts only the bytes of the request.
     """
     world = World()
 
@@ -41,7 +41,7 @@ def test_results_count_as_work_until_their_request_is_answered() -> None:
 
 def test_no_recompression_begins_without_memory() -> None:
     """
-    It begins as soon as the journal has made room.
+    Recompression begins as soon as completed appends have freed memory.
     """
     world = World(memory_bytes=100)
     world.memory.begin_work(100)
@@ -56,7 +56,8 @@ def test_no_recompression_begins_without_memory() -> None:
 
 def test_a_bounded_number_of_requests_runs_at_a_time() -> None:
     """
-    The bytes of running requests are not counted yet, so their number is bounded; the others begin in order.
+    The bytes of running requests have not been counted yet, so the number of requests is bounded.  The others begin in
+    order.
     """
     world = World()
     for _ in range(RUNNING_MAX + 2):
@@ -72,7 +73,7 @@ def test_a_bounded_number_of_requests_runs_at_a_time() -> None:
 
 def test_a_defect_is_reported_and_the_next_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A library that raises what it should not must not stop recompression for other connections.
+    An unexpected exception in a compression library must not stop recompression for other connections.
     """
     world = World()
     monkeypatch.setattr(recompressor, "RUNNING_MAX", 1)

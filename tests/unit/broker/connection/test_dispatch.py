@@ -1,4 +1,4 @@
-"""The handlers of the APIs are found by the names of their modules."""
+"""Each API is handled by the module that is named after it."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tidemill.wire.api import ALL
 
 def test_every_module_of_the_package_handles_an_api() -> None:
     """
-    A module with a misspelled name would handle nothing.
+    A module with a misspelled name would never handle a request.
     """
     (folder,) = handlers.__path__
     modules = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
@@ -19,7 +19,7 @@ def test_every_module_of_the_package_handles_an_api() -> None:
 
 def test_the_controller_handles_what_a_broker_cannot_decide() -> None:
     """
-    A module with a function `refused` belongs to an API that only the controller handles.
+    If the module of an API has a function `refused`, only the controller handles that API.
     """
     assert {
         "alter_configs",

@@ -1,4 +1,4 @@
-"""Any broker accepts requests for the controller and forwards them."""
+"""Any broker accepts requests meant for the controller and forwards them."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def sent_to(node: Node, name: str) -> tuple[Any, Any]:
 
 def test_any_broker_creates_topics() -> None:
     """
-    The controller creates the topic, whichever broker was asked, and every broker learns of it.
+    Whichever broker is asked, the controller creates the topic and every broker learns of it.
     """
     world = ClusterWorld()
     client, sent = sent_to(world[3], "flights")
@@ -38,7 +38,8 @@ def test_any_broker_creates_topics() -> None:
 
 def test_a_request_waits_while_the_controller_moves() -> None:
     """
-    A controller that transfers leadership rejects new requests without effect, so the broker retries them.
+    A controller that is transferring its leadership rejects new requests without any effect, so the broker retries
+    them.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -56,7 +57,7 @@ def test_a_request_waits_while_the_controller_moves() -> None:
 
 def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
     """
-    The controller had received the request and may have executed it, so the error is REQUEST_TIMED_OUT.
+    The controller had received the request and may have executed it, so the client gets REQUEST_TIMED_OUT.
     """
     world = ClusterWorld()
     world.hold(sender=[1])
@@ -72,7 +73,7 @@ def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
 
 def test_a_join_does_not_wait_for_a_controller() -> None:
     """
-    The joining broker retries the request itself, possibly on another broker.
+    The joining broker itself retries the request, possibly at another broker.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -88,7 +89,7 @@ def test_a_join_does_not_wait_for_a_controller() -> None:
 
 def test_a_producer_waits_for_its_id_while_there_is_no_controller() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS makes every client retry; other errors make it look for a coordinator.
+    COORDINATOR_LOAD_IN_PROGRESS makes every client retry; other errors would make it look for a coordinator.
     """
     world = ClusterWorld()
     world.network.held = lambda _source, _destination: True

@@ -1,4 +1,6 @@
-"""A connection handles requests in order, stays within its memory bounds, and resumes reading when memory is free."""
+"""
+A connection handles requests in order, stays within its memory bounds, and resumes reading when memory becomes free.
+"""
 
 from typing import Any
 
@@ -68,7 +70,7 @@ def world_with(**static: str) -> BrokerWorld:
 
 
 def answers(client: Client) -> int:
-    """Return how many responses have arrived."""
+    """Return the number of responses that have arrived."""
     sent, count = bytes(client.writer.sent), 0
     while sent:
         sent = sent[4 + int.from_bytes(sent[:4]) :]
@@ -78,7 +80,7 @@ def answers(client: Client) -> int:
 
 def test_a_response_waits_for_those_of_earlier_requests() -> None:
     """
-    Clients expect responses in the order of their requests.
+    Clients expect responses in the order in which they sent the requests.
     """
     world = world_with()
     client = Client(world)
@@ -95,7 +97,7 @@ def test_a_response_waits_for_those_of_earlier_requests() -> None:
 
 def test_a_produce_request_with_acks_0_has_no_response() -> None:
     """
-    Later requests are answered as if there had been no Produce request.
+    Later requests are answered as if the Produce request had not been sent.
     """
     world = world_with()
     client = Client(world)
@@ -109,7 +111,7 @@ def test_a_produce_request_with_acks_0_has_no_response() -> None:
 
 def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal() -> None:
     """
-    Back-pressure applies to every Produce request: until then its batch is in memory.
+    Back-pressure applies to every Produce request, because its batch occupies memory until it is in the journal.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -126,7 +128,7 @@ def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal(
 
 def test_an_error_with_acks_0_closes_the_connection() -> None:
     """
-    The closed connection makes the client look for the leader again.  Requests after the failed one are not executed.
+    Closing the connection makes the client look for the leader again.  Requests after the failed one are not executed.
     """
     world = world_with()
     client = Client(world)
@@ -144,7 +146,7 @@ def failing(request: object, context: object) -> Any:
 
 def test_a_handler_that_raises_is_answered_with_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The event log has the traceback, and the connection stays open.
+    The event log contains the traceback, and the connection stays open.
     """
     world = world_with()
     monkeypatch.setitem(HANDLERS, describe_cluster.API.key, failing)
@@ -160,7 +162,7 @@ def test_a_handler_that_raises_closes_the_connection_if_the_response_has_no_erro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    Otherwise the client would wait forever.
+    If the connection stayed open, the client would wait forever.
     """
     world = world_with()
     monkeypatch.setitem(HANDLERS, metadata.API.key, failing)
@@ -173,7 +175,7 @@ def test_a_handler_that_raises_closes_the_connection_if_the_response_has_no_erro
 
 def test_a_pending_response_that_fails_is_answered_with_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A response that cannot be encoded fails in the callback of another request's commit, which must not be affected.
+    A response that cannot be encoded fails in the commit callback of another request, which must not be affected.
     """
     world = world_with()
     pending: Pending[Message] = Pending()
@@ -181,7 +183,7 @@ def test_a_pending_response_that_fails_is_answered_with_an_error_code(monkeypatc
     client = Client(world)
     client.send(brokers(), 1)
 
-    pending.complete(metadata.Response(brokers=(), topics=()))  # the response of another API
+    pending.complete(metadata.Response(brokers=(), topics=()))  # a response of another API
     world.stabilize()
 
     assert (1, True) == (answers(client), client.writer.is_open)
@@ -212,7 +214,7 @@ def test_a_request_sees_what_the_request_before_it_did() -> None:
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_a_request_behind_produce_requests_waits_for_all_of_them(acks: int) -> None:
     """
-    ListOffsets returns the end offset after everything that this connection produced before.
+    ListOffsets returns the end offset after everything that this connection has produced before.
     """
     world = world_with()
     client = Client(world)
@@ -230,7 +232,7 @@ def test_a_request_behind_produce_requests_waits_for_all_of_them(acks: int) -> N
 
 def test_produce_requests_are_pipelined() -> None:
     """
-    A Produce request does not wait for earlier Produce requests: one journal write contains the batches of all.
+    A Produce request does not wait for earlier Produce requests: a single journal write contains all their batches.
     """
     world = world_with()
     world.writes = False
@@ -248,7 +250,7 @@ def test_produce_requests_are_pipelined() -> None:
 
 def test_a_produce_request_waits_for_another_kind_of_request_before_it() -> None:
     """
-    Produce that directly follows CreateTopics finds the topic.
+    A Produce request that directly follows CreateTopics finds the new topic.
     """
     world = BrokerWorld()
     client = Client(world)
@@ -263,7 +265,8 @@ def test_a_produce_request_waits_for_another_kind_of_request_before_it() -> None
 
 def test_a_connection_whose_next_request_must_wait_is_not_read_from() -> None:
     """
-    Requests that follow a waiting one stay in the socket, except for those of the last read, and are handled later.
+    Requests that follow a waiting one stay in the socket, except those that were read together with it, and are handled
+    later.
     """
     world = world_with()
     client = Client(world)
@@ -316,7 +319,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 def test_requests_of_one_write_are_answered_in_several_turns() -> None:
     """
-    The pipeline of one client does not block the event loop.
+    One client with many pipelined requests does not block the event loop.
     """
     world = world_with()
     client = Client(world)
@@ -339,7 +342,7 @@ def test_requests_of_one_write_are_answered_in_several_turns() -> None:
 
 def test_all_connections_wait_while_request_memory_is_exhausted() -> None:
     """
-    Connections without open requests wait, too; each is woken when there is room.
+    This includes connections without open requests.  Each of them is woken when there is room.
     """
     world = world_with(queued_max_request_bytes="10000")
     busy, other = Client(world), Client(world)
@@ -355,7 +358,7 @@ def test_all_connections_wait_while_request_memory_is_exhausted() -> None:
 
 def test_the_request_bytes_of_a_lost_connection_are_released() -> None:
     """
-    The append of the lost connection completes nevertheless, and waiting connections are woken.
+    The append requested by the lost connection still completes, and waiting connections are woken.
     """
     world = world_with(queued_max_request_bytes="10000")
     busy, other = Client(world), Client(world)
@@ -374,7 +377,7 @@ def test_the_request_bytes_of_a_lost_connection_are_released() -> None:
 
 def test_one_of_several_large_frames_always_completes() -> None:
     """
-    When incomplete frames fill the memory, the one that began first is received, then the next.
+    When incomplete frames fill the memory, the frame that began first is received, then the next one.
     """
     world = world_with(queued_max_request_bytes="300000")
     frames = [
@@ -401,7 +404,7 @@ def test_one_of_several_large_frames_always_completes() -> None:
 
 def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
     """
-    At the memory bound, only the first incomplete frame is received, so that frame must not take forever.
+    At the memory bound, only the oldest incomplete frame is received, so that frame must not take forever.
     """
     world = world_with(queued_max_request_bytes="20000")
     slow = Client(world)
@@ -418,7 +421,7 @@ def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
 
 def test_a_lost_connection_cancels_its_waiting_fetch() -> None:
     """
-    No timer and no watcher is left, however long the fetch may wait.
+    Neither a timer nor a watcher is left behind, however long the fetch was willing to wait.
     """
     world = world_with()
     client = Client(world)
@@ -466,7 +469,7 @@ def test_requests_behind_a_waiting_request_are_bounded() -> None:
 
 def test_an_unexpected_error_in_a_reader_thread_closes_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker continues to run.
+    The broker itself continues to run.
     """
     world = world_with()
     world.produce("flights", b"x")
@@ -482,7 +485,7 @@ def test_an_unexpected_error_in_a_reader_thread_closes_one_connection(monkeypatc
 
 def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
     """
-    Otherwise busy producers would delay a clean stop forever.
+    If requests were still accepted, busy producers could delay a clean stop forever.
     """
     world = world_with()
     client = Client(world)
@@ -505,7 +508,8 @@ def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
 )
 def test_another_protocol_is_logged_once_and_closed(first: bytes, arrived: str, fix: str) -> None:
     """
-    The event says what arrived, from where, at which port, and what to set.  Each attempt counts as a protocol error.
+    The event says what arrived, from which client, at which port, and what to set.  Each attempt counts as a protocol
+    error.
     """
     world = BrokerWorld(
         endpoints=(Endpoint(LISTENER, "h", 9092, "PLAINTEXT"), Endpoint("HTTP", "h", 9080, "PLAINTEXT"))

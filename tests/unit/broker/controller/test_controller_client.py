@@ -24,7 +24,7 @@ def ask(world: ClusterWorld, number: int, *, wait_ms: int = 0) -> list[Any]:
 @pytest.mark.parametrize("number", [1, 3], ids=["here", "elsewhere"])
 def test_the_same_handler_answers_here_and_elsewhere(number: int) -> None:
     """
-    The caller need not know which broker is the controller.
+    The caller does not need to know which broker is the controller.
     """
     world = ClusterWorld()
 
@@ -37,7 +37,7 @@ def test_the_same_handler_answers_here_and_elsewhere(number: int) -> None:
 
 def test_a_request_without_a_controller_had_no_effect() -> None:
     """
-    The request fails immediately, unless the caller allows it to wait for a controller.
+    The request fails immediately, unless the caller allows it to wait for a controller to be elected.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -51,8 +51,8 @@ def test_a_request_without_a_controller_had_no_effect() -> None:
 
 def test_a_request_is_tried_again_until_its_deadline() -> None:
     """
-    The next controller answers the request.  If there is no controller before the deadline, the request fails without
-    effect.
+    The next controller answers the request.  If there is no controller before the deadline, the request fails and has
+    had no effect.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -85,7 +85,7 @@ def test_a_lost_link_leaves_the_outcome_unknown() -> None:
 
 def test_each_reason_has_its_error_code() -> None:
     """
-    NOT_CONTROLLER means that the request had no effect, REQUEST_TIMED_OUT that it may have had one.
+    NOT_CONTROLLER means that the request had no effect, and REQUEST_TIMED_OUT that it may have had one.
     """
     assert [errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT] == [
         error_code_of(NO_CONTROLLER),

@@ -1,4 +1,4 @@
-"""The controller on its host."""
+"""How the broker hosts the controller."""
 
 from typing import Any
 from unittest.mock import patch
@@ -15,8 +15,8 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN
 
 def test_already_exists_is_answered_only_by_a_confirmed_controller() -> None:
     """
-    TOPIC_ALREADY_EXISTS appends no record, so a controller that does not know that it was replaced could return it for
-    a deleted topic.
+    Rejecting a request with TOPIC_ALREADY_EXISTS appends no record, so a controller that does not know that it has been
+    replaced could do so for a topic that has been deleted since.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -35,7 +35,7 @@ def test_already_exists_is_answered_only_by_a_confirmed_controller() -> None:
 
 def test_a_decision_is_one_batch_however_many_records_it_has() -> None:
     """
-    A part of a decision would be illegal: for example, a topic without its shards.
+    It would be illegal to apply only a part of a decision, for example to create a topic without its shards.
     """
     world = BrokerWorld()
     partition = world.broker.shard_table.shards[METADATA_SHARD].partitions[0]
@@ -52,7 +52,7 @@ def test_a_decision_is_one_batch_however_many_records_it_has() -> None:
 
 def test_a_response_waits_until_the_image_has_the_change() -> None:
     """
-    A client that has the response may immediately ask this broker for the new topic.
+    Once a client has the response, it may immediately ask this broker for the new topic.
     """
     world = BrokerWorld()
     answers: list[Any] = []
@@ -73,7 +73,7 @@ def test_a_response_waits_until_the_image_has_the_change() -> None:
 
 def test_a_former_controller_appends_no_snapshot() -> None:
     """
-    Leadership is lost between the decision that makes a snapshot due and the snapshot itself.
+    Leadership is lost after the decision that makes a snapshot due and before the snapshot itself.
     """
     world = ClusterWorld()
     former = world[1].broker

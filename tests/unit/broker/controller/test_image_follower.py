@@ -1,4 +1,4 @@
-"""The image of a broker follows the metadata log, also through an install."""
+"""A broker's image follows the metadata log, even through an install."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,8 +15,8 @@ from tidemill.model.shard import METADATA_SHARD
 @pytest.fixture
 def world() -> Iterator[ClusterWorld]:
     """
-    A cluster whose broker 3 was isolated while a snapshot replaced the start of the metadata log, so it needs an
-    install.
+    Return a cluster whose broker 3 needs an install: it was isolated while a snapshot replaced the start of the
+    metadata log.
     """
     with (
         patch.object(hosted_partition, "SNAPSHOT_RECORDS_MIN", 30),
@@ -35,7 +35,7 @@ def world() -> Iterator[ClusterWorld]:
         world.stopped.add(3)
         for number in range(20):
             world.create(f"other-{number}", brokers=(1, 2))
-            world.pass_time(50)  # let bytes reach segments: only then may their rows be removed
+            world.pass_time(50)  # write the bytes back to segments, because only then may their rows be removed
         log = world[1].broker.shard_table.shards[METADATA_SHARD].log
         assert log.first_index > end_index + 1 and log.partitions[0].log_start > end_offset
         world.stopped.clear()
@@ -44,7 +44,8 @@ def world() -> Iterator[ClusterWorld]:
 
 def test_an_install_of_the_metadata_deletes_no_topic(world: ClusterWorld) -> None:
     """
-    During the install the follower's metadata log lacks topics.  The broker must not delete any of them, then or later.
+    During the install, topics are missing from the follower's metadata log.  The broker must not delete any of them,
+    then or later.
     """
     before = world[3].shard("flights")
 
@@ -58,8 +59,7 @@ def test_an_install_of_the_metadata_deletes_no_topic(world: ClusterWorld) -> Non
 
 def test_installed_metadata_is_applied_in_slices(world: ClusterWorld) -> None:
     """
-    Other work of the event loop runs between the slices, and the broker uses its old image until the new one is
-    complete.
+    The event loop does other work between the slices, and the broker uses its old image until the new one is complete.
     """
     broker = world[3].broker
     offsets, images = dict[int, None](), dict[int, None]()

@@ -1,4 +1,7 @@
-"""The group coordinator on its host: all that it acknowledged is in the log, from which the next leader loads it."""
+"""
+The group coordinator on its host: everything that it has acknowledged is in the log, and the next leader loads it from
+there.
+"""
 
 import pytest
 
@@ -28,7 +31,7 @@ def grown_world(**static: str) -> BrokerWorld:
 
 
 def restarted(world: BrokerWorld) -> BrokerWorld:
-    """Return the next process on the same disk, with its groups loaded."""
+    """Start a new process on the same disk, and return it with its groups loaded."""
     again = world.restarted()
     again.stabilize()
     return again
@@ -50,7 +53,7 @@ def delete(world: BrokerWorld, topic: str) -> None:
 
 def test_offsets_and_generations_survive_a_kill() -> None:
     """
-    All that was acknowledged is in the log: the next process has the offsets, and the member continues in its
+    Everything that was acknowledged is in the log: the next process has the offsets, and the member continues in its
     generation.
     """
     world = grown_world()
@@ -87,7 +90,8 @@ def test_a_reply_leaves_when_its_records_are_committed() -> None:
 
 def test_a_silent_member_is_removed_when_its_session_expires() -> None:
     """
-    The deadline expires without requests, and a restart gives every member a whole session again.
+    The session expires without any request arriving, and a restart of the broker gives every member a full session
+    again.
     """
     world = grown_world()
     member = GroupMember(world).stabilize()
@@ -104,7 +108,7 @@ def test_a_silent_member_is_removed_when_its_session_expires() -> None:
 
 def test_committed_offsets_expire() -> None:
     """
-    Offsets of a consumer without a group expire offsets.retention.minutes after the commit, even without any request.
+    Offsets of a consumer without a group expire offsets.retention.minutes after the commit, even if no request arrives.
     """
     world = grown_world(**{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
     commit(world, "flights", 3)
@@ -118,8 +122,8 @@ def test_committed_offsets_expire() -> None:
 
 def test_a_clock_that_was_wrong_at_the_start_expires_no_offset() -> None:
     """
-    The age of an offset follows from the append time of its record, not from the wall clock at the broker's start: NTP
-    may have corrected the clock before the commit.
+    The age of an offset is computed from the append time of its record, not from the wall clock at the broker's start:
+    NTP may have corrected the clock before the commit.
     """
     world = grown_world()
     world.clock.wrong_ms = -30 * DAY_MS
@@ -138,8 +142,8 @@ def test_a_clock_that_was_wrong_at_the_start_expires_no_offset() -> None:
 @pytest.mark.parametrize("is_group", [False, True], ids=["manual assignment", "an empty group"])
 def test_a_clock_that_jumps_briefly_expires_no_offset(is_group: bool) -> None:
     """
-    The clock is a month ahead for one second, in which another group commits.  Append times never go back, so that
-    record and every later one has the wrong append time; no offset may expire because of it.
+    The clock is a month ahead for one second, during which another group commits.  Append times never go back, so that
+    record and every later one have a wrong append time.  No offset may expire because of it.
     """
     world = grown_world()
     if is_group:
@@ -161,8 +165,8 @@ def test_a_clock_that_jumps_briefly_expires_no_offset(is_group: bool) -> None:
 
 def test_committed_offsets_go_with_their_topic() -> None:
     """
-    Deleting a topic writes tombstones for its offsets.  A new topic with that name starts without committed offsets,
-    also after a restart.
+    Deleting a topic writes tombstones for its offsets.  A new topic with the same name starts without committed
+    offsets, even after a restart.
     """
     world = grown_world()
     world.create("tides")
@@ -178,7 +182,8 @@ def test_committed_offsets_go_with_their_topic() -> None:
 
 def test_a_load_removes_offsets_of_topics_that_were_deleted_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker may crash after a topic's deletion and before the tombstones of its offsets; the load writes them.
+    The broker may crash after a topic has been deleted and before the tombstones of its offsets are written; the load
+    writes them.
     """
     world = grown_world()
     commit(world, "flights", 3)
@@ -194,8 +199,8 @@ def test_a_load_removes_offsets_of_topics_that_were_deleted_before(monkeypatch: 
 
 def test_a_snapshot_moves_the_log_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    When enough records follow the log start, the coordinator writes a snapshot of its state and deletes all records
-    before it.
+    When enough records have accumulated after the log start, the coordinator writes a snapshot of its state and deletes
+    all records before the snapshot.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 50)
     world = grown_world()
@@ -213,7 +218,7 @@ def test_a_snapshot_moves_the_log_start(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A snapshot without its end record has no effect, and the log start moves only when the end record is committed.
+    A snapshot without its end record has no effect, and the log start moves only once the end record has committed.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -236,7 +241,7 @@ def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.Monk
 
 def test_a_group_that_is_created_while_a_snapshot_begins_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The snapshot does not contain the group, so the group's record must not be before the new log start.
+    The snapshot does not contain the group, so the new log start must not be after the group's record.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -254,7 +259,7 @@ def test_a_group_that_is_created_while_a_snapshot_begins_is_kept(monkeypatch: py
 
 def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A commit that arrives during a snapshot is not overwritten by an older offset in the snapshot.
+    A commit that arrives during a snapshot is not overwritten by an older offset from the snapshot.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -273,7 +278,7 @@ def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest
 
 def test_requests_are_rejected_while_groups_load() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS makes the client retry: a partial state would give wrong answers.
+    COORDINATOR_LOAD_IN_PROGRESS makes the client retry; answers from a partial state would be wrong.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -310,7 +315,7 @@ def test_a_long_load_does_not_delay_other_partitions() -> None:
 
 def test_a_deadline_in_years_uses_timers_of_at_most_a_day() -> None:
     """
-    offsets.retention.check.interval.ms is a 64-bit number, but event loops do not support timers of years.
+    offsets.retention.check.interval.ms is a 64-bit number, but event loops do not support timers that run for years.
     """
     world = grown_world(**{"offsets.retention.check.interval.ms": str(1 << 60)})
     commit(world, "flights", 1)
@@ -325,7 +330,8 @@ def test_a_deadline_in_years_uses_timers_of_at_most_a_day() -> None:
 @pytest.mark.parametrize("record", [(b"", None), (b"\x00\x01\x00", b""), (b"\x00\x02\x00\x01g", b"\x00\x63")])
 def test_an_unknown_record_stops_the_load(record: tuple[bytes, bytes | None]) -> None:
     """
-    A partial state would give wrong answers: the partition's groups are not served, and the event log names the offset.
+    Answers from a partial state would be wrong, so the partition's groups are not served, and the event log names the
+    offset.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -356,7 +362,7 @@ def test_a_stop_answers_parked_requests() -> None:
 
 def test_an_unknown_outcome_is_a_retriable_error() -> None:
     """
-    A commit whose block was not written when the broker stopped may or may not be in the log; the client gets
+    A commit whose block has not been written when the broker stops may or may not be in the log, so the client gets
     COORDINATOR_NOT_AVAILABLE.
     """
     world = grown_world()
@@ -373,7 +379,7 @@ def test_an_unknown_outcome_is_a_retriable_error() -> None:
 
 def test_a_full_disk_rejects_commits_and_keeps_members() -> None:
     """
-    Requests that would append are rejected before the core decides them.  Heartbeats are answered, and no session
+    Requests that would append are rejected before the core decides anything.  Heartbeats are answered, and no session
     expires.
     """
     world = grown_world()
@@ -396,7 +402,7 @@ def test_a_full_disk_rejects_commits_and_keeps_members() -> None:
 
 def test_concurrent_requests_create_the_topic_once() -> None:
     """
-    Requests that arrive while the topic is being created wait for it, and each is answered.
+    Requests that arrive while the topic is being created wait for it, and all of them are answered.
     """
     world = BrokerWorld(STATIC)
     clients = [Client(world) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Clients whose group protocol is not built are found by their lookups of the coordinator."""
+"""Clients whose group protocol is not implemented are recognized by the way they look up the coordinator."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ class Connection:
 
 @dataclass
 class Lookups:
-    """The rule under test, with its clock, its log, and the leader of every group."""
+    """The `GroupLookups` under test, with its clock, its log, and the leader of every group."""
 
     clock: HandClock = field(default_factory=HandClock)
     lines: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Lookups:
 
 def test_a_client_that_only_looks_up_the_coordinator_is_logged() -> None:
     """
-    The event names the client, the group, what is not built and what to set.
+    The event names the client and the group, and says what is not implemented and what to set.
     """
     lookups = Lookups()
     lookups.look_up(LOOKUPS_MIN)
@@ -72,7 +72,7 @@ def test_a_client_that_only_looks_up_the_coordinator_is_logged() -> None:
 
 def test_a_client_id_is_logged_once() -> None:
     """
-    Other groups of the same client id are not logged again, but other client ids are.
+    The client id is not logged again for other groups, but other client ids are logged.
     """
     lookups = Lookups()
     lookups.look_up(LOOKUPS_MIN)
@@ -87,7 +87,7 @@ def test_a_client_id_is_logged_once() -> None:
 
 def test_a_group_request_refutes_the_lookups() -> None:
     """
-    A member of a classic group sends group requests after its lookups.
+    A member of a classic group follows its lookups with group requests.
     """
     lookups = Lookups()
     lookups.look_up(LOOKUPS_MIN)
@@ -105,7 +105,7 @@ def test_a_group_request_refutes_the_lookups() -> None:
 )
 def test_a_classic_consumer_without_group_requests_is_not_logged(count: int, here: bool, logged: int) -> None:
     """
-    A consumer that is assigned partitions looks up the coordinator, too, but less often.
+    A consumer that assigns its own partitions looks up the coordinator, too, but less often.
     """
     lookups = Lookups()
     lookups.look_up(count, here=here)
@@ -127,7 +127,7 @@ def test_lookups_of_long_ago_do_not_count() -> None:
 
 def test_a_client_that_has_gone_is_not_logged() -> None:
     """
-    Short-lived consumers look up the coordinator and leave, for example `tidemill consume` without a group.
+    Short-lived consumers, such as `tidemill consume` without a group, look up the coordinator and disconnect.
     """
     lookups = Lookups()
     lookups.look_up(LOOKUPS_MIN, to=Connection(is_open=False))
@@ -138,7 +138,7 @@ def test_a_client_that_has_gone_is_not_logged() -> None:
 @pytest.mark.parametrize(("silent_since_s", "logged"), [(SILENT_S, 1), (SILENT_S + 0.1, 0)])
 def test_a_connection_that_is_used_is_not_logged(silent_since_s: float, logged: int) -> None:
     """
-    A consumer that is assigned partitions fetches on the connection of its lookups.
+    A consumer that assigns its own partitions fetches on the connection on which it looks up the coordinator.
     """
     lookups, connection = Lookups(), Connection(active_at=100.0)
     lookups.look_up(LOOKUPS_MIN, to=connection)
@@ -149,7 +149,7 @@ def test_a_connection_that_is_used_is_not_logged(silent_since_s: float, logged: 
 
 def test_connections_are_counted_separately_if_another_broker_coordinates() -> None:
     """
-    Members of a group whose requests go to another broker must not be added up.
+    When the group requests go to another broker, lookups by several members of a group must not be added up.
     """
     lookups = Lookups()
     for number in range(10):
@@ -171,7 +171,7 @@ def test_lookups_while_the_coordinator_moves_are_not_logged() -> None:
 
 def test_memory_is_bounded() -> None:
     """
-    At most WATCHED_MAX groups are watched, the latest ones, and CLIENT_IDS_MAX client ids are remembered.
+    Only the latest WATCHED_MAX groups are watched, and only CLIENT_IDS_MAX client ids are remembered.
     """
     lookups = Lookups()
     lookups.look_up(LOOKUPS_MIN, "first")

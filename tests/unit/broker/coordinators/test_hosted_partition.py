@@ -22,7 +22,7 @@ TOPIC = "sets"
 
 
 class Owner:
-    """A `PartitionOwner` that counts the calls it gets."""
+    """A `PartitionOwner` that counts how often it is called."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -47,7 +47,7 @@ class Owner:
 
 
 class Hosted:
-    """A partition of an ordinary topic, hosted by a test: nothing else appends to it."""
+    """A partition of an ordinary topic that is hosted by a test: nothing else appends to it."""
 
     def __init__(self, world: BrokerWorld, *, core: MemberSets | None = None) -> None:
         self.world = world
@@ -62,7 +62,7 @@ class Hosted:
         return self.host.core
 
     def begin(self, request: Request) -> list[Any]:
-        """Ask the core, and return the list that will get the reply; leave all work pending."""
+        """Ask the core, and return the list that will receive the reply.  All work stays pending."""
         replies: list[Any] = []
         self.host.ask(request, replies.append)
         return replies
@@ -97,7 +97,7 @@ def batch_sizes(partition: Partition) -> list[int]:
 
 def test_the_next_host_loads_what_was_appended(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    The state of a core is nothing but the replay of its records.
+    The state of a core is nothing but the result of replaying its records.
     """
     hosted.ask(Add("k", ("a", "b")))
 
@@ -112,7 +112,7 @@ def test_requests_are_rejected_while_the_log_loads_in_slices(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The host replays a bounded number of records per event-loop turn, and answers no request from a partial state.
+    The host replays a bounded number of records per event-loop turn, and answers no request while the state is partial.
     """
     monkeypatch.setattr(hosted_partition, "TURN_RECORDS_MAX", 10)
     hosted.ask(Add("k", tuple(map(str, range(35)))))
@@ -131,7 +131,7 @@ def test_requests_are_rejected_while_the_log_loads_in_slices(
 
 def test_a_malformed_record_stops_the_load(world: BrokerWorld) -> None:
     """
-    All requests are rejected from then on, and the event log names the offset.
+    All requests are rejected from then on, and the event log names the offset of the record.
     """
     append_own(world.partition(TOPIC), build_batch([(b"no slash", b"", (), 0)]), world.clock.now_ms)
     world.stabilize()
@@ -145,8 +145,8 @@ def test_a_malformed_record_stops_the_load(world: BrokerWorld) -> None:
 
 def test_a_reply_leaves_when_its_records_are_committed(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    The reply to a read that was computed from uncommitted records waits for their commit, too.  The owner is notified
-    of the commit first.
+    A reply to a read that was computed from uncommitted records also waits until they commit.  The owner is notified of
+    the commit first.
     """
     world.writes = False
     replies = [hosted.begin(Add("k", ("a",))), hosted.begin(Read("k"))]
@@ -164,8 +164,8 @@ def test_a_reply_leaves_when_its_records_are_committed(world: BrokerWorld, hoste
 
 def test_one_result_may_answer_an_earlier_request(hosted: Hosted) -> None:
     """
-    A result can contain the reply to a parked request, which also waits for the commit of the records that it was
-    computed from.
+    A result can contain the reply to a parked request.  That reply, too, waits for the commit of the records from which
+    it was computed.
     """
     parked = hosted.begin(Await("k", "b"))
     hosted.ask(Add("k", ("a",)))
@@ -178,7 +178,7 @@ def test_one_result_may_answer_an_earlier_request(hosted: Hosted) -> None:
 
 def test_a_read_is_answered_when_leadership_is_confirmed() -> None:
     """
-    A leader that does not know that it has been replaced must not answer from its old state.
+    A leader that does not yet know that it has been replaced must not answer from its old state.
     """
     world = ClusterWorld()
     world.create(TOPIC)
@@ -212,7 +212,7 @@ def test_an_append_whose_commit_is_not_known_has_an_unknown_outcome(world: Broke
 
 def test_a_dropped_partition_answers_what_is_parked_and_keeps_no_timer(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    Parked and later requests are rejected: another broker is the coordinator.
+    Parked and later requests are rejected, because another broker is now the coordinator.
     """
     parked = hosted.begin(Await("k", "b"))
     hosted.ask(Add("k", ("a",), lifetime_ms=1_234))
@@ -229,7 +229,7 @@ def test_a_dropped_partition_answers_what_is_parked_and_keeps_no_timer(world: Br
 
 def test_a_deadline_fires_and_waits_while_nothing_may_be_appended(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    A full disk only delays what expires: the deadline fires again once appends are possible.
+    A full disk only delays expiry: the deadline fires again once appends are possible.
     """
     hosted.ask(Add("k", ("a",), lifetime_ms=1_000))
     hosted.owner.problem = "the disk is full"
@@ -244,7 +244,7 @@ def test_a_deadline_fires_and_waits_while_nothing_may_be_appended(world: BrokerW
 
 def test_requests_that_append_are_rejected_while_nothing_may_be_appended(hosted: Hosted) -> None:
     """
-    The host rejects them before the core decides anything.  Requests that only read are answered.
+    The host rejects such requests before the core decides anything.  Requests that only read are answered.
     """
     hosted.owner.problem = "the disk is full"
 
@@ -267,8 +267,8 @@ def test_the_records_of_a_result_are_split_unless_they_belong_together(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, is_atomic: bool, expected: list[int]
 ) -> None:
     """
-    Batches are bounded, so the records of one result may need several.  The records of an atomic core form a single
-    batch, which is committed as a whole or not at all.
+    Batches are bounded, so the records of one result may need several batches.  The records of an atomic core form a
+    single batch, which is committed as a whole or not at all.
     """
     monkeypatch.setattr(hosted_partition, "BATCH_RECORDS_MAX", 3)
     hosted = Hosted(world, core=MemberSets(is_atomic=is_atomic))
@@ -292,8 +292,8 @@ def test_batches_are_bounded_by_bytes_too(world: BrokerWorld, hosted: Hosted, mo
 
 def test_a_snapshot_moves_the_log_start(world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    When enough records follow the log start, the host writes a snapshot in chunks, and a record that ends it.  The log
-    start moves when that record is committed.
+    When enough records have accumulated after the log start, the host writes a snapshot in chunks, followed by a record
+    that ends it.  The log start moves when that record commits.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     log = world.partition(TOPIC)
@@ -317,7 +317,8 @@ def test_requests_are_decided_between_the_chunks_of_a_snapshot(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Records appended during a snapshot come after its first offset, so they are not deleted with the records before it.
+    Records appended during a snapshot come after its first offset, so they are not deleted together with the records
+    before the snapshot.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     hosted.begin(Add("k", tuple("abcdef")))
@@ -337,12 +338,12 @@ def test_a_snapshot_is_taken_again_when_the_log_has_grown_by_a_multiple(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A large state is not rewritten after a few changes.
+    A large state is not rewritten after only a few changes.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     hosted.ask(Add("k", tuple("abcdef")))
     size = hosted.core.snapshot_size
-    starts = dict[int, int]()  # log start → the most records that followed it
+    starts = dict[int, int]()  # log start → the largest number of records that followed it
 
     for _ in range(40):
         hosted.ask(Add("k", ("a",)))
@@ -358,7 +359,7 @@ def test_a_load_moves_the_log_start_to_a_closed_snapshot(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The leader that wrote the snapshot may have been lost before it moved the log start.
+    The leader that wrote the snapshot may have been lost before it could move the log start.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     monkeypatch.setattr(HostedPartition, "_snapshot_ended", lambda *_, **__: None)
@@ -373,7 +374,7 @@ def test_a_load_moves_the_log_start_to_a_closed_snapshot(
 
 def test_a_registered_topic_is_created_and_found() -> None:
     """
-    The topic has the name in the registration and is configured by the keys that the registration names.
+    The topic has the name given in the registration, and its configuration comes from the keys named there.
     """
     world = BrokerWorld({"offsets.topic.num.partitions": "3"}, extra_coordinators=(MEMBER_SETS,))
     replies: list[Any] = []

@@ -13,7 +13,7 @@ KEY = "k"
 
 
 def begin(world: ClusterWorld, number: int, request: Request) -> list[Any]:
-    """Ask broker `number`, and return the list that will get the reply."""
+    """Ask broker `number`, and return the list that will receive the reply."""
     replies: list[Any] = []
     world[number].broker.coordinators.of(MEMBER_SETS).ask(KEY, request, replies.append)
     return replies
@@ -28,7 +28,7 @@ def ask(world: ClusterWorld, number: int, request: Request) -> Any:
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """A cluster with the toy coordinator, whose only partition broker 1 leads."""
+    """Return a cluster with the toy coordinator, whose only partition is led by broker 1."""
     world = ClusterWorld(static={"offsets.topic.num.partitions": "1"}, extra_coordinators=(MEMBER_SETS,))
     ask(world, 1, Read(KEY))  # creates the topic
     world.until(lambda: world.led_by(TOPIC) != 0, "the partition is led")
@@ -38,7 +38,7 @@ def world() -> ClusterWorld:
 
 def test_a_former_leader_rejects_what_is_parked(world: ClusterWorld) -> None:
     """
-    The next leader does not know the parked request, so its client must send it again.
+    The next leader does not know about the parked request, so the client must send it again.
     """
     parked = begin(world, 1, Await(KEY, "a"))
     world.stabilize()
@@ -52,7 +52,8 @@ def test_a_former_leader_rejects_what_is_parked(world: ClusterWorld) -> None:
 
 def test_a_deadline_ends_with_the_leadership_in_which_it_was_set(world: ClusterWorld) -> None:
     """
-    The next leader may have set another deadline, so the old one must not expire, not even when its broker leads again.
+    The next leader may have set another deadline, so the old one must not fire, not even when the first broker leads
+    again.
     """
     ask(world, 1, Add(KEY, ("a",), lifetime_ms=5_000))
     world.lead(TOPIC, by=2)
