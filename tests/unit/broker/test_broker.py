@@ -1,4 +1,4 @@
-"""Waiting for leaders of new and deleted topics, and metadata that cannot be read."""
+"""Waiting for the leaders of new and deleted topics, and metadata that cannot be read."""
 
 from unittest.mock import patch
 
@@ -10,7 +10,7 @@ from tidemill.storage.partition.segment import SegmentDamaged
 
 def test_a_wait_for_a_leader_that_begins_before_its_first_commit_ends() -> None:
     """
-    When the wait begins, the entry that confirms the term may be appended already, and no other entry may follow it.
+    When the wait begins, the entry that confirms the term may already be appended, and no further entry may follow it.
     """
     world = BrokerWorld()
     called: list[str] = []
@@ -28,7 +28,7 @@ def test_a_wait_for_a_leader_that_begins_before_its_first_commit_ends() -> None:
 
 def test_a_wait_for_the_leader_of_a_deleted_topic_ends() -> None:
     """
-    A deleted topic gets no leader, so the wait ends after its time limit.
+    A deleted topic never gets a leader, so the wait ends when its time limit is reached.
     """
     world = BrokerWorld()
     called: list[str] = []
@@ -46,8 +46,8 @@ def test_a_wait_for_the_leader_of_a_deleted_topic_ends() -> None:
 
 def test_a_topic_that_was_deleted_and_created_again_is_open_after_one_image_change() -> None:
     """
-    A lagging broker may learn of both changes from one image: it closes the shards of the old topic and keeps those of
-    the new one.
+    A lagging broker may learn of both changes from a single image: it closes the shards of the old topic and keeps
+    those of the new one.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -70,7 +70,7 @@ def test_a_topic_that_was_deleted_and_created_again_is_open_after_one_image_chan
 
 def test_metadata_that_cannot_be_read_ends_the_process() -> None:
     """
-    The broker would otherwise continue with stale metadata.  At its next start it reports the damage.
+    If the broker continued to run, it would use stale metadata.  It reports the damage at its next start.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -1,5 +1,6 @@
-"""While its disk and journal are full, a broker votes but does not lead: its own entries could not become durable on
-it."""
+"""While its disk and journal are full, a broker votes but does not lead, because its own entries could not become
+durable on it.
+"""
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.model import errors
@@ -12,7 +13,7 @@ def fill_journal(world: ClusterWorld, number: int) -> None:
     """Fill the journal of a broker with entries of a shard that another broker leads."""
     store = world[number].broker.store
     world[number].disk.free_bytes = 0
-    world.pass_time(7_000)  # the broker transfers its leaderships
+    world.pass_time(7_000)  # meanwhile the broker transfers its leaderships to others
     for _ in range(100):
         if store.is_journal_full:
             return
@@ -25,7 +26,8 @@ def fill_journal(world: ClusterWorld, number: int) -> None:
 
 def test_no_leadership_is_transferred_to_a_broker_with_a_full_disk() -> None:
     """
-    A broker with a full disk would refuse every write, so it gets no leadership even as the preferred leader.
+    A broker with a full disk would refuse every write, so leadership is not transferred to it even if it is the
+    preferred leader.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("idle", brokers=(3, 1, 2))
@@ -45,8 +47,8 @@ def test_no_leadership_is_transferred_to_a_broker_with_a_full_disk() -> None:
 
 def test_a_broker_with_a_full_journal_gives_up_leadership() -> None:
     """
-    The balancer prefers this broker, and other brokers could commit its entries.  But it could not serve them, because
-    they are not on its own disk.
+    The broker is the preferred leader of a shard, and the other brokers could commit its entries.  But it could not
+    serve those entries, because they would not be on its own disk.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("hot", brokers=(1, 2, 3))
@@ -67,7 +69,7 @@ def test_a_broker_with_a_full_journal_gives_up_leadership() -> None:
 
 def test_a_controller_with_a_full_journal_gives_up_leadership() -> None:
     """
-    Otherwise no topic could be deleted to make room.
+    While the controller cannot append, no topic can be deleted to make room.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("hot", brokers=(2, 3, 1))

@@ -1,4 +1,4 @@
-"""A group continues while its coordinator moves from broker to broker."""
+"""A group continues to work while its coordinator moves from broker to broker."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ BEAT = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
 
 
 def world_with_offsets() -> ClusterWorld:
-    """Return a cluster whose broker 1 leads the partition of group g."""
+    """Return a cluster whose broker 1 leads the partition of group `g`."""
     world = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
     world.create("flights")
     world[1].ask(find_coordinator.Request(coordinator_keys=["g"]))
@@ -30,7 +30,7 @@ def world_with_offsets() -> ClusterWorld:
 
 
 def coordinator(world: ClusterWorld, asked: int) -> Node | None:
-    """Return the group's coordinator according to broker `asked`."""
+    """Return the group's coordinator according to broker number `asked`."""
     (found,) = world[asked].client.ask(find_coordinator.Request(coordinator_keys=["g"])).coordinators
     assert (found.error_code == errors.NONE) == (found.node_id > 0)
     assert found.error_code in (errors.NONE, errors.COORDINATOR_NOT_AVAILABLE)
@@ -39,7 +39,9 @@ def coordinator(world: ClusterWorld, asked: int) -> Node | None:
 
 
 def at_coordinator(world: ClusterWorld, asked: int, ask: Callable[[Node], int]) -> int:
-    """Find the coordinator and ask it, as clients do; retry on NOT_NOW.  Return the first other error code."""
+    """Find the coordinator and ask it, as clients do.  Retry while the error is in NOT_NOW, and return the first other
+    code.
+    """
     for _ in range(100):
         node = coordinator(world, asked)
         code = errors.NOT_COORDINATOR if node is None else ask(node)
@@ -51,7 +53,7 @@ def at_coordinator(world: ClusterWorld, asked: int, ask: Callable[[Node], int]) 
 
 def test_offsets_and_generation_survive_twenty_transfers() -> None:
     """
-    The next coordinator has every acknowledged commit, and the member continues in its generation.
+    Each new coordinator has every acknowledged commit, and the member continues in its generation.
     """
     world = world_with_offsets()
     member = GroupMember(world[1]).stabilize()
@@ -79,7 +81,8 @@ def test_offsets_and_generation_survive_twenty_transfers() -> None:
 
 def test_a_former_coordinator_redirects_members() -> None:
     """
-    A former coordinator answers NOT_COORDINATOR immediately, and FindCoordinator names the new one at every broker.
+    A former coordinator immediately answers NOT_COORDINATOR, and every broker's FindCoordinator response names the new
+    one.
     """
     world = world_with_offsets()
     member = GroupMember(world[1]).stabilize()
@@ -92,7 +95,7 @@ def test_a_former_coordinator_redirects_members() -> None:
 
 def test_a_new_coordinator_rejects_requests_while_it_loads() -> None:
     """
-    A partial state would give wrong answers, so the response is COORDINATOR_LOAD_IN_PROGRESS.
+    Answers from a partial state would be wrong, so the error is COORDINATOR_LOAD_IN_PROGRESS.
     """
     world = world_with_offsets()
     world[1].ask(committing("flights", 7), 9)
@@ -109,7 +112,7 @@ def test_a_new_coordinator_rejects_requests_while_it_loads() -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_isolated_coordinator_confirms_no_heartbeat(number: int) -> None:
     """
-    A heartbeat appends no record, but its answer is valid only if a majority still follows the coordinator.
+    A heartbeat appends no record, but the coordinator may confirm it only if a majority still follows.
     """
     world = world_with_offsets()
     member = GroupMember(world[1]).stabilize()
@@ -131,7 +134,7 @@ def test_an_isolated_coordinator_confirms_no_heartbeat(number: int) -> None:
 def test_a_coordinator_with_stale_metadata_forgets_no_offsets() -> None:
     """
     A broker may lead the group's partition before it learns of a topic, for example after a restart of all brokers,
-    when the metadata has no leader yet.  It must not take the missing topic for a deleted one.
+    when the metadata shard has no leader yet.  It must not conclude from the missing topic that the topic was deleted.
     """
     world = world_with_offsets()
     metadata = world[3].broker.shard_table.shards[METADATA_SHARD].partitions[0]

@@ -6,7 +6,7 @@ from tidemill.broker.rate_limited_events import INTERVAL_MS, LOGGED_MAX, RateLim
 
 def test_only_the_first_events_of_each_interval_are_logged() -> None:
     """
-    Further events of the same interval are dropped; the next interval starts anew.
+    Further events in the same interval are dropped, and the next interval starts counting anew.
     """
     clock = HandClock()
     rate_limited = RateLimitedEvents(clock)

@@ -8,7 +8,7 @@ from tidemill.broker.repeated_events import INTERVAL_MS, KEYS_MAX, RepeatedEvent
 
 def test_a_key_is_logged_once_per_interval_with_the_number_left_out() -> None:
     """
-    The first event of a key is logged; the next one after the interval says how many were left out.
+    The first event with a key is logged.  The next one that is logged, after the interval, says how many were left out.
     """
     clock = HandClock()
     repeated = RepeatedEvents(clock)
@@ -25,7 +25,7 @@ def test_a_key_is_logged_once_per_interval_with_the_number_left_out() -> None:
 
 def test_keys_are_logged_independently() -> None:
     """
-    Another client, or another mistake of the same client, is not collapsed.
+    Events of another client, or about another mistake of the same client, are not left out.
     """
     repeated = RepeatedEvents(HandClock())
 
@@ -34,7 +34,7 @@ def test_keys_are_logged_independently() -> None:
 
 def test_many_keys_at_once_are_rate_limited_and_logged_later() -> None:
     """
-    A key that was dropped by the rate limit is logged at its next event after the limit's interval.
+    If the rate limit drops the event of a key, the key's next event after the interval of the limit is logged.
     """
     clock = HandClock()
     repeated = RepeatedEvents(clock)
@@ -48,7 +48,7 @@ def test_many_keys_at_once_are_rate_limited_and_logged_later() -> None:
 
 def test_the_oldest_keys_are_forgotten() -> None:
     """
-    The memory is bounded by KEYS_MAX: beyond it, the key that was logged longest ago is logged as new.
+    KEYS_MAX bounds the memory.  The key that was logged longest ago is forgotten, and its next event is logged as new.
     """
     clock = HandClock()
     repeated = RepeatedEvents(clock)

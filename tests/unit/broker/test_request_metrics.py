@@ -1,4 +1,4 @@
-"""Requests are counted per API with their latencies, and the error codes of responses per API and code."""
+"""Requests and their latencies are counted per API, and errors in responses per API and error code."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def produce_to(*topics: str, acks: int = -1) -> produce.Request:
 
 
 def counted(world: BrokerWorld, prefix: str) -> dict[str, float]:
-    """Return the samples of `/metrics` whose names start with `tidemill_` and `prefix`."""
+    """Return the samples of `/metrics` whose names start with `tidemill_` followed by `prefix`."""
     names = {key: api.name for key, api in ALL.items()}
     lines = PrometheusText(world.broker.metrics, names, errors.name).render().splitlines()
     samples = dict(line.removeprefix("tidemill_").rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -31,8 +31,8 @@ def counted(world: BrokerWorld, prefix: str) -> dict[str, float]:
 @pytest.mark.parametrize("acks", [-1, 0])
 def test_the_latency_of_a_request_ends_with_its_response(acks: int) -> None:
     """
-    The latency includes the time that the request waits for the disk.  With acks=0 it ends when the batch is in the
-    journal.
+    The latency includes the time for which the request waits for the disk.  With acks=0, it ends when the batch is in
+    the journal.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -58,7 +58,7 @@ def test_the_latency_of_a_request_ends_with_its_response(acks: int) -> None:
 
 def test_the_error_codes_of_a_response_are_counted_wherever_they_are() -> None:
     """
-    Each refused partition counts once; code 0 is no error.
+    Each refused partition counts once, and code 0 does not count as an error.
     """
     world = BrokerWorld()
     world.create("flights")

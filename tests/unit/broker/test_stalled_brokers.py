@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
 
-STALLED_MS = 6_500  # longer than SILENT_MS and an election
+STALLED_MS = 6_500  # longer than SILENT_MS and an election together
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def terms(world: ClusterWorld) -> dict[int, list[int]]:
 def test_a_stall_of_all_brokers_changes_no_leader(world: ClusterWorld) -> None:
     """
     Brokers that share a host or a disk often stall together.  After a stall, each broker ticks before it reads the
-    frames that arrived meanwhile.
+    frames that have arrived in the meantime.
     """
     before = terms(world)
 
@@ -38,7 +38,7 @@ def test_a_stall_of_all_brokers_changes_no_leader(world: ClusterWorld) -> None:
 
 def test_a_leader_that_stalls_alone_is_replaced(world: ClusterWorld) -> None:
     """
-    The other brokers do not stall, so they notice the silence of the leader.
+    The other brokers do not stall, so they notice that the leader is silent.
     """
     before = terms(world)
     world.stopped.add(1)

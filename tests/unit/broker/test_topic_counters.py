@@ -13,7 +13,7 @@ def fetch_of(*topics: str) -> fetch.Request:
 
 
 def of_topic(world: BrokerWorld, topic: str) -> dict[str, float]:
-    """Return the topic's samples by name, without those that are 0."""
+    """Return the topic's samples by name, leaving out those that are 0."""
     label = f'{{topic="{topic}"}}'
     samples = counted(world, "topic_").items()
     return {name.removesuffix(label): value for name, value in samples if name.endswith(label) and value}
@@ -21,7 +21,7 @@ def of_topic(world: BrokerWorld, topic: str) -> dict[str, float]:
 
 def test_the_traffic_of_a_topic_is_counted() -> None:
     """
-    Bytes, records and requests of producers and consumers are counted for the topic, and for no other one.
+    The bytes, records and requests of producers and consumers are counted for their topic and for no other.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -43,7 +43,8 @@ def test_the_traffic_of_a_topic_is_counted() -> None:
 
 def test_a_request_counts_once_for_each_of_its_topics() -> None:
     """
-    It does so however many partitions it has.  A refused partition counts, too, but neither its bytes nor its records.
+    A request counts once for a topic, no matter how many of its partitions it has.  If a partition is refused, the
+    request still counts, but not the bytes and records.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -68,7 +69,7 @@ def test_a_request_counts_once_for_each_of_its_topics() -> None:
 
 def test_a_fetch_counts_once_for_each_topic_with_news() -> None:
     """
-    A response of a fetch session lacks the topics without news, and does not count for them.
+    A response in a fetch session leaves out topics without news, and does not count for them.
     """
     world = BrokerWorld()
     for topic in ("flights", "trains"):
@@ -88,7 +89,7 @@ def test_a_fetch_counts_once_for_each_topic_with_news() -> None:
 
 def test_topics_beyond_the_bound_share_a_label() -> None:
     """
-    The metadata topic is the oldest topic.
+    One label is taken by the metadata topic, because it is the oldest topic.
     """
     world = BrokerWorld({"tidemill.metrics.topics.max": "2"})
     for topic in ("flights", "trains", "ships"):
@@ -103,7 +104,7 @@ def test_topics_beyond_the_bound_share_a_label() -> None:
 
 def test_no_topic_is_counted_with_the_bound_0() -> None:
     """
-    The bound 0 switches the counters of topics off, that of all others, too.
+    The bound 0 switches off all counters of topics, including that of all other topics together.
     """
     world = BrokerWorld({"tidemill.metrics.topics.max": "0"})
     world.create("flights")
@@ -115,7 +116,7 @@ def test_no_topic_is_counted_with_the_bound_0() -> None:
 
 def test_the_counters_of_a_deleted_topic_are_dropped() -> None:
     """
-    A new topic of the same name begins at 0, and a deleted topic leaves room for another one.
+    A new topic with the same name begins at 0, and the deleted topic leaves room for another one.
     """
     world = BrokerWorld({"tidemill.metrics.topics.max": "2"})
     world.create("flights")

@@ -16,7 +16,7 @@ def request(name: str, **settings: str) -> Request:
 
 def test_a_setting_that_is_not_named_is_reset_to_its_default() -> None:
     """
-    Kafka does the same; KIP-339 introduced IncrementalAlterConfigs because of this.
+    Kafka does the same, which is why KIP-339 introduced IncrementalAlterConfigs.
     """
     world = BrokerWorld()
     world.create("flights", retention_ms="1", segment_ms="2")
@@ -29,7 +29,7 @@ def test_a_setting_that_is_not_named_is_reset_to_its_default() -> None:
 
 def test_a_resource_is_changed_as_a_whole_or_not_at_all() -> None:
     """
-    One invalid value prevents the change of valid ones.
+    A single invalid value prevents all changes in the same resource.
     """
     world = BrokerWorld()
     world.create("flights", retention_ms="1")

@@ -19,7 +19,7 @@ def result(world: BrokerWorld, asked: Request) -> Any:
 
 def test_new_partitions_have_leaders_when_the_response_arrives() -> None:
     """
-    The old partitions keep their records.
+    The existing partitions keep their records.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -34,7 +34,7 @@ def test_new_partitions_have_leaders_when_the_response_arrives() -> None:
 
 def test_a_count_that_is_not_larger_is_refused() -> None:
     """
-    Partitions are never removed.
+    Partitions are never removed, so the requested count must be larger than the current one.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)

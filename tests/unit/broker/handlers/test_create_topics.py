@@ -1,4 +1,4 @@
-"""CreateTopics creates topics that can be used as soon as the response arrives."""
+"""CreateTopics creates topics that can be used as soon as the response has arrived."""
 
 from typing import Any
 from unittest.mock import patch
@@ -27,7 +27,7 @@ def described(world: BrokerWorld, name: str) -> Any:
 
 def test_a_new_topic_has_leaders_when_the_response_arrives() -> None:
     """
-    A client may immediately produce to every partition without a retriable error.
+    A client may produce to every partition immediately, without getting a retriable error.
     """
     world = BrokerWorld()
 
@@ -45,7 +45,7 @@ def test_a_new_topic_has_leaders_when_the_response_arrives() -> None:
 
 def test_the_response_has_the_configuration_and_its_sources() -> None:
     """
-    KIP-525: the response has the settings of the topic and those inherited from the broker.
+    KIP-525: the response lists the topic's own settings and those that it inherits from the broker.
     """
     world = BrokerWorld(static={"log.retention.hours": "2"})
 
@@ -57,7 +57,7 @@ def test_the_response_has_the_configuration_and_its_sources() -> None:
 
 def test_validate_only_creates_nothing() -> None:
     """
-    The response is the same as for a real request, but has no topic id.
+    The response is the same as for a real request, except that it has no topic id.
     """
     world = BrokerWorld()
 
@@ -88,7 +88,7 @@ def test_one_refused_topic_does_not_affect_the_others() -> None:
 
 def test_the_oldest_version_is_supported() -> None:
     """
-    The response of v2 has neither counts nor configuration.
+    A response in v2 has neither counts nor configuration.
     """
     world = BrokerWorld()
 
@@ -99,7 +99,7 @@ def test_the_oldest_version_is_supported() -> None:
 
 def test_without_a_controller_topics_are_refused_after_a_while() -> None:
     """
-    The request waits a few seconds for an election, then fails with NOT_CONTROLLER, and clients retry it.
+    The request waits a few seconds for an election, and then fails with NOT_CONTROLLER, which clients retry.
     """
     world = BrokerWorld()
     with patch.object(ControllerHost, "accepts_writes", property(lambda _: False)):
@@ -115,7 +115,8 @@ def test_without_a_controller_topics_are_refused_after_a_while() -> None:
 
 def test_a_topic_counts_as_existing_only_after_its_commit() -> None:
     """
-    Otherwise a crash could undo the creation after a client was told that the topic exists.
+    If the topic existed before its commit, a crash could undo the creation after a client had been told that the topic
+    exists.
     """
     world = BrokerWorld()
     first, second = Client(world), Client(world)

@@ -8,7 +8,8 @@ from tidemill.wire.messages.delete_groups import Request
 
 def test_each_group_has_its_own_error() -> None:
     """
-    An empty group is deleted with its offsets, and stays deleted after a restart.  A group with members is not deleted.
+    An empty group is deleted together with its offsets, and stays deleted after a restart.  A group with members is
+    kept.
     """
     world = BrokerWorld(STATIC)
     world.create("flights")

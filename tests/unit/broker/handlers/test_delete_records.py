@@ -1,4 +1,4 @@
-"""DeleteRecords moves the log start, and responds when the move has committed."""
+"""DeleteRecords moves the log start, and is answered once the move has committed."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
@@ -35,7 +35,7 @@ def world_with_records() -> BrokerWorld:
 
 def test_the_log_start_moves_and_stays_after_a_kill() -> None:
     """
-    The response has the new low watermark; deleted records do not come back.
+    The response has the new low watermark, and deleted records do not come back.
     """
     world = world_with_records()
 
@@ -46,7 +46,7 @@ def test_the_log_start_moves_and_stays_after_a_kill() -> None:
 
 def test_minus_one_is_the_high_watermark() -> None:
     """
-    Every record is deleted; the next one has the next offset.
+    Offset -1 deletes every record, and the next record still gets the next offset.
     """
     world = world_with_records()
 
@@ -58,7 +58,7 @@ def test_minus_one_is_the_high_watermark() -> None:
 
 def test_the_log_start_never_goes_back() -> None:
     """
-    For a lower offset the response has the current log start.
+    If the requested offset is below the log start, the response has the current log start.
     """
     world = world_with_records()
     deleted(world, 3)
@@ -88,7 +88,7 @@ def test_impossible_deletions_are_refused() -> None:
 
 def test_on_a_full_disk_only_deletions_that_free_a_segment_are_accepted() -> None:
     """
-    Other deletions would use the journal space that is left for deletions which free files.
+    Other deletions would use up the journal space that is reserved for deletions that free files.
     """
     world = world_with_records()
     deleted(world, 1)
@@ -102,7 +102,7 @@ def test_on_a_full_disk_only_deletions_that_free_a_segment_are_accepted() -> Non
 
 def test_the_response_waits_for_the_commit() -> None:
     """
-    There is no response before the log-start row is in the journal.
+    No response is sent before the log-start row is in the journal.
     """
     world = world_with_records()
 
@@ -115,7 +115,8 @@ def test_the_response_waits_for_the_commit() -> None:
 
 def test_files_of_deleted_records_are_removed_after_a_crash_before_the_trimmed_row() -> None:
     """
-    A checkpoint may contain the new log start before the TRIMMED row is written: the next leader writes that row.
+    A crash may leave a checkpoint that already has the new log start, but no TRIMMED row: the next leader writes that
+    row.
     """
     world = BrokerWorld()
     world.create("flights", segment_bytes="1048576")

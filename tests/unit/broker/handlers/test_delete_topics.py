@@ -27,7 +27,7 @@ def id_of(world: BrokerWorld, name: str) -> TopicId:
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     """
-    The topic no longer exists when the response arrives, and its files are removed afterwards.
+    When the response arrives, the topic no longer exists; its files are removed afterwards.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -62,7 +62,7 @@ def test_a_deleted_topic_stays_deleted_after_a_kill_and_its_name_is_free() -> No
 
 def test_unknown_topics_are_refused() -> None:
     """
-    The request names an unknown topic, an unknown id, or neither a name nor an id.
+    A topic may be unknown by name or by id, or the request may contain neither.
     """
     world = BrokerWorld()
 
@@ -76,7 +76,7 @@ def test_unknown_topics_are_refused() -> None:
 
 def test_the_oldest_version_names_topics_in_its_own_field() -> None:
     """
-    Versions 1 to 5 name topics in the field `topic_names`.
+    Versions 1 to 5 list the names of topics in the field `topic_names`.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -22,7 +22,7 @@ def test_a_single_broker_is_the_controller() -> None:
 
 def test_endpoints_of_controllers_are_refused() -> None:
     """
-    KIP-919: a client that asks for endpoints of controllers learns that it reached a broker.
+    KIP-919: a client that asks for the endpoints of controllers learns that it has reached a broker.
     """
     world = BrokerWorld()
 

@@ -36,7 +36,7 @@ def test_a_topic_s_value_comes_with_its_synonyms() -> None:
 
 def test_only_requested_keys_are_returned() -> None:
     """
-    A null list of keys requests all keys.  Synonyms and documentation are returned only on request.
+    If the list of keys is null, all keys are returned.  Synonyms and documentation are returned only on request.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -51,7 +51,7 @@ def test_only_requested_keys_are_returned() -> None:
 
 def test_keys_of_a_broker_that_are_read_at_its_start_are_read_only() -> None:
     """
-    All other keys of a broker can be altered.
+    All other keys of a broker can be altered at runtime.
     """
     world = BrokerWorld(static={"num.partitions": "3"})
 
@@ -65,7 +65,7 @@ def test_keys_of_a_broker_that_are_read_at_its_start_are_read_only() -> None:
 
 def test_groups_and_the_cluster_default_are_resources_too() -> None:
     """
-    A group need not exist; the cluster-wide default has only altered settings.
+    The group does not have to exist, and the cluster-wide default lists only the settings that have been altered.
     """
     world = BrokerWorld()
 
@@ -77,8 +77,8 @@ def test_groups_and_the_cluster_default_are_resources_too() -> None:
 
 def test_unknown_resources_are_refused() -> None:
     """
-    The request names an unknown topic, an illegal name, another broker, a group without a name, or a resource type
-    without configuration.
+    The resource is an unknown topic, an illegal topic name, another broker, a group without a name, or of a type that
+    has no configuration.
     """
     world = BrokerWorld()
 
@@ -101,13 +101,13 @@ STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 4, 5
 
 def test_static_settings_of_a_broker_have_the_source_static_broker_config() -> None:
     """
-    Each key that the broker was started with shows its own value; every other key shows its default, as in Kafka.
+    Each key with which the broker was started shows the given value; every other key shows its default, as in Kafka.
     """
     static = {
-        "node.id": "1",  # `broker.id` is the same number under another name
-        "log.dirs": "/mill",  # `log.dir` is a separate key, and not set
+        "node.id": "1",  # another name for `broker.id`, and the same number
+        "log.dirs": "/mill",  # `log.dir` is a separate key, which is not set
         "num.partitions": "8",  # equal to the default
-        "message.max.bytes": "2000000",  # may be altered
+        "message.max.bytes": "2000000",  # can be altered at runtime
         "auto.create.topics.enable": "false",
     }
     world = BrokerWorld(static=static)

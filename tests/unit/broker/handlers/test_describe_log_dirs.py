@@ -14,7 +14,7 @@ from tidemill.wire.messages.describe_log_dirs import Request
 
 
 def asked(world: BrokerWorld, *topics: tuple[str, Sequence[int]], version: int | None = None) -> Any:
-    """Return the only result; without topics, every partition is asked for."""
+    """Return the only result.  If no topics are given, the request asks for every partition."""
     wanted = [Request.Topic(topic=name, partitions=partitions) for name, partitions in topics]
     response = world.ask(Request(topics=wanted or None), version)
     assert errors.NONE == response.error_code
@@ -28,7 +28,8 @@ def sizes(result: Any) -> dict[tuple[str, int], int]:
 
 def test_the_directory_and_its_disk_are_described() -> None:
     """
-    Path, total and usable bytes are those of the disk; there is one directory, and it is not cordoned.
+    The path, the total bytes and the usable bytes are those of the disk.  There is one directory, and it is not
+    cordoned.
     """
     world = BrokerWorld()
     world.disk.free_bytes = 5 << 30
@@ -41,7 +42,7 @@ def test_the_directory_and_its_disk_are_described() -> None:
 
 def test_null_topics_are_every_partition_with_its_size() -> None:
     """
-    The size is that of the batches, also before they have been written back to the segment.
+    The size counts all batches, including those that have not been written back to the segment yet.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -58,7 +59,8 @@ def test_null_topics_are_every_partition_with_its_size() -> None:
 
 def test_only_the_requested_partitions_are_described() -> None:
     """
-    Partitions and topics that are not here are left out, repeats count once, and an empty list is no partition.
+    Partitions and topics that are not on this broker are left out, repeated partitions are described once, and an empty
+    list selects no partition.
     """
     world = BrokerWorld()
     world.create("flights", partitions=3)
@@ -72,7 +74,7 @@ def test_only_the_requested_partitions_are_described() -> None:
 
 def test_the_metadata_topic_is_described_when_it_is_named() -> None:
     """
-    Clients do not see it otherwise.
+    If the request does not name it, clients do not see the metadata topic.
     """
     world = BrokerWorld()
 
@@ -83,7 +85,7 @@ def test_the_metadata_topic_is_described_when_it_is_named() -> None:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_older_versions_have_no_disk_space(version: int) -> None:
     """
-    Clients of Kafka before 3.3 see the partitions only.
+    Clients of Kafka before 3.3 see only the partitions.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -95,7 +97,7 @@ def test_older_versions_have_no_disk_space(version: int) -> None:
 
 def test_a_disk_that_does_not_answer_is_an_error_of_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Kafka's error for a directory that is offline.
+    The directory has the error KAFKA_STORAGE_ERROR, which Kafka returns for a directory that is offline.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -112,7 +114,8 @@ def test_a_disk_that_does_not_answer_is_an_error_of_the_directory(monkeypatch: p
 
 def test_each_broker_describes_its_own_replicas() -> None:
     """
-    A topic with two replicas is in the directories of two brokers, leader or not, and has the same size in both.
+    A topic with two replicas is in the directories of two brokers, whether they lead it or not, and has the same size
+    in both.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2))

@@ -1,4 +1,4 @@
-"""DescribeQuorum returns the voters of the metadata and their progress."""
+"""DescribeQuorum returns the voters of the metadata shard and their progress."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ def asked(world: ClusterWorld, number: int, topic: str = "__cluster_metadata", p
 @pytest.mark.parametrize("number", [1, 3])
 def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
     """
-    Every broker answers, also for the topic name that Kafka's tools use.  Every replica has caught up and was in
-    contact recently.
+    Every broker answers, even if the request uses Kafka's name for the topic.  Every replica has caught up, and the
+    leader has heard from it recently.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -41,7 +41,7 @@ def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
 
 def test_a_silent_voter_falls_behind() -> None:
     """
-    The response reports its end offset, when the leader last heard from it, and when it was last caught up.
+    The response reports the voter's end offset, when the leader last heard from it, and when it was last caught up.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -61,7 +61,7 @@ def test_a_silent_voter_falls_behind() -> None:
 
 def test_a_learner_is_an_observer() -> None:
     """
-    A cluster of two brokers has one voter: two voters would tolerate no more failures.
+    A cluster of two brokers has only one voter, because two voters would not tolerate any more failures.
     """
     world = ClusterWorld(brokers=2)
     world.pass_time(1_000)
@@ -76,7 +76,7 @@ def test_a_learner_is_an_observer() -> None:
 
 def test_only_the_metadata_log_has_a_quorum() -> None:
     """
-    For any other topic or partition the error is UNKNOWN_TOPIC_OR_PARTITION.
+    Any other topic or partition gets UNKNOWN_TOPIC_OR_PARTITION.
     """
     world = ClusterWorld()
 

@@ -26,7 +26,7 @@ def pages(world: BrokerWorld, *names: str, limit: int) -> list[Page]:
 
 def test_pages_follow_each_other_without_a_gap() -> None:
     """
-    Topics are sorted by name; the cursor names the first partition that is not in the page.
+    Topics are sorted by name, and the cursor names the first partition that is not on the page.
     """
     world = BrokerWorld()
     for name, count in (("tides", 2), ("flights", 3), ("boats", 1)):
@@ -43,7 +43,7 @@ def test_pages_follow_each_other_without_a_gap() -> None:
 
 def test_the_broker_bounds_a_page_too() -> None:
     """
-    max.request.partition.size.limit applies, whatever the client asks for.
+    max.request.partition.size.limit applies, no matter how many partitions the client asks for.
     """
     world = BrokerWorld(static={"max.request.partition.size.limit": "2"})
     world.create("flights", partitions=3)
@@ -55,7 +55,7 @@ def test_the_broker_bounds_a_page_too() -> None:
 
 def test_each_partition_is_shown_with_its_leader() -> None:
     """
-    The response has the leader together with its epoch.
+    The response has the partition's leader together with the leader epoch.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -73,8 +73,8 @@ def test_each_partition_is_shown_with_its_leader() -> None:
 
 def test_illegal_names_and_cursors_are_refused() -> None:
     """
-    A legal name without a topic is unknown, and an illegal name is invalid.  A cursor before the first partition is
-    invalid.
+    A legal name that no topic has is unknown, and an illegal name is invalid.  So is a cursor that points before the
+    first partition.
     """
     world = BrokerWorld()
 
@@ -88,7 +88,7 @@ def test_illegal_names_and_cursors_are_refused() -> None:
 
 def test_there_are_no_eligible_leader_replicas() -> None:
     """
-    The lists are empty and not null: Java's admin client cannot read null.
+    The lists are empty rather than null, because Java's admin client cannot read null.
     """
     world = BrokerWorld()
     world.create("flights")

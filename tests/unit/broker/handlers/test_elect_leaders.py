@@ -8,7 +8,7 @@ from tidemill.wire.messages.elect_leaders import Request
 
 
 def asking(*partitions: int, election_type: int = 0, timeout_ms: int = 10_000) -> Request:
-    """Return a request for partitions of `flights`, or without numbers for all partitions of the cluster."""
+    """Return a request for the given partitions of `flights`; without numbers, for all partitions of the cluster."""
     topics = [Request.Topic(topic="flights", partitions=list(partitions))] if partitions else None
     return Request(election_type=election_type, topic_partitions=topics, timeout_ms=timeout_ms)
 
@@ -23,7 +23,8 @@ def results(answered: Any) -> dict[tuple[str, int], int]:
 
 def moved() -> ClusterWorld:
     """
-    Return a cluster whose broker 2 leads `flights` and broker 3 `tides`; broker 1 is the preferred leader of both.
+    Return a cluster in which broker 2 leads `flights` and broker 3 leads `tides`; broker 1 is the preferred leader of
+    both.
     """
     world = ClusterWorld()
     world.create("flights", partitions=2)
@@ -35,7 +36,7 @@ def moved() -> ClusterWorld:
 
 def test_any_broker_can_be_asked_for_an_election() -> None:
     """
-    The current leaders transfer their leadership, and the response arrives when the preferred leaders lead.
+    The current leaders transfer their leadership, and the response arrives once the preferred leaders lead.
     """
     world = moved()
     client = world[3].client
@@ -49,7 +50,7 @@ def test_any_broker_can_be_asked_for_an_election() -> None:
 
 def test_all_partitions_may_be_asked_for() -> None:
     """
-    Partitions that have their preferred leader are not in the response, as in Kafka.
+    Partitions that already have their preferred leader are not in the response, as in Kafka.
     """
     world = moved()
     client = world[1].client
@@ -63,7 +64,7 @@ def test_all_partitions_may_be_asked_for() -> None:
 
 def test_each_partition_has_its_own_error() -> None:
     """
-    The preferred leader leads already, its broker is down, or the partition does not exist.
+    The preferred leader already leads, its broker is down, or the partition does not exist.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -82,7 +83,7 @@ def test_each_partition_has_its_own_error() -> None:
 
 def test_an_unclean_election_moves_nothing() -> None:
     """
-    An unclean election would lose acknowledged records.  The current leaders continue to lead, as in Kafka.
+    An unclean election would lose acknowledged records, so the current leaders continue to lead.
     """
     world = moved()
 
@@ -96,7 +97,7 @@ def test_an_unclean_election_moves_nothing() -> None:
 
 def test_an_election_ends_at_its_timeout() -> None:
     """
-    If the preferred leader does not lead in time, the error is REQUEST_TIMED_OUT.
+    If the preferred leader does not become leader in time, the error is REQUEST_TIMED_OUT.
     """
     world = moved()
     sent = world[1].client.send(asking(0, timeout_ms=500), 2)  # broker 1 is the controller

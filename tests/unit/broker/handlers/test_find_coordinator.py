@@ -1,4 +1,4 @@
-"""FindCoordinator returns the broker that leads a group's partition."""
+"""FindCoordinator returns the broker that leads the partition to which a group hashes."""
 
 import pytest
 
@@ -16,8 +16,8 @@ from tidemill.wire.schema import Message
 
 def test_the_first_request_creates_the_topic() -> None:
     """
-    The topic has offsets.topic.num.partitions partitions with leaders when the response arrives, so the group can be
-    used immediately.
+    When the response arrives, the topic has offsets.topic.num.partitions partitions, all of which have leaders, so the
+    group can be used immediately.
     """
     world = BrokerWorld({"offsets.topic.num.partitions": "3"})
 
@@ -36,7 +36,7 @@ def test_the_first_request_creates_the_topic() -> None:
 
 def test_coordinators_are_returned_in_request_order() -> None:
     """
-    KIP-699: requests of v4 and later have many keys.
+    KIP-699: a request can have many keys from v4 on.
     """
     world = BrokerWorld(STATIC)
 
@@ -48,7 +48,7 @@ def test_coordinators_are_returned_in_request_order() -> None:
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_versions_before_four_ask_for_one_group(version: int) -> None:
     """
-    The coordinator is in the response itself.
+    Before v4, the response itself has the fields of the coordinator, instead of a list.
     """
     world = BrokerWorld(STATIC)
 
@@ -59,7 +59,7 @@ def test_versions_before_four_ask_for_one_group(version: int) -> None:
 
 def test_the_endpoint_is_that_of_the_client_s_listener() -> None:
     """
-    The client may be unable to reach the other listener.
+    The client may be unable to reach the broker's other listener.
     """
     endpoints = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"), Endpoint("INSIDE", "mill", 9093, "PLAINTEXT"))
     world = BrokerWorld(STATIC, endpoints=endpoints)
@@ -88,7 +88,8 @@ def test_transactions_and_share_groups_are_refused(key_type: int, code: int) -> 
 
 def test_a_client_that_never_uses_the_group_is_logged() -> None:
     """
-    A consumer with group.protocol=consumer only looks up the coordinator.  The event has its client id.
+    A consumer with group.protocol=consumer looks up the coordinator but never uses the group.  The event has its client
+    id.
     """
     world = BrokerWorld(STATIC)
     for _ in range(LOOKUPS_MIN):
@@ -111,7 +112,7 @@ def test_a_client_that_never_uses_the_group_is_logged() -> None:
 )
 def test_a_client_that_uses_the_group_is_not_logged(used: Message) -> None:
     """
-    Any group request shows that the client speaks the classic protocol, also if it is refused.
+    Any group request shows that the client speaks the classic protocol, even if the request is refused.
     """
     world = BrokerWorld(STATIC)
     for _ in range(LOOKUPS_MIN):

@@ -25,7 +25,7 @@ def test_a_heartbeat_renews_the_session() -> None:
 
 def test_the_response_tells_of_a_rebalance() -> None:
     """
-    REBALANCE_IN_PROGRESS tells the member to rejoin.
+    REBALANCE_IN_PROGRESS tells the member to join again.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world).stabilize()

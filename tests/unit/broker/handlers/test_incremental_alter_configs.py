@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs changes single settings, which take effect immediately."""
+"""IncrementalAlterConfigs changes individual settings, and the changes take effect immediately."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def asked(
 
 def test_a_topic_obeys_its_new_setting_at_once() -> None:
     """
-    The next batch is checked against the new value, and after DELETE against the default.
+    The next batch is checked against the new value, or against the default after a DELETE.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -50,8 +50,8 @@ def test_a_cluster_default_applies_to_topics_and_survives_a_kill() -> None:
 
 def test_invalid_changes_are_refused_with_a_message() -> None:
     """
-    The request has an unknown operation, an unknown topic, a value out of range, or a key that is read only at the
-    start.
+    The change has an unknown operation, an unknown topic, a value that is out of range, or a key that is read only at
+    the broker's start.
     """
     world = BrokerWorld()
     world.create("flights")

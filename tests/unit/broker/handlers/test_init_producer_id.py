@@ -1,4 +1,4 @@
-"""InitProducerId gives producers ids, which distinguish retries from new batches."""
+"""InitProducerId gives ids to producers, by which the broker distinguishes retries from new batches."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def asked(world: BrokerWorld, producer_id: int = -1, epoch: int = -1, name: str 
 
 def test_no_two_producers_get_the_same_id() -> None:
     """
-    Ids are unique even if the broker is killed in between.
+    Ids stay unique even if the broker is killed in between.
     """
     world = BrokerWorld()
     given = [asked(world) for _ in range(3)]
@@ -34,7 +34,7 @@ def test_no_two_producers_get_the_same_id() -> None:
 
 def test_a_producer_with_an_id_gets_its_next_epoch() -> None:
     """
-    KIP-360: a producer that has used its last epoch gets a new id.
+    KIP-360: a producer gets a new id only when it has used up the epochs of its current one.
     """
     world = BrokerWorld()
 
@@ -57,7 +57,7 @@ def test_a_transactional_producer_is_refused() -> None:
 
 def test_a_retried_batch_gets_its_first_offset() -> None:
     """
-    A retry is recognized after a kill, too.  A batch that leaves a gap in the sequence is refused.
+    A retry is recognized even after a kill.  A batch that leaves a gap in the sequence is refused.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -75,7 +75,8 @@ def test_a_retried_batch_gets_its_first_offset() -> None:
 
 def test_the_state_of_a_silent_producer_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The state expires at a checkpoint, producer.id.expiration.ms after the last batch, measured by append times.
+    The state expires at a checkpoint, once producer.id.expiration.ms have passed since the last batch, measured by
+    append times.
     """
     monkeypatch.setattr(producer_states, "PRODUCERS_KEPT", 0)
     world = BrokerWorld(options=replace(OPTIONS, producer_expiration_ms=60_000))
@@ -95,7 +96,7 @@ def test_the_state_of_a_silent_producer_expires(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_clock_jump_does_not_make_a_retry_a_new_record() -> None:
     """
-    There is a checkpoint between the batch and its retry, and by the append times a day has passed.
+    A checkpoint lies between the batch and its retry, and judging by the append times a day has passed.
     """
     world = BrokerWorld()
     world.create("flights")

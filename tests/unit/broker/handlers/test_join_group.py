@@ -1,4 +1,4 @@
-"""JoinGroup over the wire: the behaviour that depends on the version of the request."""
+"""JoinGroup over the wire: behaviour that depends on the version of the request."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tidemill.wire.messages import describe_groups, join_group
 
 def test_a_new_member_gets_its_id_in_a_first_response() -> None:
     """
-    KIP-394, from v4 on: a client that does not repeat the request with this id has not joined.
+    KIP-394, from v4 on: a client has not joined until it repeats the request with this id.
     """
     member = GroupMember(BrokerWorld(STATIC))
 
@@ -25,7 +25,7 @@ def test_a_new_member_gets_its_id_in_a_first_response() -> None:
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_an_old_client_joins_with_one_request(version: int) -> None:
     """
-    Before v4 there is no separate response that only assigns the member id.
+    Before v4, no separate response assigns the member id.
     """
     member = GroupMember(BrokerWorld(STATIC))
 
@@ -37,7 +37,8 @@ def test_an_old_client_joins_with_one_request(version: int) -> None:
 
 def test_only_the_leader_gets_the_members() -> None:
     """
-    Only the group's leader needs the members, to assign partitions.  The newest version has the protocol type.
+    Only the group's leader needs to know the members, in order to assign partitions.  The newest version has the
+    protocol type.
     """
     world = BrokerWorld(STATIC)
     first, second = GroupMember(world).stabilize(), GroupMember(world, instance_id="two")
@@ -64,7 +65,7 @@ def test_only_the_leader_gets_the_members() -> None:
 @pytest.mark.parametrize("version", [0, 5, 9])
 def test_a_refusal_can_be_encoded_in_every_version(version: int, fields: dict[str, object], code: int) -> None:
     """
-    A refusal has no protocol: the name is null, or empty before v7.
+    A refusal contains no protocol name: the field is null, or empty before v7.
     """
     member = GroupMember(BrokerWorld(STATIC))
 
@@ -76,7 +77,7 @@ def test_a_refusal_can_be_encoded_in_every_version(version: int, fields: dict[st
 
 def test_the_session_timeout_is_bounded() -> None:
     """
-    The bounds are group.min.session.timeout.ms and group.max.session.timeout.ms.
+    group.min.session.timeout.ms and group.max.session.timeout.ms bound the session timeout.
     """
     bounds = {"group.min.session.timeout.ms": "100", "group.max.session.timeout.ms": "200"}
     world = BrokerWorld({**STATIC, **bounds})
@@ -92,7 +93,7 @@ def test_the_session_timeout_is_bounded() -> None:
 
 def test_a_member_has_its_client_id_and_host() -> None:
     """
-    The host has Kafka's form: a slash before the address.
+    The host is in Kafka's form, with a slash before the address.
     """
     world = BrokerWorld(STATIC)
     GroupMember(world).stabilize()

@@ -1,4 +1,4 @@
-"""LeaveGroup over the wire: one member, or many."""
+"""LeaveGroup over the wire, with one member or several."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.group_member import STATIC, GroupMember
@@ -10,7 +10,7 @@ Member = Request.Member
 
 def test_one_member_leaves_in_old_versions() -> None:
     """
-    Before v3 the error of the response is that of the member.
+    Before v3, the error of the response is the error of the member.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world).stabilize()
@@ -22,7 +22,7 @@ def test_one_member_leaves_in_old_versions() -> None:
 
 def test_many_members_leave_each_with_its_own_error() -> None:
     """
-    KIP-345: an unknown member does not affect the others; a static one may be named by its instance id alone.
+    KIP-345: an unknown member does not affect the others, and a static member may be named by its instance id alone.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world, instance_id="one").stabilize()

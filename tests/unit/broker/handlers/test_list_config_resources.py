@@ -18,7 +18,7 @@ def listed(world: BrokerWorld, *types: int, version: int = 1) -> list[tuple[int,
 
 
 def configured() -> BrokerWorld:
-    """Return a broker with two topics, and a group that has a setting."""
+    """Return a broker that has two topics and a group with one setting."""
     world = BrokerWorld()
     world.create("tides")
     world.create("flights")
@@ -28,14 +28,14 @@ def configured() -> BrokerWorld:
 
 def test_every_type_is_listed_if_none_is_named() -> None:
     """
-    The resources come ordered by type and name; the metadata topic is left out.
+    The resources are sorted by type and name, and the metadata topic is left out.
     """
     assert [(TOPIC, "flights"), (TOPIC, "tides"), (BROKER, "1"), (GROUP, "readers")] == listed(configured())
 
 
 def test_only_the_named_types_are_listed() -> None:
     """
-    Types that Tidemill has no resources of are known, and empty.
+    Types of which Tidemill has no resources are accepted, and nothing is listed for them.
     """
     world = configured()
 
@@ -45,7 +45,7 @@ def test_only_the_named_types_are_listed() -> None:
 
 def test_a_group_without_settings_is_not_listed() -> None:
     """
-    Its last setting has been deleted: the list is of resources with settings, not of groups.
+    The group's last setting has been deleted, and groups are listed only while they have settings.
     """
     world = configured()
 
@@ -56,14 +56,14 @@ def test_a_group_without_settings_is_not_listed() -> None:
 
 def test_version_0_lists_client_metrics_only() -> None:
     """
-    It is ListClientMetricsResources of Kafka 3.7, and there are none.
+    Version 0 is Kafka 3.7's ListClientMetricsResources, and Tidemill has no client metrics.
     """
     assert [] == listed(configured(), version=0)
 
 
 def test_a_type_that_does_not_exist_is_an_unsupported_version() -> None:
     """
-    Kafka's error, so that a client of a newer Kafka knows that the broker is older.
+    Kafka returns the same error, which tells a client of a newer Kafka that the broker is older.
     """
     response = configured().ask(Request(resource_types=[TOPIC, UNKNOWN]), 1)
 
@@ -72,7 +72,7 @@ def test_a_type_that_does_not_exist_is_an_unsupported_version() -> None:
 
 def test_every_broker_of_the_cluster_is_listed() -> None:
     """
-    Any broker answers for the whole cluster.
+    Any broker answers on behalf of the whole cluster.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -1,4 +1,4 @@
-"""ListGroups over the wire: all partitions of the internal topic together."""
+"""ListGroups over the wire: the groups of all partitions of the internal topic."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def world_with_groups() -> BrokerWorld:
 @pytest.mark.parametrize("version", range(6))
 def test_groups_of_every_partition_are_listed(version: int) -> None:
     """
-    A group hashes to one partition; the list has the groups of all partitions.
+    Each group hashes to one partition; the response has the groups of all partitions.
     """
     world = world_with_groups()
 
@@ -49,7 +49,7 @@ def test_states_and_types_are_filters() -> None:
 
 def test_listing_groups_creates_no_topic() -> None:
     """
-    There is no internal topic before a group needs it.
+    The internal topic does not exist until a group needs it.
     """
     world = BrokerWorld(STATIC)
 

@@ -1,4 +1,4 @@
-"""ListOffsets returns offsets for timestamps, and for negative numbers with a special meaning."""
+"""ListOffsets returns the offsets for timestamps; negative timestamps have special meanings."""
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.model import errors
@@ -15,8 +15,8 @@ def offset_of(world: BrokerWorld, timestamp: int) -> tuple[int, int]:
 
 def test_offsets_are_found_by_their_time() -> None:
     """
-    A timestamp finds the first record at or after it.  -1 means the end, -2 the start, and -3 the first record with the
-    largest timestamp.
+    A timestamp finds the first record that is not older.  -1 stands for the end, -2 for the start, and -3 for the first
+    record with the largest timestamp.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -30,7 +30,7 @@ def test_offsets_are_found_by_their_time() -> None:
 
 def test_tiered_offsets_do_not_exist() -> None:
     """
-    -4 means the start of the local log.  -5 and -6 ask for tiered records, which do not exist, and -7 is unknown.
+    -4 stands for the start of the local log.  -5 and -6 ask for tiered records, which do not exist, and -7 is unknown.
     """
     world = BrokerWorld()
     world.create("flights", 1)
@@ -44,7 +44,7 @@ def test_tiered_offsets_do_not_exist() -> None:
 
 def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
     """
-    The request creates no topic.
+    The request does not create the topic.
     """
     world = BrokerWorld()
 
@@ -55,7 +55,7 @@ def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
 
 def test_offsets_survive_a_kill() -> None:
     """
-    Acknowledged records are still at the same offsets after a kill.
+    After a kill, acknowledged records still have the same offsets.
     """
     world = BrokerWorld()
     world.create("flights")

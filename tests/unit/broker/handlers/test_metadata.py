@@ -15,7 +15,8 @@ def asked(world: BrokerWorld, *names: str, may_create: bool = True) -> Any:
 
 def test_a_topic_that_is_asked_for_is_created() -> None:
     """
-    The topic gets the broker's default counts, as in Kafka, and has leaders when the response arrives.
+    The topic gets the broker's default numbers of partitions and replicas, as in Kafka, and has leaders when the
+    response arrives.
     """
     world = BrokerWorld(static={"num.partitions": "5"})
 
@@ -26,7 +27,7 @@ def test_a_topic_that_is_asked_for_is_created() -> None:
 
 def test_topic_creation_can_be_switched_off() -> None:
     """
-    Either auto.create.topics.enable=false on the broker or allow_auto_topic_creation=false in the request is enough.
+    It is enough to set auto.create.topics.enable=false on the broker or allow_auto_topic_creation=false in the request.
     """
     strict, world = BrokerWorld(static={"auto.create.topics.enable": "false"}), BrokerWorld()
 
@@ -40,7 +41,7 @@ def test_topic_creation_can_be_switched_off() -> None:
 
 def test_an_impossible_replication_factor_creates_nothing() -> None:
     """
-    A single broker cannot create a topic with default.replication.factor=3.
+    A cluster of a single broker cannot create a topic if default.replication.factor is 3.
     """
     world = BrokerWorld(static={"default.replication.factor": "3"})
 
@@ -69,7 +70,7 @@ def test_each_listener_has_its_own_endpoints() -> None:
 
 def test_the_topics_that_one_request_creates_are_bounded() -> None:
     """
-    Topics beyond the bound are reported as unknown, and created when the client asks again.
+    Topics beyond the bound are reported as unknown, and are created when the client asks again.
     """
     world = BrokerWorld(static={"num.partitions": "1"})
 
@@ -89,8 +90,8 @@ def test_a_topic_that_is_named_twice_is_described_once() -> None:
 
 def test_two_requests_for_a_new_topic_both_get_it() -> None:
     """
-    When the second request arrives, the topic is decided but not committed: the request waits for the commit and is not
-    refused.
+    When the second request arrives, the creation of the topic has been decided but not committed: the request waits for
+    the commit and is not refused.
     """
     world = BrokerWorld()
     clients = [Client(world), Client(world)]
@@ -106,7 +107,7 @@ def test_two_requests_for_a_new_topic_both_get_it() -> None:
 
 def test_a_topic_is_found_by_its_id() -> None:
     """
-    The response has the topic's name, too.  An unknown id is answered with UNKNOWN_TOPIC_ID.
+    The response also has the topic's name.  An unknown id is answered with UNKNOWN_TOPIC_ID.
     """
     world = BrokerWorld()
     world.create("flights")

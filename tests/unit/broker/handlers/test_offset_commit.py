@@ -24,7 +24,7 @@ def id_of(world: BrokerWorld, name: str) -> TopicId:
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> None:
     """
-    Generation -1 without a member id marks a consumer that assigns its own partitions.
+    Generation -1 without a member id identifies a consumer that assigns its own partitions.
     """
     world = flights()
 
@@ -55,7 +55,7 @@ def test_the_newest_version_names_topics_by_id() -> None:
 
 def test_unknown_partitions_are_refused_one_by_one() -> None:
     """
-    Only offsets of partitions and topics that do not exist are refused; the others are committed.
+    Only the offsets of partitions and topics that do not exist are refused; all others are committed.
     """
     world = flights()
 
@@ -68,7 +68,7 @@ def test_unknown_partitions_are_refused_one_by_one() -> None:
 
 def test_a_member_commits_in_its_generation_only() -> None:
     """
-    Members of an old generation and clients outside the group cannot move its offsets.
+    Neither members of an old generation nor clients outside the group can move the group's offsets.
     """
     world = flights()
     member = GroupMember(world).stabilize()
@@ -95,7 +95,7 @@ def test_long_metadata_is_refused() -> None:
 
 def test_a_request_without_topics_is_answered() -> None:
     """
-    The response is empty and immediate.
+    The response is empty and arrives immediately.
     """
     world = flights()
 

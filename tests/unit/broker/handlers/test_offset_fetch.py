@@ -38,7 +38,7 @@ def told(topics: Any) -> list[tuple[str, list[tuple[int, int, int]]]]:
 @pytest.mark.parametrize("version", range(1, 8))
 def test_old_versions_ask_for_one_group(version: int) -> None:
     """
-    A partition without a committed offset has offset −1 and no error, even if its topic does not exist.
+    If a partition has no committed offset, its offset is −1 and it has no error, even if its topic does not exist.
     """
     world = flights()
     topics = [
@@ -54,7 +54,7 @@ def test_old_versions_ask_for_one_group(version: int) -> None:
 
 def test_null_topics_mean_every_committed_offset() -> None:
     """
-    Null topics are allowed from v2 on.  The response has the leader epoch from v5 on, and always the metadata.
+    Topics may be null from v2 on.  The response has the leader epoch from v5 on, and the metadata in every version.
     """
     world = flights()
 
@@ -85,7 +85,7 @@ def test_groups_are_answered_in_request_order(version: int) -> None:
 
 def test_the_newest_version_names_topics_by_id() -> None:
     """
-    Each partition of an unknown id has the error UNKNOWN_TOPIC_ID.
+    Each partition of a topic with an unknown id has the error UNKNOWN_TOPIC_ID.
     """
     world = flights()
     known, unknown = id_of(world, "flights"), TopicId(b"?" * 16)
@@ -101,7 +101,7 @@ def test_the_newest_version_names_topics_by_id() -> None:
 
 def test_a_topic_that_was_created_again_has_no_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The new topic has no commits even before the tombstones of the old topic's offsets are written.
+    The new topic has no committed offsets, even before tombstones for the old topic's offsets are written.
     """
     world = flights()
     monkeypatch.setattr(HostedTopic, "_forget", lambda *_: None)
@@ -119,8 +119,8 @@ def test_a_topic_that_was_created_again_has_no_commits(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("version", range(1, 9))
 def test_an_unavailable_coordinator_is_an_error_of_the_group(version: int) -> None:
     """
-    The error is in the group from v8 on, and in the response in v2 to v7.  Partitions have it in every version, and in
-    v1 only they do.
+    The error is in the group from v8 on, and in the response itself from v2 to v7.  The partitions have it in every
+    version; in v1 nothing else does.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()
@@ -138,7 +138,7 @@ def test_an_unavailable_coordinator_is_an_error_of_the_group(version: int) -> No
 @pytest.mark.parametrize("version", [9, 10])
 def test_partitions_of_an_unavailable_group_have_an_error_that_librdkafka_retries(version: int) -> None:
     """
-    librdkafka issue 5586.  The response is delayed, because librdkafka retries immediately.
+    This works around librdkafka issue 5586.  The response is delayed, because librdkafka retries immediately.
     """
     world = flights()
     world.broker.coordinators.stop()
@@ -158,7 +158,7 @@ def test_partitions_of_an_unavailable_group_have_an_error_that_librdkafka_retrie
 @pytest.mark.parametrize("version", [8, 9, 10])
 def test_every_offset_of_an_unavailable_group_is_none(version: int) -> None:
     """
-    A request for all offsets is answered immediately, with the group's error.
+    A request for all offsets is answered immediately, with an error for the group.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch returns where an epoch ended."""
+"""OffsetForLeaderEpoch returns the offset at which an epoch ended."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
@@ -12,7 +12,7 @@ def asked(world: BrokerWorld, epoch: int, *, current: int = -1, number: int = 0)
 
 
 def world_of_two_epochs() -> BrokerWorld:
-    """Return a broker where epoch 1 wrote offsets 0 to 2 and epoch 2 wrote offset 3."""
+    """Return a broker on which epoch 1 wrote offsets 0 to 2 and epoch 2 wrote offset 3."""
     world = BrokerWorld()
     world.create("flights")
     world.produce("flights", b"a", b"b", b"c")
@@ -34,7 +34,7 @@ def test_an_epoch_ends_where_the_next_begins() -> None:
 
 def test_a_client_of_another_epoch_is_fenced() -> None:
     """
-    KIP-320: a stale epoch is fenced, and an epoch newer than the broker's is unknown.
+    KIP-320: a client with an older epoch than the broker's is fenced, and a newer epoch is unknown.
     """
     world = world_of_two_epochs()
 
@@ -45,7 +45,7 @@ def test_a_client_of_another_epoch_is_fenced() -> None:
 
 def test_a_partition_that_does_not_exist_has_no_epochs() -> None:
     """
-    A partition number beyond the partition count is refused.
+    A partition number at or beyond the partition count is refused.
     """
     world = world_of_two_epochs()
 

@@ -1,4 +1,4 @@
-"""Produce appends valid batches and refuses others."""
+"""Produce appends valid batches and refuses all others."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tidemill.wire.messages.produce import Request
 
 def test_a_batch_has_its_offset_when_it_is_acknowledged() -> None:
     """
-    Offsets are dense, and the high watermark is past every acknowledged record.
+    Offsets are dense, and the high watermark is above the offset of every acknowledged record.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -23,7 +23,7 @@ def test_a_batch_has_its_offset_when_it_is_acknowledged() -> None:
 
 def test_a_partition_that_does_not_exist_is_unknown() -> None:
     """
-    With NOT_LEADER_OR_FOLLOWER, a client would look for the partition's leader forever.
+    If the error were NOT_LEADER_OR_FOLLOWER, a client would look for the partition's leader forever.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -35,7 +35,7 @@ def test_a_partition_that_does_not_exist_is_unknown() -> None:
 
 def test_log_append_time_replaces_the_producer_s_timestamp() -> None:
     """
-    With message.timestamp.type=LogAppendTime, the response and the stored records have the broker's time.
+    With message.timestamp.type=LogAppendTime, the response and the stored records have the time of the broker's clock.
     """
     world = BrokerWorld()
     world.create("flights", message_timestamp_type="LogAppendTime")
@@ -52,7 +52,7 @@ def test_log_append_time_replaces_the_producer_s_timestamp() -> None:
 
 def test_a_default_of_min_insync_replicas_above_the_replica_count_demands_all_replicas() -> None:
     """
-    A topic that was created with fewer replicas stays writable, as with Kafka from 3.7 on.
+    A topic that was created with fewer replicas stays writable, as in Kafka since 3.7.
     """
     before = BrokerWorld()
     before.create("flights")
@@ -102,7 +102,7 @@ def test_a_topic_is_named_by_its_id() -> None:
 
 
 def replicated(insync: int, timeout_ms: int = 1_500) -> tuple[ClusterWorld, Client, Request]:
-    """Return a cluster with three replicas led by broker 1, a client of broker 1, and a request."""
+    """Return a cluster with three replicas led by broker 1, a client of broker 1, and a Produce request."""
     world = ClusterWorld()
     world.create("flights", min_insync_replicas=str(insync))
     batch = build_batch([(None, b"a", (), BEGIN_MS)])
@@ -117,7 +117,8 @@ def code_of(answered: Any) -> int | None:
 
 def test_min_insync_replicas_equal_to_the_replica_count_waits_for_all() -> None:
     """
-    A majority has committed the batch and consumers can read it, but the response waits for the last disk.
+    A majority has committed the batch and consumers can read it, but the response waits until the last replica has it
+    on disk.
     """
     world, client, request = replicated(insync=3)
     world.hold(to=[3])
@@ -143,7 +144,7 @@ def test_a_majority_is_enough_for_min_insync_replicas_of_a_majority() -> None:
 
 def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
     """
-    NOT_ENOUGH_REPLICAS is definite: no replica has the record.
+    NOT_ENOUGH_REPLICAS is a definite failure: no replica has the record.
     """
     world, client, request = replicated(insync=3)
     world.cut_off(3)
@@ -155,7 +156,7 @@ def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
 
 def test_a_timeout_distinguishes_committed_batches_from_unknown_outcomes() -> None:
     """
-    The error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the record is committed, else REQUEST_TIMED_OUT.
+    The error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the record is committed, and REQUEST_TIMED_OUT otherwise.
     """
     codes = []
     for slow in ([3], [2, 3]):
@@ -172,7 +173,7 @@ def test_a_timeout_distinguishes_committed_batches_from_unknown_outcomes() -> No
 
 def test_an_isolated_leader_answers_waiting_requests() -> None:
     """
-    Without a majority the leader steps down after two seconds, whatever the timeout of the request.
+    Without a majority, the leader steps down after two seconds, whatever timeout the request has.
     """
     world, client, request = replicated(insync=1, timeout_ms=60_000)
     world.network.held = lambda _source, _destination: True
@@ -187,7 +188,8 @@ def test_an_isolated_leader_answers_waiting_requests() -> None:
 
 def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
     """
-    The next leader has every entry, but only on one disk: the waiting request is answered before the transfer.
+    The next leader has every entry, but the entries are on only one disk: the waiting request is answered before the
+    transfer.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[3])
@@ -205,7 +207,8 @@ def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
 
 def test_a_leadership_transfer_loses_no_acknowledgement() -> None:
     """
-    Accepted batches are committed and answered before the next leader campaigns; later batches are refused meanwhile.
+    Accepted batches are committed and answered before the next leader campaigns.  Batches that arrive in the meantime
+    are refused.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[2, 3])
@@ -223,8 +226,8 @@ def test_a_leadership_transfer_loses_no_acknowledgement() -> None:
 
 def test_batches_behind_a_refused_batch_are_refused_until_it_is_sent_again() -> None:
     """
-    The leader's transfer failed, and it continues to lead: the second batch must not be appended before the refused
-    first.
+    A transfer has failed and the leader continues to lead: it must not append the second batch before the first one,
+    which it refused during the transfer.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -255,7 +258,7 @@ def sequenced(number: int) -> Request:
 
 def test_an_expired_request_leaves_no_waiter() -> None:
     """
-    Otherwise a replica that is up but accepts no entries would make the leader keep every request.
+    If waiters stayed, a replica that is up but accepts no entries would make the leader keep every request.
     """
     world, client, request = replicated(insync=3)
     world.hold(to=[3])

@@ -1,4 +1,4 @@
-"""Produce recompresses batches in the codec of their topic, off the event loop, and keeps their order."""
+"""Produce recompresses batches with the topic's codec, off the event loop, and keeps their order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,25 +22,25 @@ VERSION = 12
 
 
 def sequenced(sequence: int, codec: Codec = Codec.NONE) -> bytearray:
-    """Return a batch with one record of an idempotent producer."""
+    """Return a batch with one record from an idempotent producer."""
     record = (b"k", b"%d" % sequence * 50, (("h", b"v"),), BEGIN_MS)
     return build_batch([record], codec=codec, producer_id=7, producer_epoch=0, base_sequence=sequence)
 
 
 def request_of(*batches: bytearray, topic: str = "flights", acks: int = -1) -> Request:
-    """Return a request with one batch for each of the topic's partitions."""
+    """Return a request with the given batches: the first for partition 0, the second for partition 1, and so on."""
     data = [Request.Topic.Partition(index=number, records=memoryview(batch)) for number, batch in enumerate(batches)]
     topics = [Request.Topic(name=topic, partition_data=data)]
     return Request(transactional_id=None, acks=acks, timeout_ms=1_000, topic_data=topics)
 
 
 def results(answered: Any) -> list[tuple[int, int]]:
-    """Return error code and base offset of each partition."""
+    """Return the error code and the base offset of each partition."""
     return [(it.error_code, it.base_offset) for it in answered.responses[0].partition_responses]
 
 
 def stored(partition: Partition) -> list[memoryview]:
-    """Return the batches in the log."""
+    """Return the batches in the partition's log."""
     found = partition.log.read(0, 1 << 20, partition.log.end_offset, may_wait=True)
     assert found is not None
     data = memoryview(b"".join(bytes(part) for part in found[0]))
@@ -63,7 +63,7 @@ def codecs(partition: Partition) -> list[int]:
 )
 def test_batches_are_stored_in_the_topic_s_codec(name: str, codec: Codec) -> None:
     """
-    Whatever the producer uses, consumers read equal records, and the log has one codec.
+    Whichever codec the producer uses, consumers read the same records, and all batches in the log have one codec.
     """
     world = BrokerWorld()
     world.create("flights", compression_type=name)
@@ -77,7 +77,7 @@ def test_batches_are_stored_in_the_topic_s_codec(name: str, codec: Codec) -> Non
 
 def test_a_dump_of_the_directory_shows_the_codec() -> None:
     """
-    `tidemill log dump` shows the number of the codec for each batch in a segment.
+    `tidemill log dump` shows the codec number of each batch in a segment.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -95,7 +95,7 @@ def test_a_dump_of_the_directory_shows_the_codec() -> None:
 
 def test_producer_is_the_default_and_recompresses_nothing() -> None:
     """
-    Batches are appended in the same turn of the event loop, as they were sent.
+    Batches are appended in the same turn of the event loop and exactly as they were sent.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -109,7 +109,7 @@ def test_producer_is_the_default_and_recompresses_nothing() -> None:
 
 def test_a_batch_in_the_topic_s_codec_is_stored_as_it_was_sent() -> None:
     """
-    Only offset and leader epoch are stamped, which the CRC does not cover.
+    The broker stamps only the offset and the leader epoch, which the CRC does not cover.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="lz4", compression_lz4_level="17")
@@ -123,7 +123,7 @@ def test_a_batch_in_the_topic_s_codec_is_stored_as_it_was_sent() -> None:
 
 def test_a_broker_default_applies_to_topics() -> None:
     """
-    A topic's own value has precedence over compression.type of the broker, and so have the levels.
+    A topic's own compression.type takes precedence over the broker's, and the same is true of the levels.
     """
     world = BrokerWorld({"compression.type": "zstd"})
     world.create("flights")
@@ -141,8 +141,8 @@ def test_a_broker_default_applies_to_topics() -> None:
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_pipelined_batches_stay_in_order(acks: int) -> None:
     """
-    The first and the third batch are recompressed, the others are in the topic's codec and do not overtake them;
-    otherwise the sequences of an idempotent producer would have a gap.
+    The first and the third batch are recompressed.  The others already have the topic's codec, but must not overtake
+    them, because that would leave a gap in the sequences of an idempotent producer.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -164,7 +164,7 @@ def test_pipelined_batches_stay_in_order(acks: int) -> None:
 
 def test_another_request_of_the_connection_waits_for_the_recompression() -> None:
     """
-    ListOffsets returns the end offset after everything that the connection produced before.
+    ListOffsets returns the end offset after everything that the connection has produced before.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -181,7 +181,7 @@ def test_another_request_of_the_connection_waits_for_the_recompression() -> None
 
 def test_other_connections_are_served_meanwhile() -> None:
     """
-    Recompression runs on threads of its own: a batch of another connection is appended first.
+    Recompression runs on separate threads, so a batch from another connection is appended first.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -198,7 +198,8 @@ def test_other_connections_are_served_meanwhile() -> None:
 
 def test_each_partition_of_a_request_has_its_own_result() -> None:
     """
-    One batch is kept, one recompressed, one cannot be decompressed, and one belongs to no partition.
+    The first batch is kept as it is, the second is recompressed, the third cannot be decompressed, and the fourth is
+    for a partition that does not exist.
     """
     world = BrokerWorld()
     world.create("flights", partitions=3, compression_type="gzip")
@@ -221,7 +222,7 @@ def test_each_partition_of_a_request_has_its_own_result() -> None:
 
 def test_the_size_is_checked_before_and_after() -> None:
     """
-    Kafka checks both: max.message.bytes bounds the batch as sent and as stored.
+    max.message.bytes bounds the size of the batch both as sent and as stored, as in Kafka.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="uncompressed", max_message_bytes="1000")
@@ -238,7 +239,7 @@ def test_the_size_is_checked_before_and_after() -> None:
 
 def test_a_new_compression_type_applies_to_a_batch_that_is_being_recompressed() -> None:
     """
-    The batch is recompressed again, and its response is the only one.
+    The batch is recompressed once more, and the client gets a single response.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -256,7 +257,7 @@ def test_a_new_compression_type_applies_to_a_batch_that_is_being_recompressed() 
 
 def test_a_duplicate_is_recognized_after_recompression() -> None:
     """
-    A producer that sends a batch again gets the first one's offset, and the log has it once.
+    A producer that sends a batch again gets the offset of the first attempt, and the log contains the batch once.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -268,7 +269,7 @@ def test_a_duplicate_is_recognized_after_recompression() -> None:
 
 def test_log_append_time_is_stamped_on_the_recompressed_batch() -> None:
     """
-    With message.timestamp.type=LogAppendTime, the codec and the timestamp type are both the topic's.
+    With message.timestamp.type=LogAppendTime, both the codec and the timestamp type are those of the topic.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd", message_timestamp_type="LogAppendTime")
@@ -282,7 +283,7 @@ def test_log_append_time_is_stamped_on_the_recompressed_batch() -> None:
 
 def test_recompressed_bytes_count_until_the_request_is_answered() -> None:
     """
-    They belong to the memory of all connections, like the bytes of the request.
+    The recompressed bytes count towards the memory of all connections, as the bytes of the request do.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="uncompressed")
@@ -305,7 +306,7 @@ def test_recompressed_bytes_count_until_the_request_is_answered() -> None:
 
 def test_a_recompressed_request_counts_once_in_the_topic_s_metrics() -> None:
     """
-    The request has two batches, one of which is recompressed; the bytes are those that were stored.
+    The request has two batches, one of which is recompressed.  The bytes counted are those that were stored.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2, compression_type="zstd")
@@ -319,7 +320,7 @@ def test_a_recompressed_request_counts_once_in_the_topic_s_metrics() -> None:
 
 def test_a_lost_connection_s_batch_is_appended() -> None:
     """
-    The broker has received the request; a producer with acks=0 may close its connection at once.
+    The broker has received the request, and a producer with acks=0 may close its connection right after sending it.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -336,7 +337,8 @@ def test_a_lost_connection_s_batch_is_appended() -> None:
 
 def test_a_defect_closes_the_connection_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The response of Produce has no error code for the whole request; without the close, the client would wait forever.
+    A Produce response has no error code for the whole request, so if the connection stayed open, the client would wait
+    forever.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -356,7 +358,8 @@ def test_a_defect_closes_the_connection_and_no_other(monkeypatch: pytest.MonkeyP
 
 def test_followers_store_the_recompressed_bytes() -> None:
     """
-    The leader recompresses before it appends, so replication and every later leader have the topic's codec.
+    The leader recompresses before it appends, so the followers and every later leader have the batch in the topic's
+    codec.
     """
     world = ClusterWorld()
     world.create("flights", compression_type="zstd")
@@ -372,7 +375,7 @@ def test_followers_store_the_recompressed_bytes() -> None:
 
 def test_a_leader_that_steps_down_meanwhile_refuses_the_batch() -> None:
     """
-    The client finds the new leader; nothing was appended.
+    Nothing is appended, and the client looks for the new leader.
     """
     world = ClusterWorld()
     world.create("flights", compression_type="zstd")

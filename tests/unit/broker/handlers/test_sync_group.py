@@ -11,7 +11,7 @@ from tidemill.wire.messages.sync_group import API, Request
 
 def test_each_member_gets_its_assignment_from_the_leader() -> None:
     """
-    The response has the protocol from v5 on (KIP-559).
+    The response names the protocol from v5 on (KIP-559).
     """
     member = GroupMember(BrokerWorld(STATIC))
     member.join()
@@ -48,7 +48,7 @@ def test_a_follower_waits_for_the_leader() -> None:
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
 def test_version_five_requires_the_protocol(missing: str) -> None:
     """
-    Kafka refuses a v5 request without protocol type or name.
+    Kafka refuses a v5 request that lacks the protocol type or name.
     """
     world = BrokerWorld(STATIC)
     fields = {"protocol_type": "consumer", "protocol_name": "range", missing: None}

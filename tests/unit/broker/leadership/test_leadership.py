@@ -1,4 +1,4 @@
-"""What each API answers while leaders move: the table of `docs/protocol/leadership.md`, row by row."""
+"""The answers of each API while leaders move: the table of `docs/protocol/leadership.md`, row by row."""
 
 import re
 from collections.abc import Callable
@@ -92,7 +92,7 @@ def whole(response: Any) -> int:
     return code
 
 
-# API → its request (a function of the end offset), the version, and the path to the error code.
+# By API: a function that makes a request from an end offset, the version, and a function that finds the error code.
 REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
     "Produce": (producing, 9, lambda it: int(it.responses[0].partition_responses[0].error_code)),
     "Fetch": (fetching, 12, lambda it: int(it.responses[0].partitions[0].error_code)),
@@ -128,7 +128,7 @@ REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
 
 
 def world_with_group() -> ClusterWorld:
-    """Return a cluster whose broker 1 leads `flights`, which has two records, and the group's partition."""
+    """Return a cluster whose broker 1 leads `flights`, with two records, and the partition of the group."""
     world = ClusterWorld(static=STATIC)
     world.create("flights")
     world[1].produce("flights", b"a")
@@ -155,7 +155,7 @@ def on_follower() -> ClusterWorld:
 
 
 def unconfirmed(topic: str) -> ClusterWorld:
-    """Return a cluster whose broker 2 is elected but gets no message afterwards, so that its term stays unconfirmed."""
+    """Return a cluster whose broker 2 has been elected but gets no further message, so that its term stays unconfirmed."""
     world = world_with_group()
     shard = world[2].shard(topic)
     world.begin_to_lead(topic, by=2)
@@ -173,10 +173,12 @@ def on_unconfirmed() -> dict[str, ClusterWorld]:
 
 @pytest.fixture(scope="module")
 def former_leader() -> dict[str, int]:
-    """Return the errors of the requests that waited at broker 1 when it stepped down; 0 for those that did not wait."""
+    """Return the error code, by API, of each request that was waiting when broker 1 stepped down, and 0 if it did not
+    wait.
+    """
     world = world_with_group()
     world.network.held = lambda _source, _destination: True
-    Client(world[1]).send(committing("flights", 2), 9)  # every response of the group waits for this
+    Client(world[1]).send(committing("flights", 2), 9)  # every response of the group waits for this commit
     clients = {api: Client(world[1]) for api, *_ in ROWS}
     sent = {api: client.send(REQUESTS[api][0](2), REQUESTS[api][1]) for api, client in clients.items()}
     world.stabilize()
@@ -203,7 +205,7 @@ def test_a_follower_refuses_clients(on_follower: ClusterWorld, api: str, code: s
 def test_a_leader_with_an_unconfirmed_term_refuses_clients(
     on_unconfirmed: dict[str, ClusterWorld], api: str, code: str
 ) -> None:
-    """KIP-207: the leader may not know yet that records which clients have read are committed."""
+    """KIP-207: the leader may not yet know that records which clients have already read are committed."""
     is_group = code == "NOT_COORDINATOR"
     world = on_unconfirmed[OFFSETS_TOPIC if is_group else "flights"]
 
@@ -216,7 +218,7 @@ def test_a_leader_with_an_unconfirmed_term_refuses_clients(
 def test_requests_that_wait_when_a_leader_steps_down_have_an_unknown_outcome(
     former_leader: dict[str, int], api: str, code: str
 ) -> None:
-    """A leader without contact with a majority for two seconds steps down, so no request waits forever."""
+    """A leader that has had no contact with a majority for two seconds steps down, so no request waits forever."""
     assert code == errors.name(former_leader[api])
 
 
@@ -226,7 +228,7 @@ def test_every_api_of_partitions_and_groups_is_in_the_table() -> None:
 
 
 def test_an_unconfirmed_leader_serves_committed_records(on_unconfirmed: dict[str, ClusterWorld]) -> None:
-    """Records below the high watermark that the leader knows cannot be lost."""
+    """Records below the high watermark that the leader knows of cannot be lost."""
     world = on_unconfirmed["flights"]
 
     answered = world[2].client.ask(fetching(0), 12)
@@ -241,7 +243,7 @@ def test_an_unconfirmed_leader_serves_committed_records(on_unconfirmed: dict[str
 def test_older_clients_get_an_error_that_they_retry(
     on_unconfirmed: dict[str, ClusterWorld], version: int, code: int
 ) -> None:
-    """KIP-207: OFFSET_NOT_AVAILABLE is known from version 5 on; an older client would not retry it."""
+    """KIP-207: clients know OFFSET_NOT_AVAILABLE from version 5 on; an older client would not retry it."""
     answered = on_unconfirmed["flights"][2].client.ask(listing(0), version)
 
     assert code == first_partition(answered)
@@ -249,7 +251,8 @@ def test_older_clients_get_an_error_that_they_retry(
 
 def test_only_offsets_below_the_log_start_or_above_its_end_are_out_of_range(on_follower: ClusterWorld) -> None:
     """
-    Between the high watermark and the log end there is nothing to read yet, but a client must not reset its offset.
+    Between the high watermark and the log end there is nothing to read yet, but that must not make a client reset its
+    offset.
     """
     leader = on_follower[1]
 
@@ -260,7 +263,7 @@ def test_only_offsets_below_the_log_start_or_above_its_end_are_out_of_range(on_f
 
 def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     """
-    Requests to that leader would time out, and another leader is elected before that.
+    Requests to that leader would time out, and another leader will be elected before they do.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2, 3))
@@ -276,6 +279,6 @@ def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     assert [1, 0] == [led[0], led[-1]]
     assert world[2].broker.cluster.is_up(BrokerId(1))
     (shard_id,) = topic.shard_ids
-    assert world[2].broker.cluster.reported_leader(shard_id) == 1  # which leadership transfers and elections use
+    assert world[2].broker.cluster.reported_leader(shard_id) == 1  # leadership transfers and elections use this leader
     world.pass_time(1_000)
     assert world[2].broker.cluster.reported_leader(shard_id) != 1

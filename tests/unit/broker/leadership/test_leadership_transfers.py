@@ -1,4 +1,4 @@
-"""Leadership is transferred to a broker that can lead."""
+"""Leadership is transferred only to a broker that can lead."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tidemill.model.shard import ShardId
 @pytest.mark.parametrize("to", [2, 3])
 def test_the_requested_broker_becomes_leader(to: int) -> None:
     """
-    Leadership goes to the requested broker even if another one has caught up, too.
+    Leadership goes to the requested broker even if another one has caught up as well.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -24,7 +24,7 @@ def test_the_requested_broker_becomes_leader(to: int) -> None:
 
 def test_impossible_transfers_are_refused() -> None:
     """
-    The shard is led by another broker or does not exist, or the requested broker is no voter or is down.
+    The shard is led by another broker or does not exist, or the requested broker is not a voter or is down.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -43,7 +43,7 @@ def test_impossible_transfers_are_refused() -> None:
 
 def test_a_lagging_replica_does_not_receive_leadership() -> None:
     """
-    Clients would wait until the new leader has caught up.
+    Clients would have to wait until the new leader has caught up.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions and DescribeCluster describe brokers and partitions alike."""
+"""Metadata, DescribeTopicPartitions and DescribeCluster describe brokers and partitions consistently."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ FLIGHTS = metadata.Request(topics=[metadata.Request.Topic(name="flights")])
 
 def told(world: ClusterWorld, number: int) -> list[Any]:
     """
-    Return the partition as each of the two APIs of the broker describes it.
+    Return the descriptions of the partition by Metadata and DescribeTopicPartitions, as broker `number` answers them.
     """
     by_metadata = asked_for_long(world, number, FLIGHTS)
     return [by_metadata.topics[0].partitions[0], described(world, number)]
@@ -30,7 +30,7 @@ def described(world: ClusterWorld, number: int) -> Any:
 
 
 def asked_for_long(world: ClusterWorld, number: int, request: metadata.Request) -> metadata.Response:
-    """Return the response after the longest time that Metadata waits for missing leaders."""
+    """Return the response to a Metadata request, after the longest time that the request waits for missing leaders."""
     client = Client(world[number])
     api, version = client.send(request, 12)
     world.pass_time(500)
@@ -45,7 +45,7 @@ def brokers(world: ClusterWorld, number: int, **fields: bool) -> list[tuple[int,
 
 def test_every_broker_describes_the_leader_and_its_epoch_as_one_pair() -> None:
     """
-    Replicas are in planned order, with the preferred leader first, whichever broker leads.
+    Replicas are listed in planned order, with the preferred leader first, whichever broker leads.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
@@ -80,7 +80,7 @@ def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
 
 def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
     """
-    A client may ignore a new leader if the same response no longer lists the former leader's broker.
+    If a response no longer lists the former leader's broker, a client may ignore the new leader that it names.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -97,7 +97,7 @@ def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
 
 def test_a_broker_that_is_down_is_not_listed_and_out_of_sync() -> None:
     """
-    DescribeCluster lists a broker that is down only when fenced brokers are requested.
+    DescribeCluster lists a broker that is down only if the request includes fenced brokers.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2, 3))
@@ -118,7 +118,8 @@ def test_a_broker_that_is_down_is_not_listed_and_out_of_sync() -> None:
 
 def test_every_broker_names_itself_as_the_controller() -> None:
     """
-    A client would otherwise wait for a dead controller.  Every broker forwards requests to the real controller.
+    If another broker were named, a client could wait for a dead controller.  Every broker forwards requests to the real
+    one.
     """
     world = ClusterWorld()
     request = describe_cluster.Request(include_cluster_authorized_operations=False)
@@ -130,7 +131,7 @@ def test_every_broker_names_itself_as_the_controller() -> None:
 
 def test_an_isolated_broker_lists_every_broker() -> None:
     """
-    Otherwise its clients would forget the other brokers and ask only the isolated one.
+    If the other brokers were missing, its clients would forget them and ask only the isolated one.
     """
     world = ClusterWorld()
 
@@ -146,8 +147,8 @@ def test_an_isolated_broker_lists_every_broker() -> None:
 )
 def test_an_isolated_broker_closes_connections_that_ask_for_leaders(asked: metadata.Request) -> None:
     """
-    The client then immediately asks another broker, and keeps its other connections.  Without a leader in the response,
-    or with REBOOTSTRAP_REQUIRED, librdkafka waits a second and may ask this broker again.
+    The client then immediately asks another broker, and keeps its other connections.  If the response had no leader or
+    the error REBOOTSTRAP_REQUIRED, librdkafka would wait a second and might ask this broker again.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -163,7 +164,7 @@ def test_an_isolated_broker_closes_connections_that_ask_for_leaders(asked: metad
 
 def test_an_isolated_broker_describes_the_shards_that_it_leads_alone() -> None:
     """
-    Shards with a single replica need no votes of other brokers.
+    A shard with a single replica needs no votes from other brokers.
     """
     world = ClusterWorld()
     world.create("alone", brokers=(3,))
@@ -178,7 +179,7 @@ def test_an_isolated_broker_describes_the_shards_that_it_leads_alone() -> None:
 
 def test_every_broker_reports_the_replicas_in_sync_as_their_leader_does() -> None:
     """
-    A replica is out of sync while its broker, though up, does not know yet that the replica is planned there.
+    A replica is out of sync as long as its broker, though up, does not yet know that the replica is planned there.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -205,8 +206,8 @@ def test_every_broker_reports_the_replicas_in_sync_as_their_leader_does() -> Non
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_named_leader_is_one_of_the_listed_brokers(silent: bool) -> None:
     """
-    A client that cannot reach the named leader would search forever, so the response has LEADER_NOT_AVAILABLE, leader
-    −1 and epoch −1 instead.
+    A client that cannot reach the named leader would search for it forever, so the response has LEADER_NOT_AVAILABLE,
+    leader −1 and epoch −1 instead.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))

@@ -16,7 +16,7 @@ def moved(**more: str) -> ClusterWorld:
 
 def test_leadership_is_transferred_to_the_preferred_leader() -> None:
     """
-    The transfer begins at the next check, and not before.
+    The transfer begins at the next check and not earlier.
     """
     world = moved()
     before = world.led_by("flights")
@@ -40,7 +40,7 @@ def test_no_leader_moves_when_balancing_is_switched_off() -> None:
 @pytest.mark.parametrize("fault", ["down", "behind"])
 def test_no_leadership_is_transferred_to_a_broker_that_cannot_lead(fault: str) -> None:
     """
-    The preferred leader is down, or must catch up first; once it can lead, leadership is transferred to it.
+    The preferred leader is down or has not caught up yet.  Once it can lead, leadership is transferred to it.
     """
     world = moved()
     if fault == "down":

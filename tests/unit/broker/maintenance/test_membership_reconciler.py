@@ -1,4 +1,4 @@
-"""Shards whose membership is as planned are not checked again until something changes."""
+"""Shards whose membership matches the plan are not checked again until something changes."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tidemill.metadata.growth import metadata_learners
 
 
 def test_shards_with_the_planned_membership_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand idle shards cost one check of the image; a new image or leader causes one check of all shards."""
+    """Idle shards cost no checks, however many there are.  A new image or leader causes one check of all shards."""
     world = ClusterWorld()
     world.create("flights")
     world.pass_time(3_000)

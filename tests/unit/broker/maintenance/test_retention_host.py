@@ -9,7 +9,7 @@ DAY_MS = 86_400_000
 
 
 def world_with_days(days: int, **settings: str) -> BrokerWorld:
-    """Return a broker with one record for each day of a summer, each record in its own segment."""
+    """Return a broker with one record for each day of a summer, each in its own segment."""
     world = BrokerWorld()
     world.create("flights", internal_segment_bytes="1", **settings)
     for day in range(days):
@@ -24,8 +24,8 @@ def segment_files(world: BrokerWorld) -> list[str]:
 
 def test_records_of_2013_expire_by_default() -> None:
     """
-    Timestamps older than seven days expire, whenever the records were produced: the log start moves, and files are
-    removed.
+    Records whose timestamps are older than seven days expire, no matter when they were produced: the log start moves,
+    and their files are removed.
     """
     world = world_with_days(3)
 
@@ -40,7 +40,7 @@ def test_records_of_2013_expire_by_default() -> None:
 
 def test_records_of_2013_stay_without_retention() -> None:
     """
-    retention.ms=-1 switches expiry by time off.
+    retention.ms=-1 disables expiry by time.
     """
     world = world_with_days(3, retention_ms="-1")
 
@@ -51,7 +51,7 @@ def test_records_of_2013_stay_without_retention() -> None:
 
 def test_an_expired_active_segment_is_rolled_first() -> None:
     """
-    Later records are in a new segment, and are kept after a kill.
+    Later records go into a new segment and survive a kill.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -68,7 +68,7 @@ def test_an_expired_active_segment_is_rolled_first() -> None:
 
 def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
     """
-    A new segment without records has no file, and recovery does not report a missing file.
+    A new segment has no file until it has records, and recovery does not report this file as missing.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -84,7 +84,7 @@ def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
 
 def test_a_partition_keeps_retention_bytes() -> None:
     """
-    The oldest segments are removed while the others have at least retention.bytes.
+    The oldest segments are removed as long as the remaining ones have at least retention.bytes.
     """
     world = world_with_days(5, retention_ms="-1", retention_bytes="150")
 
@@ -97,7 +97,7 @@ def test_a_partition_keeps_retention_bytes() -> None:
 
 def test_a_changed_setting_is_obeyed_at_the_next_check() -> None:
     """
-    The check interval is a setting of the broker, the retention time one of the topic.
+    The check interval is a setting of the broker, and the retention time a setting of the topic.
     """
     world = BrokerWorld(static={"log.retention.check.interval.ms": "1000", "log.retention.ms": "5000"})
     world.create("flights")
@@ -113,7 +113,7 @@ def test_a_changed_setting_is_obeyed_at_the_next_check() -> None:
 
 def test_internal_topics_never_expire() -> None:
     """
-    Snapshots, not retention, bound the size of internal topics.  After a year every topic is still known.
+    Internal topics are bounded by snapshots, not by retention.  After a year, every topic is still known.
     """
     world = BrokerWorld(static={"log.retention.check.interval.ms": "86400000"})
     world.create("flights")

@@ -10,7 +10,7 @@ SHARD = ShardId(7)
 
 def test_a_lower_term_is_ignored() -> None:
     """
-    A stale leader may report a lower term, even after its successor was lost.
+    A stale leader may report a lower term, even after its successor has been lost.
     """
     table = LeaderTable(ME)
     table.apply_report(OTHER, [(SHARD, 5)], is_whole=True)
@@ -41,8 +41,8 @@ def test_a_deleted_shard_is_forgotten() -> None:
 
 def test_the_end_of_an_old_connection_does_not_remove_a_leader_with_a_new_directory() -> None:
     """
-    A broker's machine loses power, its old connection stays half open for 10 s, and the broker leads again from an
-    empty disk.
+    A broker's machine loses power, its old connection stays half open for 10 s, and meanwhile the broker leads again,
+    on an empty disk.
     """
     table, other_disk = LeaderTable(ME), ReplicaKey(OTHER.broker_id, DirectoryId(b"n" * 16))
     table.apply_report(OTHER, [(SHARD, 4)], is_whole=True)

@@ -12,7 +12,7 @@ ALL = metadata.Request(topics=None)
 
 
 def world_without_leader() -> ClusterWorld:
-    """Return a cluster in which `flights` has no leader and no election ends while messages are held back."""
+    """Return a cluster in which `flights` has no leader.  No election can end, because all messages are held back."""
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
     world.create("ships", brokers=(1, 2, 3))
@@ -25,7 +25,7 @@ def world_without_leader() -> ClusterWorld:
 
 
 def leader_after(world: ClusterWorld, client: Client, request: metadata.Request, duration_ms: int) -> int | None:
-    """Return the leader of `flights` in the response after `duration_ms`; None when there is no response yet."""
+    """Return the leader of `flights` in the response after `duration_ms`, or None if there is no response yet."""
     api, version = client.send(request, 12)
     world.pass_time(duration_ms) if duration_ms else world.stabilize()
     response = client.answer(api, version)
@@ -38,7 +38,7 @@ def leader_in(response: metadata.Response) -> int:
 
 def test_metadata_waits_for_the_next_leader() -> None:
     """
-    Requests by name, by id and for all topics wait alike.
+    Requests that ask by name, by id or for all topics wait in the same way.
     """
     world = world_without_leader()
     topic_id = world[1].broker.image.topics["flights"].topic_id
@@ -57,7 +57,7 @@ def test_metadata_waits_for_the_next_leader() -> None:
 
 def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None:
     """
-    Requests of one connection are handled in order, and later ones may be about shards that have leaders.
+    Requests of one connection are handled in order, and the ones behind it may be about shards that have leaders.
     """
     world = world_without_leader()
     client = Client(world[1])
@@ -71,7 +71,7 @@ def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None
 
 def test_a_shard_that_loses_its_leader_again_is_waited_for_again() -> None:
     """
-    The time limit starts again once the shard has had a leader.
+    The time limit starts anew once the shard has had a leader.
     """
     world = world_without_leader()
     assert leader_after(world, Client(world[1]), FLIGHTS, WAIT_MS) == -1
@@ -97,7 +97,7 @@ def test_metadata_of_topics_with_leaders_does_not_wait() -> None:
 
 def test_a_broker_that_stops_answers_waiting_requests() -> None:
     """
-    Otherwise waiting requests would delay a clean stop.
+    If waiting requests were left open, they would delay a clean stop.
     """
     world = world_without_leader()
     client = Client(world[1])

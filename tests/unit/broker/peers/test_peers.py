@@ -1,4 +1,4 @@
-"""One connection to a peer, and the messages on it."""
+"""The connection to a peer, and the messages on it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def encoded(response: join.Response) -> bytes:
 
 
 class HandLink:
-    """A connection that keeps what was sent; while it is full it drops frames."""
+    """A connection that keeps what is sent, and drops frames while it is full."""
 
     def __init__(self) -> None:
         self.hello = Hello(cluster_id="c", voter=OTHER, incarnation=2, address="h:2")
@@ -49,7 +49,7 @@ class HandLink:
         raise AssertionError(why)
 
     def leaders(self) -> dict[ShardId, int]:
-        """Return the leaders that were sent."""
+        """Return the leaders in the leader tables that have been sent."""
         told: dict[ShardId, int] = {}
         for section in self.sections():
             if isinstance(section, frames.Leaders):
@@ -57,12 +57,12 @@ class HandLink:
         return told
 
     def sections(self) -> list[object]:
-        """Return all sections that were sent."""
+        """Return all sections that have been sent."""
         return [section for frame in self.frames for section in frames.sections(memoryview(frame))]
 
 
 class RecordingHandler:
-    """A `PeerHandler` that records the peers that were reported as restarted."""
+    """A `PeerHandler` that records which peers are reported as restarted."""
 
     def __init__(self) -> None:
         self.restarted: list[ReplicaKey] = []
@@ -80,7 +80,7 @@ class RecordingHandler:
 
 
 class Linked:
-    """The peers of broker 1, which has a connection to broker 2."""
+    """The peers as seen by broker 1, which has a connection to broker 2."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -105,7 +105,7 @@ class Linked:
     def leaders_changed(self) -> None: ...
 
     def turn(self) -> int:
-        """Execute the callbacks and return how many raised; an event loop logs such errors and continues."""
+        """Execute the callbacks, and return how many of them raised.  An event loop would log such errors and continue."""
         failed = 0
         turns, self.turns[:] = [*self.turns], []
         for callback in turns:
@@ -132,7 +132,7 @@ def linked() -> Linked:
 
 def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
     """
-    The peer dropped the response while the connection stayed open: the callback is called once.
+    The peer has dropped the response, although the connection stayed open.  The callback is called only once.
     """
     answers: list[object] = []
     linked.peers.ask(OTHER, join.API, JOIN, answers.append)
@@ -150,7 +150,7 @@ def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
 
 def test_a_response_is_decoded(linked: Linked) -> None:
     """
-    An empty response means that the peer is not the controller, and did not handle the request.
+    An empty response means that the peer is not the controller and did not handle the request.
     """
     answers: list[object] = []
     for correlation, data in enumerate([encoded(join.Response(broker_id=4)), b""], 1):
@@ -162,7 +162,7 @@ def test_a_response_is_decoded(linked: Linked) -> None:
 
 def test_a_request_with_an_undecodable_response_has_an_unknown_outcome(linked: Linked) -> None:
     """
-    The response may come from an unknown version.  The links then close the connection.
+    The response may have an unknown version.  The connection is then closed.
     """
     answers: list[object] = []
     linked.peers.ask(OTHER, join.API, JOIN, answers.append)
@@ -177,7 +177,7 @@ def test_a_request_with_an_undecodable_response_has_an_unknown_outcome(linked: L
 
 def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(linked: Linked) -> None:
     """
-    The event loop handles the error; the other callbacks and the effects of the loss are not affected.
+    The event loop handles the exception, which affects neither the other callbacks nor the consequences of the loss.
     """
     answers: list[object] = []
 
@@ -196,7 +196,7 @@ def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(link
 
 def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The section of the table itself filled the frame that the connection then dropped.
+    The leader table itself made the frame too long, so the connection dropped the frame.
     """
     linked.turn()
     linked.link.is_full = True
@@ -214,7 +214,7 @@ def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
 
 def test_an_empty_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    Otherwise the peer would name this broker as a leader until another one leads.
+    If it were not sent again, the peer would name this broker as a leader until another one leads.
     """
     linked.table.leads(ShardId(7), 3)
     linked.peers.tell_leaders()
@@ -235,7 +235,7 @@ def test_an_empty_leader_table_is_sent_again(linked: Linked) -> None:
 
 def test_a_restarted_peer_is_detected(linked: Linked) -> None:
     """
-    A restart ends the peer's leaderships.  A lost connection alone does not.
+    A restart ends all leaderships of the peer.  The loss of a connection alone does not.
     """
     for incarnation in (2, 2, 3):
         linked.peers.lost(linked.link, "gone")
@@ -247,7 +247,7 @@ def test_a_restarted_peer_is_detected(linked: Linked) -> None:
 
 def test_a_silent_peer_is_not_alive(linked: Linked) -> None:
     """
-    A peer stops counting as alive 2 s after its last heartbeat, measured by the ticks of this broker.
+    A peer stops counting as alive 2 s after its last heartbeat, as measured by this broker's ticks.
     """
     linked.hear()
     alive = []
@@ -260,8 +260,8 @@ def test_a_silent_peer_is_not_alive(linked: Linked) -> None:
 
 def test_a_connection_without_heartbeats_does_not_make_a_peer_alive(linked: Linked) -> None:
     """
-    A broker whose journal hangs can open a connection.  A peer with a recent heartbeat on an earlier connection stays
-    alive.
+    A broker can open a connection even while its journal hangs.  A peer whose recent heartbeat arrived on an earlier
+    connection stays alive.
     """
     before = linked.peers.is_alive(OTHER)
     linked.hear()
@@ -279,7 +279,7 @@ def test_a_connection_without_heartbeats_does_not_make_a_peer_alive(linked: Link
 
 def test_a_heartbeat_of_an_earlier_process_does_not_make_a_peer_alive(linked: Linked) -> None:
     """
-    The peer may restart within 2 s of a kill with a journal that hangs.
+    The peer may be killed and restarted within 2 s, and its journal may hang after the restart.
     """
     linked.hear()
     linked.peers.lost(linked.link, "killed")
@@ -293,7 +293,7 @@ def test_a_heartbeat_of_an_earlier_process_does_not_make_a_peer_alive(linked: Li
 
 def test_a_new_connection_begins_with_a_heartbeat(linked: Linked) -> None:
     """
-    The heartbeat is missing before this broker's first tick, and while its journal hangs.
+    No heartbeat is sent before this broker's first tick, nor while its journal hangs.
     """
     linked.turn()
     first = [it for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
@@ -311,8 +311,8 @@ def test_a_new_connection_begins_with_a_heartbeat(linked: Linked) -> None:
 
 def test_no_peer_is_silent_for_a_broker_that_stalled(linked: Linked) -> None:
     """
-    The peers' heartbeats wait in the broker's sockets.  The peers stay alive even if the broker stalls after every
-    tick.
+    The heartbeats of the peers wait in the sockets of the stalled broker.  The peers stay alive even if it stalls after
+    every tick.
     """
     linked.hear()
     for _ in range(10):
@@ -323,7 +323,7 @@ def test_no_peer_is_silent_for_a_broker_that_stalled(linked: Linked) -> None:
 
 def test_each_heartbeat_lists_the_lagging_replicas(linked: Linked) -> None:
     """
-    Each heartbeat replaces the list; before the first one the list is unknown.
+    Each heartbeat replaces the list of the previous one; before the first heartbeat the list is unknown.
     """
     lagging = (ShardId(7), BrokerId(3))
     untold = linked.peers.lagging(OTHER)
@@ -342,7 +342,7 @@ def test_each_heartbeat_lists_the_lagging_replicas(linked: Linked) -> None:
 
 def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linked: Linked) -> None:
     """
-    The peer may have just started, or its disk may be full: its heartbeat tells whether it may lead.
+    The peer may have just started, or its disk may be full; only its heartbeat tells whether it may lead.
     """
     before = linked.peers.is_alive(OTHER), linked.peers.may_lead(OTHER)
     linked.hear()
@@ -354,7 +354,7 @@ def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linke
 
 def test_a_heartbeat_tells_whether_its_receiver_is_alive(linked: Linked) -> None:
     """
-    A network partition may be one-way, so each broker must learn whether its own heartbeats arrive.
+    A network partition may affect only one direction, so each broker must learn whether its own heartbeats arrive.
     """
     linked.hear()
     for _ in range(SILENT_MS // 250 + 1):

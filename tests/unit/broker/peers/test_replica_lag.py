@@ -1,4 +1,4 @@
-"""The leader decides which replicas are in sync."""
+"""The leader of a shard decides which of its replicas are in sync."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ TICK_MS = 250
 
 
 class Led:
-    """A shard that this broker leads; tests set the progress of the other replica and the commit index."""
+    """A shard that this broker leads.  Tests set the commit index and the progress of the other replica."""
 
     def __init__(self) -> None:
         self.progress = Progress(next_index=1, state=ProgressState.REPLICATE)
@@ -41,7 +41,9 @@ class Led:
         return SimpleNamespace(members={member: it.status() for member, it in self.members.items()})
 
     def check(self, commit_index: int, *, has: int, needs_tick: bool = False) -> bool:
-        """Set the progress, let one tick pass, and return whether the other replica is in sync."""
+        """Set the commit index and the progress of the other replica, let one tick pass, and return whether that
+        replica is in sync.
+        """
         was = self.replica.commit_index, self.progress.match_index
         self.replica.commit_index, self.progress.match_index = commit_index, has
         self.shard.needs_tick = needs_tick or was != (commit_index, has)
@@ -53,7 +55,8 @@ class Led:
 
 def test_a_new_replica_is_out_of_sync_until_it_has_what_was_committed_one_tick_before() -> None:
     """
-    The replica was just created or has just started: stopping another broker now would make the shard unavailable.
+    The replica has just been created or has just started: if another broker stopped now, the shard would become
+    unavailable.
     """
     led = Led()
 
@@ -64,7 +67,7 @@ def test_a_new_replica_is_out_of_sync_until_it_has_what_was_committed_one_tick_b
 
 def test_a_replica_in_sync_may_lag_for_a_while() -> None:
     """
-    Under load every follower is a little behind at every check.
+    Under load, every follower is slightly behind at every check.
     """
     led = Led()
     led.check(50, has=50)
@@ -90,8 +93,8 @@ def test_a_replica_in_sync_may_lag_for_a_while() -> None:
 @pytest.mark.parametrize("is_at_rest", [True, False])
 def test_a_replica_that_does_not_count_is_out_of_sync(change: Any, is_at_rest: bool) -> None:
     """
-    The entries that it has do not matter.  The change is detected immediately while the shard is busy, and after a
-    while when it is idle.
+    It does not matter which entries such a replica has.  The change is noticed immediately while the shard is busy, and
+    after a while when it is idle.
     """
     led = Led()
     was = led.check(50, has=50)
@@ -104,7 +107,7 @@ def test_a_replica_that_does_not_count_is_out_of_sync(change: Any, is_at_rest: b
 
 def test_a_replica_that_was_away_is_out_of_sync_until_it_has_caught_up() -> None:
     """
-    A replica that was in sync before its broker went down must catch up again.
+    A replica that was in sync before its broker went down has to catch up again.
     """
     led = Led()
     led.check(50, has=50)
@@ -117,7 +120,7 @@ def test_a_replica_that_was_away_is_out_of_sync_until_it_has_caught_up() -> None
 
 def test_a_new_term_as_leader_begins_without_knowledge() -> None:
     """
-    Another broker may have led in between, so earlier observations are void.
+    Another broker may have led in the meantime, so earlier observations no longer count.
     """
     led = Led()
     led.check(50, has=50)
@@ -128,7 +131,7 @@ def test_a_new_term_as_leader_begins_without_knowledge() -> None:
 
 def test_shards_that_are_not_led_here_are_forgotten() -> None:
     """
-    Otherwise memory would grow as topics and leaders change.
+    If such shards were kept, memory would grow as topics and leaders change.
     """
     led = Led()
     led.check(50, has=0)

@@ -1,4 +1,4 @@
-"""A fetch waits for the bytes that it asked for, up to its time limit."""
+"""A fetch waits, up to its time limit, for as many bytes as it asks for."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def world_with(partitions: int = 1, **static: str) -> BrokerWorld:
 
 
 def sizes(response: Response) -> dict[int, int]:
-    """Return the size of the records of each partition, in bytes."""
+    """Return the size in bytes of each partition's records."""
     return {
         answer.partition_index: len(bytes(answer.records or b""))  # type: ignore[arg-type]
         for topic in response.responses
@@ -59,7 +59,7 @@ def sizes(response: Response) -> dict[int, int]:
 
 
 class Waiting:
-    """A client whose fetch waits at the broker."""
+    """A client whose fetch is waiting at the broker."""
 
     def __init__(self, world: BrokerWorld, request: Request) -> None:
         self.client = Client(world)
@@ -72,7 +72,7 @@ class Waiting:
 
 def test_a_fetch_waits_for_its_bytes() -> None:
     """
-    A fetch that asks for 10 KiB is not answered after one record of 6 KiB, but after the second.
+    A fetch that asks for at least 10 KiB is not answered after one record of 6 KiB, but after the second.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB))
@@ -87,7 +87,7 @@ def test_a_fetch_waits_for_its_bytes() -> None:
 
 def test_a_fetch_waits_no_longer_than_its_time_limit() -> None:
     """
-    At the time limit, the response has the records that are available.
+    When the time limit is reached, the response has whatever records are available.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB, wait_ms=500))
@@ -104,7 +104,7 @@ def test_a_fetch_waits_no_longer_than_its_time_limit() -> None:
 
 def test_an_error_ends_the_wait() -> None:
     """
-    An error of one partition is returned immediately, whatever else the request asked for.
+    An error in one partition is returned immediately, whatever else the request asks for.
     """
     world = world_with()
 
@@ -116,7 +116,8 @@ def test_an_error_ends_the_wait() -> None:
 
 def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
     """
-    The response has the end of the last common epoch; an epoch that the leader does not know is out of range.
+    The response has the end of the last epoch that both have in common.  An epoch that the leader does not know is out
+    of range.
     """
     world = world_with()
     for _ in range(2):
@@ -139,7 +140,8 @@ def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
 
 def test_every_partition_is_in_a_full_response() -> None:
     """
-    Partitions whose records do not fit are included, too: a client takes a missing partition for a broken session.
+    Even partitions whose records do not fit are included, because a client concludes from a missing partition that the
+    session is broken.
     """
     world = world_with(partitions=3)
     for number in range(3):
@@ -154,8 +156,8 @@ def test_every_partition_is_in_a_full_response() -> None:
 
 def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
     """
-    The broker reads further partitions only if the client asked for more bytes: that client might otherwise wait
-    forever.
+    The broker reads further partitions only if the client asked for more bytes, because that client might otherwise
+    wait forever.
     """
     world = world_with(partitions=9)
     for number in range(9):
@@ -169,12 +171,12 @@ def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
 
 def test_a_reader_thread_reads_no_more_than_enough() -> None:
     """
-    Bytes read by a reader thread count towards the same limit as bytes in memory.
+    Bytes that a reader thread has read count towards the same limit as bytes in memory.
     """
     world = world_with(partitions=9)
     for number in range(9):
         world.produce("flights", bytes(700 * KIB), number=number)
-    world = world.restarted()  # nothing is in memory, and no reader has a position yet
+    world = world.restarted()  # nothing is in memory, and no reader has a position
 
     answered = sizes(world.ask(fetch(*range(9)), VERSION))
 
@@ -183,7 +185,7 @@ def test_a_reader_thread_reads_no_more_than_enough() -> None:
 
 def test_a_batch_larger_than_the_limit_is_returned_if_it_is_the_first() -> None:
     """
-    Otherwise a consumer could never get past that batch (KIP-74).
+    Otherwise a consumer could never get past such a batch (KIP-74).
     """
     world = world_with(partitions=2)
     world.produce("flights", bytes(8 * KIB), number=0)
@@ -197,7 +199,7 @@ def test_a_batch_larger_than_the_limit_is_returned_if_it_is_the_first() -> None:
 
 def test_in_a_session_a_served_partition_is_last_next_time() -> None:
     """
-    A partition with many records does not starve the others.
+    A partition with many records must not starve the others.
     """
     world = world_with(partitions=3)
     for number in range(3):
@@ -214,7 +216,7 @@ def test_in_a_session_a_served_partition_is_last_next_time() -> None:
 
 def test_an_incremental_response_has_only_news() -> None:
     """
-    A partition is left out if it has no new records and the client knows its current log start and high watermark.
+    A partition is left out if it has no new records and the client already knows its log start and high watermark.
     """
     world = world_with(partitions=3)
     first = world.ask(fetch(0, 1, 2, wait_ms=0, session=(0, 0)), VERSION)
@@ -228,7 +230,7 @@ def test_an_incremental_response_has_only_news() -> None:
 
 def test_a_forgotten_partition_is_not_in_the_response() -> None:
     """
-    A consumer forgets a partition when it pauses it, or when another member of the group gets it.
+    A consumer forgets a partition when it pauses it, or when the partition is assigned to another member of the group.
     """
     world = world_with(partitions=2)
     first = world.ask(fetch(0, 1, wait_ms=0, session=(0, 0)), VERSION)
@@ -242,7 +244,7 @@ def test_a_forgotten_partition_is_not_in_the_response() -> None:
 
 def test_the_deletion_of_a_topic_ends_the_wait() -> None:
     """
-    No more records can arrive, so the fetch is answered with UNKNOWN_TOPIC_OR_PARTITION.
+    No more records can arrive, so the fetch fails with UNKNOWN_TOPIC_OR_PARTITION.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))
@@ -256,7 +258,7 @@ def test_the_deletion_of_a_topic_ends_the_wait() -> None:
 
 def test_the_responses_of_all_clients_share_memory() -> None:
     """
-    A client gets fewer bytes while other clients have many bytes unread, but at least one batch.
+    A client gets fewer bytes while other clients have many unread bytes, but always at least one batch.
     """
     world = world_with()
     for _ in range(12):
@@ -271,7 +273,7 @@ def test_the_responses_of_all_clients_share_memory() -> None:
 
 def test_a_defect_during_the_wait_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The waiting client gets an error, and the produce request that notified the fetch is not affected.
+    The waiting client gets an error, and the Produce request that woke the fetch is not affected.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))
@@ -288,7 +290,7 @@ def test_a_defect_during_the_wait_ends_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_topic_is_fetched_by_its_id() -> None:
     """
-    Requests name topics by id from version 13 on.  An unknown id is answered with UNKNOWN_TOPIC_ID immediately.
+    Requests name topics by id from version 13 on.  An unknown id is immediately answered with UNKNOWN_TOPIC_ID.
     """
     world = world_with()
     world.produce("flights", b"x")
@@ -310,7 +312,7 @@ def test_a_topic_is_fetched_by_its_id() -> None:
 
 def test_bytes_read_from_disk_do_not_hide_later_records() -> None:
     """
-    The records on disk are too few for the fetch; with the records that are produced later they are enough.
+    The records on disk are too small to end the wait; together with records that are produced later they are enough.
     """
     world = world_with()
     world.produce("flights", b"x" * 100)

@@ -29,7 +29,7 @@ def fetched_by_id(world: ClusterWorld, number: int, version: int, epoch: int = -
 
 def test_a_producer_learns_the_new_leader_with_epoch_and_endpoint() -> None:
     """
-    The hint has the leader and the epoch that this leader confirmed; the client need not ask for metadata.
+    The hint names the new leader and the epoch that it has confirmed, so the client need not ask for metadata.
     """
     world = transferred()
 
@@ -46,7 +46,7 @@ def test_a_producer_learns_the_new_leader_with_epoch_and_endpoint() -> None:
 
 def test_a_consumer_learns_the_new_leader() -> None:
     """
-    Fetch responses have the hint from version 16 on, the first in which clients use the field.
+    Fetch responses have the hint from version 16 on, the first version in which clients use the field.
     """
     world = transferred()
 
@@ -61,7 +61,7 @@ def test_a_consumer_learns_the_new_leader() -> None:
 
 def test_a_consumer_with_a_stale_epoch_learns_the_current_one() -> None:
     """
-    The leader answers FENCED_LEADER_EPOCH and names itself.
+    The leader answers with FENCED_LEADER_EPOCH and names itself in the hint.
     """
     world = transferred()
 
@@ -74,7 +74,7 @@ def test_a_consumer_with_a_stale_epoch_learns_the_current_one() -> None:
 
 def test_no_leader_is_named_while_none_is_known() -> None:
     """
-    A hint never combines a leader with the epoch of another, and never names an unreachable leader.
+    A hint never combines one leader with the epoch of another, and never names a leader that is unreachable.
     """
     world = transferred()
     world.network.held = lambda _source, _destination: True
@@ -92,7 +92,8 @@ def test_no_leader_is_named_while_none_is_known() -> None:
 
 def test_a_waiting_fetch_is_answered_when_its_leader_steps_down() -> None:
     """
-    The broker answers immediately and does not wait for the time limit: only the new leader will have new records.
+    The broker answers immediately, without waiting for the time limit, because only the new leader will get new
+    records.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -25,7 +25,7 @@ class Watched:
 
 def test_the_bytes_of_the_journal_must_fit_beside_the_reserve() -> None:
     """
-    With one byte less, appends are refused with a message that says how many bytes are needed.
+    If one byte is missing, appends are refused, and the message says how many bytes are needed.
     """
     watched = Watched()
     watched.free_space.check()
@@ -42,7 +42,7 @@ def test_the_bytes_of_the_journal_must_fit_beside_the_reserve() -> None:
 
 def test_a_full_disk_is_logged_when_it_begins_and_when_it_ends() -> None:
     """
-    The metrics are updated at each check.
+    The metrics are also updated, at each check.
     """
     watched = Watched()
     for free_bytes in (0, 0, FREE_BYTES_MIN + JOURNAL_BYTES, FREE_BYTES_MIN + JOURNAL_BYTES):

@@ -1,4 +1,4 @@
-"""Queued rows are written, background work makes progress, and stopping the loop completes."""
+"""The ready loop writes queued rows, makes progress with background work, and can always be stopped."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tidemill.storage.journal.journal import Journal
 
 
 def idle_world() -> BrokerWorld:
-    """Return a broker on which everything is durable, confirmed and in a checkpoint."""
+    """Return a broker on which everything is durable, confirmed and contained in a checkpoint."""
     world = BrokerWorld()
     world.create("flights")
     world.pass_time(IDLE_MS)
@@ -23,8 +23,8 @@ def idle_world() -> BrokerWorld:
 
 def test_a_checkpoint_begins_in_time_although_a_block_is_always_in_flight() -> None:
     """
-    Under load a block is in flight at every tick.  The checkpoint bounds what a restart reads and how many files are
-    open.
+    Under load, a block is in flight at every tick.  Checkpoints limit how much a restart must read and how many files
+    are open.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -40,7 +40,8 @@ def test_a_checkpoint_begins_in_time_although_a_block_is_always_in_flight() -> N
 @pytest.mark.parametrize(("queued_blocks", "in_flight"), [(0.5, 1), (1.5, 1), (2.5, 2), (6.5, 2)])
 def test_a_full_block_follows_the_one_in_flight_at_once(queued_blocks: float, in_flight: int) -> None:
     """
-    Otherwise the journal thread would be idle until the event loop runs.  A block that is not full waits and grows.
+    If the next block were not submitted in advance, the journal thread would be idle until the event loop runs.  A
+    block that is not full waits and grows.
     """
     world = idle_world()
     block_bytes = world.broker.store.options.block_bytes_max // 8
@@ -58,7 +59,8 @@ def test_a_full_block_follows_the_one_in_flight_at_once(queued_blocks: float, in
 
 def test_a_response_does_not_wait_for_the_write_back() -> None:
     """
-    The journal makes the batch durable; its bytes are written back with later blocks and read from memory until then.
+    The journal makes the batch durable.  Its bytes are written back together with later blocks, and are read from
+    memory in the meantime.
     """
     world = idle_world()
     log = world.partition("flights").log
@@ -73,7 +75,7 @@ def test_a_response_does_not_wait_for_the_write_back() -> None:
 
 def test_many_written_blocks_are_written_back_at_once() -> None:
     """
-    Many blocks do not wait for the next tick, so the memory of waiting blocks is bounded.
+    They are written back without waiting for the next tick, so the memory that they occupy is bounded.
     """
     world = idle_world()
     log = world.partition("flights").log
@@ -96,7 +98,7 @@ def test_a_broker_that_mostly_follows_writes_back_twice_as_much_at_once(monkeypa
 
 
 def fill_ring(world: BrokerWorld) -> None:
-    """Fill the ring while no checkpoint step completes."""
+    """Fill the ring without letting any checkpoint step complete."""
     client = Client(world)
     while not world.broker.store.is_journal_full:
         client.send(produce_of(100_000), 9)
@@ -106,7 +108,7 @@ def fill_ring(world: BrokerWorld) -> None:
 
 def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> None:
     """
-    While the checkpoint hangs, no block is in flight, and no new row becomes durable.
+    While the checkpoint hangs, no block is in flight, and no new row can become durable.
     """
     world = idle_world()
     loop = world.broker.ready_loop
@@ -125,8 +127,8 @@ def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> Non
 
 def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
     """
-    After a stall, a tick may come before the report of a sync that ended long ago.  If it counted as a hanging disk, a
-    stall of all brokers would make all of them step down.
+    After a stall, a tick may come before the report of a sync that ended long ago.  If this counted as a hanging disk,
+    a stall of all brokers would make all of them step down.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -144,8 +146,8 @@ def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
 
 def test_a_failed_checkpoint_with_a_full_ring_does_not_stop_a_broker_from_leading() -> None:
     """
-    The disk is full but does not hang.  The other brokers' disks may be full, too, and some broker must lead to execute
-    deletions.
+    The disk is full, but it does not hang.  The disks of the other brokers may be full, too, and some broker must lead
+    so that topics can be deleted.
     """
     world = idle_world()
     fill_ring(world)
@@ -176,7 +178,7 @@ def test_a_stop_ends_although_an_empty_turn_was_scheduled() -> None:
 
 def test_a_stop_ends_although_the_disk_is_full() -> None:
     """
-    The last checkpoint fails, but the journal has all rows, and the next start reads them.
+    The last checkpoint fails, but the journal has all rows, and the next start will read them.
     """
     world = idle_world()
     world.disk.free_bytes, world.disk.full_writes_part = 0, False
@@ -185,7 +187,7 @@ def test_a_stop_ends_although_the_disk_is_full() -> None:
     world.broker.ready_loop.begin_stop()
     world.broker.ready_loop.when_idle(lambda: stopped.append(True))
     while world.turns.turn() or world.journal_jobs.step() or world.write_back_jobs.step():
-        pass  # these threads are faster than the background thread
+        pass  # the journal and write-back threads are faster than the background thread
 
     world.stabilize()
 
@@ -194,7 +196,8 @@ def test_a_stop_ends_although_the_disk_is_full() -> None:
 
 def test_a_stop_confirms_the_block_in_flight() -> None:
     """
-    Rule J5: otherwise damage in that block would look like a torn tail at the next start, and be cut.
+    Rule J5: if the block were not confirmed, damage in it would look like a torn tail at the next start and would be
+    cut.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -211,8 +214,7 @@ def test_a_stop_confirms_the_block_in_flight() -> None:
 
 def test_a_stopping_broker_appends_nothing() -> None:
     """
-    The broker could only report an unknown outcome, so a producer would send the batch again, and each attempt might be
-    appended.
+    The outcome would always be unknown, so a producer would send the batch again, and each attempt might be appended.
     """
     world = BrokerWorld(options=OPTIONS)
     world.create("flights")
@@ -225,7 +227,7 @@ def test_a_stopping_broker_appends_nothing() -> None:
 
 def test_the_time_of_each_sync_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    It is measured in the journal's thread, from before the write until after the sync.
+    The time is measured on the journal thread, from before the write until after the sync.
     """
     world = idle_world()
     durations = world.broker.metrics.journal_sync_seconds

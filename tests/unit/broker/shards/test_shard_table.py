@@ -1,4 +1,4 @@
-"""The broker opens and closes shards as the image requires."""
+"""The broker opens and closes shards as its image requires."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tidemill.raft.messages import AppendEntries, VoteRequest
 
 def test_a_topic_that_was_created_again_is_open_after_one_image_change() -> None:
     """
-    A broker that was isolated learns of the deletion and of the new topic with the same name in one step.
+    A broker that was isolated learns in one step that the topic was deleted and that a new one has the same name.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -32,7 +32,8 @@ def test_a_topic_that_was_created_again_is_open_after_one_image_change() -> None
 
 def test_a_damaged_replica_does_not_count_as_electing() -> None:
     """
-    While a shard is electing, a broker ticks its shards fifty times a second.
+    While a shard is electing a leader, its broker ticks the shards fifty times a second, which a damaged replica must
+    not cause.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -46,8 +47,8 @@ def test_a_damaged_replica_does_not_count_as_electing() -> None:
 
 def test_only_messages_without_entries_are_kept_for_a_shard_that_is_not_open() -> None:
     """
-    Vote requests are kept.  Entries are not: each keeps a whole frame in memory.  Nothing is kept for a shard of a
-    deleted topic, which is never opened again.
+    Vote requests are kept.  AppendEntries messages are not, because each of them would keep a whole frame in memory.
+    Nothing is kept for a shard of a deleted topic, which will never be opened again.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -66,8 +67,8 @@ def test_only_messages_without_entries_are_kept_for_a_shard_that_is_not_open() -
 
 def test_a_deleted_topic_has_no_leader() -> None:
     """
-    The leader of a deleted topic tells its peers; otherwise they would count the shard as led forever.  They forget its
-    term, too.
+    The leader of a deleted topic tells its peers, which would otherwise regard the shard as led forever.  They forget
+    the term of the shard, too.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -21,8 +21,8 @@ from tidemill.storage.recovery import JournalDamaged
 
 def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
     """
-    The joining broker was given the address of broker 1 while broker 2 leads the metadata, and no broker is connected
-    to all others.
+    The joining broker only has the address of broker 1, while broker 2 leads the metadata shard and no broker is
+    connected to all the others.
     """
     world = ClusterWorld()
     metadata = world[1].broker.shard_table.shards[METADATA_SHARD]
@@ -37,8 +37,9 @@ def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
 
 def test_a_broker_hears_only_of_the_addresses_of_others() -> None:
     """
-    The controller names the other brokers to one that asks: the address registered for that one may be from before its
-    restart.  A ready broker dials only what its image and tidemill.join name.
+    The controller tells a joining broker only the addresses of the others, because the address that is registered for
+    that broker itself may date from before its restart.  A ready broker dials only what its image and tidemill.join
+    name.
     """
     world = ClusterWorld()
     identity = world[2].broker.identity
@@ -54,7 +55,9 @@ def test_a_broker_hears_only_of_the_addresses_of_others() -> None:
 
 
 def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:
-    """Return the disk with a damaged first block.  Later blocks confirm that it was synced, so it is no torn tail."""
+    """Return the disk with a damaged first block.  Later blocks confirm that this block was synced, so it is not a torn
+    tail.
+    """
     disk = world.disk.after_kill()
     disk.flip("journal/00000001.journal", 20)
     return disk
@@ -62,7 +65,7 @@ def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:
 
 def test_a_single_broker_with_a_damaged_journal_does_not_start() -> None:
     """
-    No other broker has the data: the error message says what to do, and no file is changed.
+    No other broker has the data, so the error message says what to do, and no file is changed.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -77,7 +80,7 @@ def test_a_single_broker_with_a_damaged_journal_does_not_start() -> None:
 
 def test_a_damaged_broker_that_joins_another_cluster_keeps_its_files() -> None:
     """
-    The other cluster has none of the broker's data: the broker does not start, and no file is changed.
+    The other cluster has none of the broker's data, so the broker does not start, and no file is changed.
     """
     alone = BrokerWorld()
     alone.create("flights")
