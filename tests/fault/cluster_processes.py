@@ -1,8 +1,8 @@
-"""Runs the brokers of one cluster as processes on the loopback interface; starts, stops, kills and pauses them by
+"""Runs the brokers of one cluster as processes on the loopback interface, and starts, stops, kills and pauses them by
 process id.
 
-Broker 1 bootstraps the cluster, and the others join it.  A broker keeps its ports and directory across restarts, so
-that clients need no restart.  If the cluster has proxies, brokers reach each other only through them.
+Broker 1 bootstraps the cluster, and the others join it.  A broker keeps its ports and directory when it restarts, so
+that clients need not be restarted.  If the cluster has proxies, brokers reach each other only through them.
 """
 
 import json
@@ -39,8 +39,8 @@ OURS = (sys.executable, "-m", "tidemill")
 
 class ClusterBroker(BrokerProcess):
     """
-    One run of one broker as a process.  If the broker runs under a wrapper such as strace, `pid` is the wrapper's
-    process id, and `broker_pid` the broker's once it is ready.
+    One run of a broker as a process.  If the broker runs under a wrapper such as strace, `pid` is the process id of the
+    wrapper, and once the broker is ready, `broker_pid` is that of the broker.
     """
 
     def __init__(self, number: int, command: Sequence[str], *, log: Path) -> None:
@@ -56,23 +56,23 @@ class ClusterBroker(BrokerProcess):
             raise AssertionError(f"{problem}{self._stacks()}") from None
 
     def is_ready(self) -> bool:
-        """Return whether the broker has reported that it is ready, without waiting."""
+        """Return, without waiting, whether the broker has reported that it is ready."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.output, selectors.EVENT_READ)
             if not selector.select(0):
                 return False
         line = self.output.readline()
-        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # an empty line: the broker has ended
+        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # the line is empty if the broker ended
 
     def wait_for_end(self) -> int:
-        """Wait until the process ends, and return its exit code."""
+        """Wait until the process has ended, and return its exit code."""
         try:
             return self._process.wait(WAIT_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} has not ended{self._stacks()}") from None
 
     def _stacks(self) -> str:
-        """Abort a stuck process, and return the stack of each of its threads."""
+        """Abort a process that is stuck, and return the stacks of its threads."""
         if self.has_ended():
             return ""
         before = self.log.stat().st_size
@@ -81,7 +81,7 @@ class ClusterBroker(BrokerProcess):
         return "; its stacks:\n" + self.log.read_bytes()[before:].decode(errors="replace")
 
     def discard(self) -> None:
-        """Kill the process if it runs, and close its pipes."""
+        """Kill the process if it is still running, and close its pipes."""
         if not self.has_ended():
             self._process.kill()
             self._process.wait()
@@ -99,13 +99,13 @@ class ClusterProcesses:
         program: Sequence[str] = OURS,
         is_proxied: bool = False,
     ) -> None:
-        """`data` maps brokers to their data directories if these are not below `directory`."""
+        """`data` maps brokers to their data directories, if these are not to be created below `directory`."""
         self.numbers = tuple(numbers)
         self.directory = directory
         self.kafka_ports = {number: free_port() for number in numbers}
         self.peer_ports = {number: free_port() for number in numbers}
-        self.brokers: dict[int, ClusterBroker] = {}  # brokers that the test has started and not ended
-        self.wrappers: dict[int, Sequence[str]] = {}  # by broker: prefix of its command at the next start
+        self.brokers: dict[int, ClusterBroker] = {}  # brokers that the test has started and that have not ended
+        self.wrappers: dict[int, Sequence[str]] = {}  # by broker: the prefix of its command line at the next start
         self._program = program
         self._settings = dict(settings or {})
         self._data = dict(data or {})
@@ -139,21 +139,21 @@ class ClusterProcesses:
 
     def start_all(self) -> None:
         """
-        Start all brokers together, and wait until each is a voter of the metadata shard.  Joining brokers retry until
-        the first broker is ready.
+        Start all brokers at the same time, and wait until each of them is a voter of the metadata shard.  Joining
+        brokers retry until the first broker is ready.
         """
         self.start(*self.numbers)
         wait_until(lambda: self.voters() == set(self.numbers), "metadata with all brokers as voters")
 
     def start(self, *numbers: int, joins: Sequence[int] | None = None) -> None:
-        """Start brokers and wait until each is ready."""
+        """Start brokers and wait until all of them are ready."""
         for number in numbers:
             self.begin(number, joins=joins)
         for number in numbers:
             self.brokers[number].wait_until_ready()
 
     def begin(self, number: int, *, joins: Sequence[int] | None = None) -> ClusterBroker:
-        """Start a broker without waiting until it is ready."""
+        """Start a broker without waiting for it to be ready."""
         if joins is None:
             joins = [] if number == self.numbers[0] else [self.numbers[0]]
         peer = f"127.0.0.1:{self.peer_ports[number]}"
@@ -178,7 +178,7 @@ class ClusterProcesses:
         return f"127.0.0.1:{port}"
 
     def kill(self, *numbers: int) -> None:
-        """Kill brokers simultaneously, as a power loss does: signal all of them before waiting for any."""
+        """Kill brokers simultaneously, as a power loss does: all of them are signalled before any is waited for."""
         for number in numbers:
             self._signal(number, signal.SIGKILL)
         for number in numbers:
@@ -201,7 +201,7 @@ class ClusterProcesses:
         self._signal(number, signal.SIGCONT)
 
     def wipe(self, number: int) -> None:
-        """Delete the data directory of a broker, as if its disk were replaced."""
+        """Delete the data directory of a broker, as if its disk had been replaced."""
         assert number not in self.brokers, f"broker {number} still has its directory open"
         shutil.rmtree(self.data_directory(number))
 
@@ -209,7 +209,7 @@ class ClusterProcesses:
         os.kill(self.brokers[number].broker_pid, what)
 
     def recover(self) -> None:
-        """Restore the cluster: every broker runs, and no connection is held back."""
+        """Restore the cluster, so that every broker runs and no connection is held back."""
         if self.proxies is not None:
             self.proxies.heal()
         for number in self.running():
@@ -228,7 +228,7 @@ class ClusterProcesses:
     # Methods that send requests to brokers.
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Create a topic with three replicas.  Retry while the controller moves, because librdkafka does not."""
+        """Create a topic with three replicas.  Retry while the controller moves, because librdkafka does not do so."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         wanted = NewTopic(topic, partitions, 3, config=configs)
 
@@ -264,8 +264,8 @@ class ClusterProcesses:
 
     def _quorum(self, number: int) -> Sequence[describe_quorum.Response.Topic.Partition]:
         """
-        Return the metadata quorum as broker `number` reports it from the controller, or an empty sequence if the
-        controller does not answer.
+        Return the metadata quorum as reported by broker `number`, which asks the controller, or an empty sequence if
+        the controller does not answer.
 
         Raise `BrokerUnreachable` if the broker does not answer.
         """
@@ -275,7 +275,7 @@ class ClusterProcesses:
         return [it for described in answer.topics for it in described.partitions]
 
     def ask_any(self, topics: Collection[str] | None, *, but: Collection[int] = ()) -> metadata.Response:
-        """Return the Metadata response of the first running broker that answers.  The brokers `but` are not asked."""
+        """Return the Metadata response of the first running broker that answers.  Brokers in `but` are not asked."""
         answers: list[metadata.Response] = []
 
         def is_answered() -> bool:
@@ -293,8 +293,8 @@ class ClusterProcesses:
 
     def leaders(self, topic: str, *, but: Collection[int] = ()) -> dict[int, int]:
         """
-        Wait until each partition has a leader, and return the leaders by partition.  The brokers `but` are not asked
-        and do not count as leaders.
+        Wait until each partition has a leader, and return the leaders by partition.  Brokers in `but` are not asked and
+        do not count as leaders.
         """
         return {partition: leader for partition, (leader, _) in self.leaders_and_epochs(topic, but=but).items()}
 
@@ -311,8 +311,8 @@ class ClusterProcesses:
         return found
 
     def elect_preferred(self, topic: str, partition: int) -> None:
-        """Elect the first replica of the partition.  Retry, because the other brokers learn only by a heartbeat that it
-        is ready.
+        """Elect the preferred leader of the partition.  Retry, because the other brokers learn only from a heartbeat
+        that it is ready.
         """
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         place = TopicPartition(topic, partition)
@@ -342,7 +342,7 @@ class ClusterProcesses:
         return found[-1]
 
     def is_in_sync(self, topic: str) -> bool:
-        """Return whether every replica of every partition is in sync, as their leaders report."""
+        """Return whether every replica of every partition is in sync according to its leader."""
         replicas = [it for known in self.ask_any([topic]).topics for it in known.partitions]
         return bool(replicas) and all(len(it.isr_nodes) == len(it.replica_nodes) for it in replicas)
 
@@ -350,7 +350,7 @@ class ClusterProcesses:
         wait_until(lambda: self.is_in_sync(topic), f"replicas of {topic} in sync")
 
     def wait_until_equal(self, topic: str, *, seconds_max: float = 30.0) -> None:
-        """Wait until the committed bytes are the same on the disks of all brokers."""
+        """Wait until the committed bytes on the disks of all brokers are the same."""
         topic_id = self.ask_any([topic]).topics[0].topic_id
         ends = self._end_offsets(topic)
         directories = {number: self.data_directory(number) for number in self.numbers}
@@ -375,7 +375,8 @@ class ClusterProcesses:
 
 def _end_offset(reader: Consumer, place: TopicPartition) -> int:
     """
-    Return the end offset.  Retry while the leader moves, for example after a restart, because librdkafka does not.
+    Return the end offset.  Retry while the leader moves, for example after a restart, because librdkafka does not do
+    so.
     """
     ends: list[int] = []
 
@@ -392,7 +393,7 @@ def _end_offset(reader: Consumer, place: TopicPartition) -> int:
 
 
 def wait_until(is_so: Callable[[], Any], what: str, *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
-    """Poll until a condition holds.  Brokers send no notifications that a test could wait for."""
+    """Poll until a condition holds.  Brokers send no notification for which a test could wait."""
     deadline = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < deadline, f"waited {seconds_max:.0f} s in vain for {what}"

@@ -1,7 +1,7 @@
 """Runs a steady load on one topic while faults strike its cluster.
 
-A scene finds the leaders, measures how long writes pause, and finally checks every law, by reading with clients and on
-the brokers' disks.
+A scene finds the leaders, measures how long writes pause, and at the end checks every law, both by reading with clients
+and by comparing the brokers' disks.
 """
 
 import time
@@ -14,13 +14,13 @@ from tests.fault.pauses import pause_of_shards, table
 from tests.fault.steady_load import Keys, SteadyLoad
 
 PARTITIONS = 6
-SHARDS = (range(2), range(2, 4), range(4, 6))  # partitions by shard: a topic has at least one shard per broker
+SHARDS = (range(2), range(2, 4), range(4, 6))  # the partitions of each shard; a topic has at least one shard per broker
 CALM_SECONDS = 0.3
-BROKEN_MAX = 20  # reported violations
+BROKEN_MAX = 20  # violations to report at most
 
 
 class ClusterScene:
-    """A context manager that runs the load while it is entered."""
+    """A context manager that runs the load between entry and exit."""
 
     def __init__(self, cluster: ClusterProcesses, topic: str, *, keys: Keys = MappingProxyType({})) -> None:
         self.cluster = cluster
@@ -44,8 +44,9 @@ class ClusterScene:
 
     def strike(self, fault: str, victim: int, begin: Callable[[], object]) -> int:
         """
-        Apply a fault after which the victim cannot lead.  Wait until other brokers lead and every partition is written
-        again.  Measure the pause of each shard that the victim led, and return their number.
+        Apply a fault that prevents the victim from leading.  Wait until other brokers lead and every partition is
+        written again.  Record the fault for each shard that the victim led, so that `finish` can measure the pauses,
+        and return the number of these shards.
         """
         leaders = self.cluster.leaders(self.topic)
         hit = [shard for shard in SHARDS if leaders[shard.start] == victim]
@@ -57,13 +58,13 @@ class ClusterScene:
         return len(hit)
 
     def strike_all(self, fault: str, begin: Callable[[], object]) -> None:
-        """Apply a fault that stops all writes.  `begin` must cause it and also restore the brokers."""
+        """Apply a fault that stops all writes.  `begin` must cause the fault and then restore the brokers."""
         since = time.monotonic()
         begin()
         self._faults.append((fault, SHARDS, since, self.load.wait_for_progress()))
 
     def calm(self) -> None:
-        """Wait until every broker is in sync and every partition is written."""
+        """Wait until every broker is in sync and every partition is being written."""
         self.cluster.wait_until_in_sync(self.topic)
         self.load.wait_for_progress()
         self.load.run_for(CALM_SECONDS)
@@ -84,7 +85,7 @@ class ClusterScene:
 class Verdict:
     def __init__(self, pauses: dict[str, list[float]], broken: list[str], seen: str) -> None:
         self.pauses = pauses
-        self.broken = broken  # one sentence per violation of a law
+        self.broken = broken  # a sentence for each violation of a law
         self._seen = seen
 
     def __str__(self) -> str:

@@ -8,7 +8,9 @@ from tests.fault.cluster_processes import ClusterProcesses
 
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """Share one cluster among all tests that need no special one: starting a cluster takes longer than most faults."""
+    """
+    Run one cluster for all tests that need no special one, because starting a cluster takes longer than most faults.
+    """
     directory: Path = tmp_path_factory.mktemp("cluster")
     with ClusterProcesses(directory, settings={"leader.imbalance.check.interval.seconds": 1}) as cluster:
         cluster.start_all()
@@ -17,6 +19,9 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def cluster(running_cluster: ClusterProcesses) -> ClusterProcesses:
-    """Restore the shared cluster, whatever the previous test has left, and return its three running brokers."""
+    """
+    Restore the shared cluster, whatever state the previous test has left it in, and return it with its three brokers
+    running.
+    """
     running_cluster.recover()
     return running_cluster

@@ -1,6 +1,6 @@
 """A broker with a planted bug: it treats the page cache as durable, and syncs later.
 
-Tests start it in place of `python -m tidemill`.  Tests with power losses must detect the records that it loses.
+Tests start it instead of `python -m tidemill`.  Tests that cut the power must detect the records that it loses.
 """
 
 import time

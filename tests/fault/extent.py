@@ -1,12 +1,12 @@
-"""The number of faults that a run injects: few in the suite, all with TIDEMILL_FAULTS=all, which `make soak` sets."""
+"""How many faults a run injects: few in the test suite, all if TIDEMILL_FAULTS=all, as `make soak` sets it."""
 
 import os
 
 import pytest
 
 IS_WHOLE = os.environ.get("TIDEMILL_FAULTS") == "all"
-JUDGED_MIN = 50  # the number of pauses that a p99 needs
-SLACK = 1 if IS_WHOLE else 10  # factor on time limits: the suite shares its machine with other work
+JUDGED_MIN = 50  # the number of pauses for which a p99 is meaningful
+SLACK = 1 if IS_WHOLE else 10  # a factor for time limits, because the suite shares its machine with other work
 
 
 def times(short: int, whole: int) -> int:

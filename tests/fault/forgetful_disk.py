@@ -1,11 +1,11 @@
-"""A file system in memory that loses power: unsynced data is lost, kept or torn, as a seed decides.
+"""An in-memory file system whose power can be cut: a seed decides whether unsynced data is lost, kept or torn.
 
     python -m tests.fault.forgetful_disk MOUNT_POINT
 
 The program serves until the file system is unmounted.  Writing `seed SEED` into the file POWER_LOSS at its root gives
-every page that was written since the sync of its file one of three fates (kept, lost, torn by sector), and every
-changed directory that was not synced one of two (kept, lost).  Writing `all` loses all unsynced data.  O_DIRECT is
-refused, as many file systems do, so that a sync is always a separate call.
+one of three fates (kept, lost, torn by sector) to every page that was written after its file was last synced, and one
+of two (kept, lost) to every directory that was changed and not synced.  Writing `all` loses all unsynced data.
+O_DIRECT is refused, as many file systems do, so that a sync is always a separate call.
 """
 
 import errno
@@ -25,7 +25,9 @@ FREE_BYTES = 8 << 30
 
 
 class File:
-    """`data` is what processes see.  `before` holds each unsynced page as it was at the last sync of the file."""
+    """`data` is what processes see.  `before` holds the content that each unsynced page had when the file was last
+    synced.
+    """
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -96,7 +98,7 @@ class Directory:
 
 
 class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
-    """The operations of FUSE, which the kernel calls one at a time."""
+    """The FUSE operations, which the kernel calls one at a time."""
 
     use_ns = True
 
@@ -216,6 +218,6 @@ class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    # With a positive timeout, the kernel's caches of names and sizes would survive the power loss.
+    # With a positive timeout, the names and sizes in the kernel's caches would survive the power loss.
     options = {"entry_timeout": 0, "attr_timeout": 0, "negative_timeout": 0, "hard_remove": True}
     mfusepy.FUSE(ForgetfulDisk(), sys.argv[1], foreground=True, nothreads=True, **options)

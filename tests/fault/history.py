@@ -1,8 +1,8 @@
-"""The history of what clients sent and read, and the laws that it must keep, which are checked after the run.
+"""The history of what clients sent and read, and the laws that it must obey, which are checked after the run.
 
-A send whose outcome is unknown may take effect at any later time or never.  Its value may therefore be missing or be
-read.  Every value contains its producer, its sequence number and a CRC, so that a misplaced or damaged record is
-recognized without other data.
+A send whose outcome is unknown may take effect at any later time or not at all, so its value may be missing.  Every
+value contains its producer, its sequence number and a CRC, so that a misplaced or damaged record can be recognized on
+its own.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-VALUE_BYTES = 120  # large enough for the fields, and small enough that many values are in flight at a kill
+VALUE_BYTES = 120  # large enough for the fields, yet small enough for many values to be in flight at a kill
 
 
 class Law(StrEnum):
@@ -25,7 +25,7 @@ class Law(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One record that a producer sent.  `offset` is None until the record is acknowledged."""
+    """One record that a producer has sent.  `offset` is None until the record is acknowledged."""
 
     producer: int
     sequence: int
@@ -48,7 +48,7 @@ class Violation:
 
 @dataclass(slots=True)
 class History:
-    """`reads` come from any consumer at any time; `final` is one complete read after the run."""
+    """`reads` are from any consumer at any time; `final` is one complete read after the run."""
 
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
@@ -62,7 +62,7 @@ def value_of(producer: int, sequence: int) -> bytes:
 
 
 def parse_value(value: bytes) -> tuple[int, int] | None:
-    """Return producer and sequence number, or None if `value_of` did not make the value."""
+    """Return the producer and the sequence number, or None if the value was not made by `value_of`."""
     body, crc = value[:-8], value[-8:]
     if len(value) != VALUE_BYTES or crc != b"%08x" % zlib.crc32(body):
         return None
@@ -123,9 +123,7 @@ def _values_invented(history: History) -> Iterator[Violation]:
 
 
 def _values_out_of_order(history: History) -> Iterator[Violation]:
-    """Check the order of acknowledged offsets and the order in the log.  The order in the log includes unacknowledged
-    sends.
-    """
+    """Check the order of acknowledged offsets and the order in the log, which also has unacknowledged sends."""
     by_send = [
         (send.producer, send.sequence, send.partition, send.offset) for send in history.sends if send.offset is not None
     ]

@@ -1,4 +1,4 @@
-"""Asserts that a run kept every law of its history and the bounds on how long writes pause."""
+"""Asserts that the history of a run kept every law, and that writes did not pause for too long."""
 
 import math
 
@@ -8,8 +8,8 @@ from tests.fault.cluster_scene import Verdict
 from tests.fault.extent import IS_WHOLE, JUDGED_MIN
 from tests.fault.pauses import quantile
 
-KILLED_SECONDS_MAX = 1.5  # p99 of the pause of writes after the leader's process ends
-SILENT_SECONDS_MAX = 4.0  # p99 of the pause of writes after the leader falls silent
+KILLED_SECONDS_MAX = 1.5  # p99 of the pauses of writes after the leader's process has ended
+SILENT_SECONDS_MAX = 4.0  # p99 of the pauses of writes after the leader has fallen silent
 
 
 def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str = "") -> None:
@@ -23,7 +23,7 @@ def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.Captu
     """
     Assert that every law was kept and that writes resumed after each fault.
 
-    The soak run has enough pauses for statistics, so it also asserts that their p99 is at most `seconds_max`.
+    The soak run has enough pauses for statistics, so there the p99 must also be at most `seconds_max`.
     """
     show_kept(verdict, capsys)
     pauses = verdict.pauses[fault]

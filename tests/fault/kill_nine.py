@@ -1,6 +1,6 @@
-"""Kills a broker at random moments under idempotent load, and restarts it on the same directory and port.
+"""Kills a broker at random moments while idempotent producers send, and restarts it on the same directory and port.
 
-The producers retry every send until it is acknowledged, so that the final read must contain all sends.
+The producers retry every send until it is acknowledged, so the final read must contain all sends.
 """
 
 import random
@@ -21,8 +21,8 @@ from tests.fault.history import History, Read, Send, value_of
 TOPIC = "kill-nine"
 PARTITIONS = 4
 PRODUCERS = 2
-UNANSWERED_MAX = 2_000  # per producer; at every kill, many requests are in flight
-LIFE_SECONDS = (0.02, 0.6)  # from the first acknowledgement after a start to the next kill
+UNANSWERED_MAX = 2_000  # per producer: enough for many requests to be in flight at every kill
+LIFE_SECONDS = (0.02, 0.6)  # from the first acknowledgement after a start until the next kill
 WAIT_SECONDS_MAX = 60.0
 
 
@@ -45,15 +45,15 @@ def start_tidemill(directory: Path, port: int) -> KillableBroker:
 
 def start_kafka(directory: Path, port: int) -> KillableBroker:
     """
-    Start Apache Kafka, to test the harness itself.  It relies on the page cache, which survives a killed process, so it
-    must keep the laws.
+    Start Apache Kafka, in order to test the harness itself.  Kafka relies on the page cache, which survives a killed
+    process, so it must obey the laws.
     """
     return ApacheKafka(directory, port=port or None)
 
 
 @dataclass(slots=True)
 class IdempotentProducer:
-    """Sends numbered values to the partitions in turn, and records the outcome of each."""
+    """Sends numbered values to the partitions in turn, and records the outcome of each send."""
 
     number: int
     history: History
@@ -86,7 +86,7 @@ class IdempotentProducer:
 
 
 class Scene:
-    """One broker at a time on one directory and port, and clients that keep running while the broker is down."""
+    """One broker at a time on the same directory and port, and clients that keep running while the broker is down."""
 
     def __init__(self, directory: Path, start: Start, *, seed: int) -> None:
         self.history = History()
@@ -109,7 +109,7 @@ class Scene:
                 self._load_until_progress()
                 self._load_for(self._random.uniform(*LIFE_SECONDS))
                 self._broker.kill()
-                self._load_for(self._random.uniform(0.0, 0.05))  # meanwhile clients keep sending without a broker
+                self._load_for(self._random.uniform(0.0, 0.05))  # clients keep sending while there is no broker
                 self._broker = self._start(self._directory, self._port)
                 self._broker.wait_until_ready()
             self._load_until_progress()
@@ -145,7 +145,7 @@ class Scene:
                 raise KafkaException(message.error())
 
     def _read_to_the_end(self) -> None:
-        """Read everything with a new consumer, which has no connection or position from before."""
+        """Read everything with a new consumer, which has no existing connection or position."""
         consumer = self._consumer()
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 def pause(acknowledged_at: Sequence[float], since: float, until: float) -> float:
     """
-    Return the longest gap, in seconds, that overlaps the time from `since` to `until`.  It is infinite if nothing was
-    acknowledged after `until`, because the gap has not ended.
+    Return the longest gap between acknowledgements, in seconds, that overlaps the time from `since` to `until`.  It is
+    infinite if nothing was acknowledged after `until`, because the gap has not ended.
     """
     before = max((at for at in acknowledged_at if at <= since), default=since)
     within = [at for at in acknowledged_at if since < at <= until]
@@ -20,17 +20,17 @@ def pause(acknowledged_at: Sequence[float], since: float, until: float) -> float
 def pause_of_shards(
     acknowledged_at: Mapping[int, Sequence[float]], shards: Collection[range], since: float, until: float
 ) -> list[float]:
-    """Return the pause of each shard, which is the longest pause of its partitions."""
+    """Return the pause of each shard, which is the longest pause of any of its partitions."""
     return [max(pause(acknowledged_at[it], since, until) for it in shard) for shard in shards]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least `share` (0 to 1) of all values do not exceed."""
+    """Return the smallest value that is not exceeded by at least the given share (0 to 1) of all values."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def table(pauses: Mapping[str, Sequence[float]]) -> str:
-    """Return a text table of the pauses in milliseconds, with a line for each fault."""
+    """Return a text table of the pauses in milliseconds, with one line per fault."""
     lines = [f"{'writes paused, ms':<34}{'n':>5}{'p50':>8}{'p99':>8}{'max':>8}"]
     for fault, values in pauses.items():
         figures = [quantile(values, 0.5), quantile(values, 0.99), max(values)] if values else []

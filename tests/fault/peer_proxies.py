@@ -3,8 +3,9 @@
     broker a ──▶ proxy of b ──▶ broker b        hold((a, b)): data from a to b waits, also on connections
                                                 that b has dialled
 
-Data is held, not lost: as with TCP after a network partition, it arrives later unless an end has closed the connection.
-The end of a connection is held, too: a broker that is killed during a partition only falls silent for the other side.
+Data is held, not lost: as with TCP after a network partition, it arrives later, unless one end has closed the
+connection.  The closing of a connection is held, too: to the other side, a broker that is killed during a partition
+merely falls silent.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from typing import Any
 
 CHUNK_BYTES = 256 << 10
 
-Pair = tuple[int, int]  # (from, to)
+Pair = tuple[int, int]  # (from, to), as broker ids
 
 
 class PeerProxies:
-    """Runs the proxies in a thread with its own event loop.  Every method may be called from any thread."""
+    """Runs the proxies in a thread that has its own event loop.  Every method may be called from any thread."""
 
     def __init__(self, targets: Mapping[int, int], processes: Callable[[], Mapping[int, int]]) -> None:
         """
@@ -31,7 +32,7 @@ class PeerProxies:
         self._targets = targets
         self._processes = processes
         self._held: set[Pair] = set()
-        self._changed = asyncio.Event()  # replaced whenever the held pairs change
+        self._changed = asyncio.Event()  # replaced whenever the set of held pairs changes
         self._connections: dict[asyncio.Task[None], Pair] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="peer proxies", daemon=True)
@@ -46,16 +47,16 @@ class PeerProxies:
         self._loop.close()
 
     def hold(self, *pairs: Pair) -> None:
-        """Hold back all data from the first to the second broker of each pair."""
+        """For each pair, hold back all data from the first broker to the second."""
         self._run(self._hold(self._held.union(pairs)))
 
     def isolate(self, number: int) -> None:
-        """Hold back all data from and to all other brokers."""
+        """Hold back all data from this broker to all others and from all others to it."""
         others = [other for other in self._targets if other != number]
         self.hold(*((number, other) for other in others), *((other, number) for other in others))
 
     def heal(self) -> None:
-        """Let all data pass, held data first."""
+        """Let all data pass again, beginning with the data that was held."""
         self._run(self._hold(set()))
 
     def reset(self) -> None:
@@ -91,14 +92,14 @@ class PeerProxies:
             dialler = self._dialler(writer.get_extra_info("peername")[1])
             task = asyncio.current_task()
             assert task is not None, "streams are served in tasks"
-            if dialler is None:  # the dialling broker has ended
+            if dialler is None:  # the broker that dialled has ended
                 writer.close()
                 return
             self._connections[task] = (dialler, number)
             try:
                 await self._join(reader, writer, dialler, number)
             except (OSError, asyncio.CancelledError):
-                pass  # an end was killed or `reset` was called; both ends are closed now
+                pass  # one end was killed, or `reset` was called; both ends are now closed
             finally:
                 del self._connections[task]
                 writer.close()
@@ -139,8 +140,8 @@ class PeerProxies:
 
     def _dialler(self, port: int) -> int | None:
         """
-        Return the broker that opened the connection from this local port, according to the kernel's tables of sockets
-        and processes.
+        Return the broker that opened the connection from the given local port, according to the kernel's tables of
+        sockets and processes.
         """
         inode = _inode_of(port)
         for pid, number in self._processes().items():

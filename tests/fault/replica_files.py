@@ -1,4 +1,4 @@
-"""Compares the replicas of a partition on the brokers' disks batch by batch: committed data must be equal."""
+"""Compares the replicas of a partition on the disks of the brokers, batch by batch: committed data must be the same."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from tidemill.storage import paths
 
 
 def batches(directory: Path, topic_id: TopicId, partition: int, end_offset: int) -> dict[int, bytes]:
-    """Return whole batches by base offset, up to `end_offset`.  Later bytes of a file do not belong to the log."""
+    """Return the complete batches below `end_offset`, by base offset.  Any bytes after them are not part of the log."""
     found: dict[int, bytes] = {}
     folder = directory / paths.partition_directory(topic_id, partition)
     for file in sorted(folder.glob("*.log")):
@@ -28,7 +28,7 @@ def batches(directory: Path, topic_id: TopicId, partition: int, end_offset: int)
 
 
 def differences(directories: Mapping[int, Path], topic_id: TopicId, end_offsets: Mapping[int, int]) -> list[str]:
-    """Return one sentence for each partition whose replicas differ below the high watermark."""
+    """Return one sentence for each partition whose replicas differ in data below the high watermark."""
     problems = []
     for partition, end_offset in end_offsets.items():
         replicas = {number: batches(path, topic_id, partition, end_offset) for number, path in directories.items()}

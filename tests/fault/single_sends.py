@@ -1,4 +1,6 @@
-"""Sends records one at a time, each acknowledged before the next, for tests in which every record matters."""
+"""
+Sends records one at a time, each only after the previous one was acknowledged, for tests in which every record matters.
+"""
 
 from confluent_kafka import KafkaError, Message, Producer
 

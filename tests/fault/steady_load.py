@@ -1,8 +1,8 @@
 """
-Idempotent producers and a reader, which run in a thread during all faults and record what they saw and when.
+Idempotent producers and a reader, which run in a thread during all faults and record what happens and when.
 
-Every partition receives lots at a steady pace, so that a time without an acknowledgement is caused by the cluster and
-not by the load.
+Every partition receives a small, fixed number of records at regular intervals, so that any longer gap between
+acknowledgements is caused by the cluster and not by the load.
 """
 
 import threading
@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tests.fault.history import History, Read, Send, value_of
 
-PACE_SECONDS = 0.1  # seconds between two lots of one partition
-LOT = 5  # records per send, few enough for one batch
-UNANSWERED_MAX = 3_000  # per partition; with more, the load waits
+PACE_SECONDS = 0.1  # seconds between two sends to the same partition
+LOT = 5  # records sent to a partition at a time, few enough for one batch
+UNANSWERED_MAX = 3_000  # per partition; above this, the load waits
 REQUEST_MS_MAX = 1_500
 WAIT_SECONDS_MAX = 90.0
 QUICK: dict[str, str | int | float | bool] = {
@@ -66,7 +66,7 @@ class _Producer:
             "enable.idempotence": True,
             "linger.ms": 1,
             "message.timeout.ms": 600_000,
-            # librdkafka repeats a request to a silent leader only after this time.
+            # librdkafka waits this long before it repeats a request to a silent leader.
             "request.timeout.ms": REQUEST_MS_MAX,
             "socket.timeout.ms": REQUEST_MS_MAX,
             **QUICK,
@@ -103,20 +103,20 @@ class _Producer:
 
 
 class SteadyLoad:
-    """A context manager.  The history is complete once `finish` has returned."""
+    """Runs the load in a context manager.  The history is complete once `finish` has returned."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, *, producers: int = 2, keys: Keys = MappingProxyType({})
     ) -> None:
-        """`keys` are additional configuration keys of the producers."""
+        """`keys` are additional configuration keys for the producers."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.partitions = range(partitions)
         self.keys = keys
         self.history = History()
-        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # times by partition, from `time.monotonic`
-        self.failures: list[str] = []  # sends that failed in the client; a test expects none
-        self.truncated: list[str] = []  # cases in which the log lost records that had been read
+        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # `time.monotonic` of each, by partition
+        self.failures: list[str] = []  # sends that failed in the client, of which a test expects none
+        self.truncated: list[str] = []  # errors that show that the log lost records that had already been read
         self._producers = [_Producer(number, self, range(number, partitions, producers)) for number in range(producers)]
         self._reader = self._consumer()
         self._reader.assign([TopicPartition(topic, partition, 0) for partition in self.partitions])
@@ -137,7 +137,7 @@ class SteadyLoad:
             self.failures.append(str(error))
 
     def wait_for_progress(self, *, seconds_max: float = WAIT_SECONDS_MAX) -> float:
-        """Wait until every partition has a new acknowledgement, and return the time."""
+        """Wait until every partition has a new acknowledgement, and return the current time."""
         since = {partition: len(self.acknowledged_at[partition]) for partition in self.partitions}
         deadline = time.monotonic() + seconds_max
         while waiting := [
@@ -149,12 +149,12 @@ class SteadyLoad:
         return time.monotonic()
 
     def run_for(self, seconds: float) -> None:
-        """Run the load for a while."""
+        """Let the load run for a while."""
         time.sleep(seconds)
         assert self._problem is None, self._problem
 
     def finish(self) -> History:
-        """Wait until every send is answered, then read everything with a new consumer."""
+        """Wait until every send has been acknowledged, then read everything with a new consumer."""
         self._end()
         for producer in self._producers:
             left = producer.client.flush(WAIT_SECONDS_MAX)
@@ -176,7 +176,7 @@ class SteadyLoad:
                 for producer in self._producers:
                     producer.turn(time.monotonic())
                 self._read()
-        except BaseException as problem:  # for the waiting thread of the test, which raises it
+        except BaseException as problem:  # re-raised in the thread of the test, which waits for this one
             self._problem = problem
 
     def _read(self) -> None:
@@ -204,7 +204,7 @@ def consumer(bootstrap: str) -> Consumer:
 
 
 def read_all(bootstrap: str, topic: str, partitions: range, *, seconds_max: float = WAIT_SECONDS_MAX) -> list[Read]:
-    """Read up to the current end offsets with a new consumer, which has no connection or position from before."""
+    """Read up to the current end offsets with a new consumer, which has no existing connection or position."""
     reader = consumer(bootstrap)
     found: list[Read] = []
     try:

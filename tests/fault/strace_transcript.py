@@ -1,8 +1,8 @@
-"""Parse the output of `strace -f -yy -v -o FILE` into calls: process, file or connection, bytes and line numbers.
+"""Parses the output of `strace -f -yy -v -o FILE` into calls, with process, file or connection, bytes and line numbers.
 
-If another thread makes a call before the first returns, strace prints the first in two pieces ("<unfinished ...>",
-"<... resumed>").  The call begins at the first piece and ends at the second.  The order of two calls is known only if
-one ended before the other began.
+If another thread makes a call before the first call returns, strace prints the first call in two pieces ("<unfinished
+...>" and "<... resumed>").  Such a call begins at its first piece and ends at its second.  The order of two calls is
+known only if one of them ended before the other began.
 """
 
 import re
@@ -13,7 +13,7 @@ TRACED = (
     "write", "writev", "sendmsg", "sendto", "read", "readv", "recvfrom", "recvmsg",
     "pwrite64", "pwritev", "pwritev2", "fdatasync", "fsync",
 )  # fmt: skip
-STRING_BYTES_MAX = 1 << 16  # larger than any request of the audit: strace truncates no value
+STRING_BYTES_MAX = 1 << 16  # more than any request of the audit has, so that strace truncates no value
 
 CALL = re.compile(r"^(?P<pid>\d+)\s+(?P<name>\w+)\((?P<rest>.*)$")
 RESUMED = re.compile(r"^(?P<pid>\d+)\s+<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)$")
@@ -32,7 +32,7 @@ class Call:
     result: int
     began: int  # line number in the transcript
     ended: int
-    is_durable: bool = False  # the write also syncs its bytes
+    is_durable: bool = False  # whether the write itself also syncs its bytes
 
     @property
     def is_write(self) -> bool:
@@ -73,12 +73,12 @@ def parse(lines: Iterable[str]) -> list[Call]:
 def _append(calls: list[Call], pid: int, name: str, text: str, began: int, ended: int) -> None:
     target, result = TARGET.match(text), RESULT.search(text)
     if target is None or result is None:
-        return  # no file or connection, or the process ended during the call
+        return  # the call has no file or connection, or the process ended during it
     data = b"".join(unescape(piece) for piece in STRING.findall(text[target.end() :]))
     is_durable = name == "pwritev2" and "RWF_DSYNC" in text.rpartition("]")[2]
     calls.append(Call(pid, name, target["target"], data, int(result["result"]), began, ended, is_durable))
 
 
 def unescape(text: str) -> bytes:
-    """Decode strace's escapes, which are those of C: octal, and letters for common characters."""
+    """Decode strace's escapes, which are like those of C: octal numbers, and letters for common characters."""
     return text.encode("latin-1").decode("unicode_escape").encode("latin-1")

@@ -1,8 +1,8 @@
-"""Checks the order that every acknowledgement requires: journal write, sync, response.
+"""Checks that each acknowledgement comes in the required order: journal write, sync, response.
 
 The write to the journal contains the value.  A successful sync of that file follows, and then the response on the
-request's connection.  A write with RWF_DSYNC is its own sync.  The order is that of strace's output: the sync must
-begin after the write has ended, and the response after the sync has ended.
+request's connection.  A write with RWF_DSYNC is its own sync.  The order is that of the lines in strace's output: the
+sync must begin after the write has ended, and the response after the sync has ended.
 """
 
 import struct
@@ -25,7 +25,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The three calls for one request, in the right order."""
+    """The three calls for one request, found in the required order."""
 
     request: Request
     write: Call
@@ -40,7 +40,7 @@ class Breach:
 
 
 def audit(requests: Sequence[Request], calls: Sequence[Call], *, file_name: str = "") -> list[Proof | Breach]:
-    """Return a proof or a breach for each request.  `file_name` is a part of the journal files' paths."""
+    """Return a proof or a breach for each request.  `file_name` is a substring of the paths of the journal files."""
     writes = [call for call in calls if call.is_write and call.target.startswith("/") and file_name in call.target]
     syncs = [call for call in calls if call.is_sync and call.result == 0]
     return [_verdict(request, writes, syncs, calls) for request in requests]
@@ -66,8 +66,8 @@ def _verdict(request: Request, writes: Sequence[Call], syncs: Sequence[Call], ca
 
 def _answer(request: Request, calls: Sequence[Call]) -> Call | None:
     """
-    Return the write that contains the first byte of the response.  A write may hold several responses, or a part of
-    one.
+    Return the write that contains the first byte of the response.  A write may contain several responses, or only a
+    part of one.
     """
     buffered, began_in = bytearray(), dict[int, Call]()
     consumed = 0
@@ -109,6 +109,6 @@ def _whole_bytes(buffered: bytearray) -> int:
 
 
 def _peer_port(target: str) -> int:
-    """Return the client's port from a target like "TCP:[127.0.0.1:9092->127.0.0.1:51234]", or 0 for a listener."""
+    """Return the client's port from a target such as "TCP:[127.0.0.1:9092->127.0.0.1:51234]", or 0 for a listener."""
     _, arrow, peer = target.partition("->")
     return int(peer.rstrip("]").rpartition(":")[2]) if arrow else 0

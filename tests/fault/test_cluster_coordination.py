@@ -1,4 +1,4 @@
-"""What one broker decides for the cluster survives its death: topics, committed offsets, producer ids."""
+"""What one broker decides for the whole cluster outlives that broker: topics, committed offsets, producer ids."""
 
 import random
 import time
@@ -14,7 +14,7 @@ from tests.fault.extent import times
 from tests.fault.steady_load import QUICK
 
 PARTITIONS = 4
-DELAY_SECONDS_MAX = 0.06  # from the request to the kill of the controller
+DELAY_SECONDS_MAX = 0.06  # from the request until the controller is killed
 OFFSETS = "__consumer_offsets"
 NOT_NOW = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 """librdkafka looks up the coordinator again, and leaves the retry of OffsetFetch to the application."""
@@ -23,7 +23,8 @@ NOT_NOW = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_A
 @pytest.mark.timeout(times(120, 1_800))
 def test_a_topic_is_created_once_although_the_controller_dies(cluster: ClusterProcesses) -> None:
     """
-    A client whose creation was acknowledged finds the topic, other clients can retry, and no name gets two topics.
+    A client whose request was acknowledged finds the topic, all other clients can retry, and no name ever gets two
+    topics.
     """
     for number in range(times(1, 50)):
         topic = f"made-{number}"
@@ -47,14 +48,14 @@ def is_answered(asked: "Future[None]") -> bool:
         asked.result(30)
     except KafkaException as failure:
         error = failure.args[0]
-        if error.retriable() or error.code() < 0 or error.name() == "REQUEST_TIMED_OUT":  # unknown outcome
+        if error.retriable() or error.code() < 0 or error.name() == "REQUEST_TIMED_OUT":  # the outcome is unknown
             return False
         raise
     return True
 
 
 def create_again(make: object) -> None:
-    """Retry the creation of a topic, and accept that the topic may already exist."""
+    """Create the topic again, and accept that it may already exist."""
     assert callable(make), make
     try:
         make()
@@ -64,12 +65,12 @@ def create_again(make: object) -> None:
 
 
 def ids_of(cluster: ClusterProcesses, topic: str) -> set[bytes]:
-    """Return the topic ids that the brokers have for this name."""
+    """Return the different topic ids that brokers report for this name."""
     return {bytes(cluster.ask(number, [topic]).topics[0].topic_id) for number in cluster.numbers}
 
 
 def write_one(cluster: ClusterProcesses, topic: str) -> None:
-    """Write a record with a new producer id, since the controller also allocates the blocks of producer ids."""
+    """Write a record with a new producer id, because blocks of producer ids are also allocated by the controller."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **QUICK})
     for partition in range(PARTITIONS):
         producer.produce(topic, b"1", partition=partition)
@@ -79,7 +80,7 @@ def write_one(cluster: ClusterProcesses, topic: str) -> None:
 
 @pytest.mark.timeout(times(120, 1_800))
 def test_committed_offsets_survive_their_coordinator(cluster: ClusterProcesses) -> None:
-    """After the coordinator dies, the next one returns the last offset whose commit was acknowledged."""
+    """After a coordinator dies, its successor returns the last offset whose commit was acknowledged."""
     cluster.create_topic("committed", 1)
     group = Consumer({
         "bootstrap.servers": cluster.bootstrap, "group.id": "survivors", "enable.auto.commit": False, **QUICK,
@@ -96,7 +97,8 @@ def test_committed_offsets_survive_their_coordinator(cluster: ClusterProcesses) 
 
 def is_transient(failure: KafkaException) -> bool:
     """
-    Return whether a retry may succeed.  Negative codes are librdkafka's own, such as a lost connection or a timeout.
+    Return whether a retry may succeed.  Negative codes are those of librdkafka itself, such as a lost connection or a
+    timeout.
     """
     code: int = failure.args[0].code()
     return code < 0 or code in NOT_NOW
@@ -131,7 +133,7 @@ def committed(group: Consumer) -> int:
 
 
 def coordinator_of(cluster: ClusterProcesses) -> int:
-    """Return the leader of the partition that the group belongs to, by Java's hash of its name."""
+    """Return the leader of the partition to which the group's name hashes, by Java's hash function."""
     from tidemill.coordinator.group.group_partition import partition_for
 
     leaders = cluster.leaders(OFFSETS)

@@ -1,6 +1,6 @@
 """
-Brokers of a cluster die, fall silent and return: no acknowledged record is lost, duplicated or reordered, clients need
-no restart, and writes continue.
+Brokers of a cluster die, fall silent and return.  No acknowledged record is lost, duplicated or reordered, clients need
+not be restarted, and writes continue.
 """
 
 import random
@@ -13,17 +13,20 @@ from tests.fault.cluster_scene import SHARDS, ClusterScene
 from tests.fault.extent import JUDGED_MIN, times
 from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge, show_kept
 
-SILENCE_SECONDS = times(0, 5)  # the shortest silence; a test waits longer if the election takes longer
-# Without this setting, librdkafka forgets all brokers when its only connection ends and waits 1 s before it asks again.
-# The test would measure this wait instead of the cluster.
+SILENCE_SECONDS = times(0, 5)  # the shortest silence; a test waits longer if the election does
+# Without this setting, librdkafka forgets all brokers when its only connection ends, and asks again only after 1 s.  The
+# test would measure that wait instead of the cluster.
 KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
-STALLED_SECONDS = times(3, 6)  # longer than the 2 s for which a live broker may be silent
+STALLED_SECONDS = times(3, 6)  # longer than the 2 s after which a silent broker no longer counts as alive
 LIFE_SECONDS = (0.1, 0.8)  # seconds from the restart of a broker to the next fault
 
 
 @pytest.mark.timeout(times(240, 3_600))
 def test_writes_resume_after_a_leader_is_killed(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """Writes resume soon after a leader is killed, because the end of its connections shows its death immediately."""
+    """
+    Writes resume soon after a leader is killed, because the other brokers notice immediately that its connections have
+    ended.
+    """
     with ClusterScene(cluster, "killed", keys=KNOWS_BROKERS) as scene:
         for number in range(times(8, JUDGED_MIN)):
             victim = scene.leader(number % len(SHARDS))
@@ -41,7 +44,9 @@ def test_writes_resume_after_a_leader_is_killed(cluster: ClusterProcesses, capsy
 def test_writes_resume_after_a_leader_falls_silent(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A silent broker does not count as alive.  When it resumes, it acknowledges nothing with its old leadership."""
+    """
+    A silent broker does not count as alive.  When it resumes, it acknowledges nothing by virtue of its old leadership.
+    """
     with ClusterScene(cluster, "silent") as scene:
         struck = 0
         for number in range(times(1, 2 * JUDGED_MIN)):
@@ -64,8 +69,8 @@ def test_leaders_stay_when_all_brokers_are_paused_at_once(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    When a machine without free CPU pauses all brokers, leaders stay: a broker that was paused itself must not take the
-    silence of others for their failure.
+    Leaders stay when all brokers are paused at once, as on a machine without free CPU: a broker that was itself paused
+    must not mistake the silence of the others for their failure.
     """
     with ClusterScene(cluster, "stalled") as scene:
 
@@ -92,7 +97,7 @@ def test_nothing_is_lost_when_all_are_killed_at_once(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    Acknowledged records are on the disks of a majority, so they survive when all brokers are killed simultaneously.
+    Acknowledged records are on the disks of a majority, so they survive even if all brokers are killed simultaneously.
     """
     with ClusterScene(cluster, "all-killed") as scene:
 
@@ -112,7 +117,7 @@ def test_nothing_is_lost_when_all_are_killed_at_once(
 @pytest.mark.timeout(times(120, 600))
 def test_clients_hardly_notice_a_rolling_restart(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    A rolling restart hardly interrupts clients, because a broker that stops cleanly first transfers its leadership.
+    A rolling restart hardly interrupts clients, because a broker transfers its leadership before it stops cleanly.
     """
     with ClusterScene(cluster, "rolling") as scene:
         for victim in cluster.numbers * times(1, 5):

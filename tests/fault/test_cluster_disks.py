@@ -1,6 +1,6 @@
 """
-When one broker's disk fails, fills up, is wiped or is damaged, the others continue, no acknowledged record is lost, and
-the broker recovers.
+When the disk of one broker fails, fills up, is wiped or is damaged, the other brokers continue, no acknowledged record
+is lost, and the broker recovers.
 """
 
 import errno
@@ -22,16 +22,16 @@ from tests.fault.steady_load import read_all
 from tidemill.storage import paths
 
 SMALL_BROKER = 3
-SMALL_BYTES = 600 << 20  # the journal, and more free space than the limit below which writes are refused
+SMALL_BYTES = 600 << 20  # room for the journal, and more free space than the minimum below which writes are refused
 LEFT_BYTES = 8 << 20
-FULL, ROOM = '"disk full"', '"disk has room again"'  # log events of a full disk and of its end
+FULL, ROOM = '"disk full"', '"disk has room again"'  # the log events at the beginning and at the end of a full disk
 ENTRIES_OF_A_LONG_ABSENCE = 300  # more entries than replicas keep in memory per shard
 REPAIRED_SECONDS_MAX = 5.0
 
 
 @pytest.fixture(scope="module")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """Run a cluster in which one broker has a small disk, if the test may mount one."""
+    """Run a cluster in which one broker has a small disk, if the test is allowed to mount one."""
     directory = tmp_path_factory.mktemp("disks")
     small = directory / f"broker-{SMALL_BROKER}"
     is_mounted = os.geteuid() == 0 and mount_small(small)
@@ -54,8 +54,8 @@ def mount_small(directory: Path) -> bool:
 def test_a_broker_ends_after_a_failed_sync_and_recovers(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After a failed sync the broker ends immediately without a response, since data that the page cache shows may be
-    lost.
+    """After a failed sync, the broker exits immediately and sends no response, because the data that the page cache
+    still shows may be lost.
     """
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
@@ -71,7 +71,7 @@ def test_a_broker_ends_after_a_failed_sync_and_recovers(
 
 
 def fail_a_sync(cluster: ClusterProcesses, victim: int) -> None:
-    """Fail one durable write of the journal.  The broker must exit with an error."""
+    """Make one durable write of the journal fail.  The broker must exit with an error."""
     broker = cluster.brokers[victim]
     files = sorted((cluster.data_directory(victim) / "journal").iterdir())
     paths = [word for file in files for word in ("-P", str(file))]
@@ -95,7 +95,7 @@ def test_writes_continue_when_the_disk_of_a_leader_is_full(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    A leader with a full disk refuses writes before they enter the log, and other brokers become leaders.  When there is
+    A leader with a full disk refuses writes before they enter the log, and other brokers become leaders.  Once there is
     space again, the broker recovers by itself.
     """
     with ClusterScene(cluster, "full") as scene:
@@ -118,18 +118,18 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    A follower does not check its free space, so the test fills its disk to the last byte.  Entries that it has accepted
-    wait in its journal.
+    A follower does not check its free space, so the test fills its disk to the last byte.  Entries that the follower
+    has accepted wait in its journal.
     """
     with ClusterScene(cluster, "full-follower") as scene:
-        cluster.stop(SMALL_BROKER)  # so that it leads nothing
+        cluster.stop(SMALL_BROKER)  # so that it leads nothing afterwards
         cluster.start(SMALL_BROKER)
         scene.calm()
         leaders = cluster.leaders("full-follower")
         assert SMALL_BROKER not in leaders.values()
         with full_disk(cluster, 0):
             scene.load.wait_for_progress()
-            scene.load.run_for(2.0)  # writes several pages per segment
+            scene.load.run_for(2.0)  # long enough to write several pages per segment
             assert free_bytes(cluster.data_directory(SMALL_BROKER)) == 0
         assert leaders == cluster.leaders("full-follower")
         verdict = finished(scene)
@@ -140,7 +140,9 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
 
 @contextmanager
 def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
-    """Fill the disk until the broker notices.  At the end, free the space and wait until the broker notices."""
+    """Fill the disk until the broker notices.  On exit, free the space again and wait until the broker notices that,
+    too.
+    """
     directory = cluster.data_directory(SMALL_BROKER)
     if not os.path.ismount(directory):
         pytest.skip("only root may mount a tmpfs")
@@ -156,13 +158,13 @@ def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
 
 
 def fill(ballast: Path, left_bytes: int) -> None:
-    """Fill the disk until `left_bytes` are free, although the broker may write meanwhile."""
+    """Fill the disk until only `left_bytes` are free, even if the broker is writing at the same time."""
     with ballast.open("wb") as file:
         while (bytes_wanted := free_bytes(ballast.parent) - left_bytes) > 0:
             try:
                 os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, bytes_wanted)
             except OSError as problem:
-                if problem.errno != errno.ENOSPC:  # with ENOSPC, the broker has used the space first
+                if problem.errno != errno.ENOSPC:  # ENOSPC means that the broker has used the space first
                     raise
 
 
@@ -177,7 +179,7 @@ def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> i
 
 
 def write_much(cluster: ClusterProcesses, topic: str) -> None:
-    """Write so many entries that the other brokers do not keep all of them in memory for a replica that is away."""
+    """Write more entries than the other brokers keep in memory for a replica that is away."""
     producer = Producer({
         "bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "batch.num.messages": 1,
     })  # fmt: skip
@@ -189,14 +191,14 @@ def write_much(cluster: ClusterProcesses, topic: str) -> None:
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    """Run a separate cluster for a test after which a broker might not recover."""
+    """Run a separate cluster, for a test that might leave a broker unable to recover."""
     with ClusterProcesses(tmp_path) as cluster:
         cluster.start_all()
         yield cluster
 
 
 def broker_with_fewest_leaders(cluster: ClusterProcesses, topic: str) -> int:
-    """Return the broker, other than the controller, that leads the fewest partitions."""
+    """Return the broker that leads the fewest partitions, leaving out the controller."""
     leaders = list(cluster.leaders(topic).values())
     return min((it for it in cluster.numbers if it != cluster.controller()), key=leaders.count)
 
@@ -205,7 +207,7 @@ def broker_with_fewest_leaders(cluster: ClusterProcesses, topic: str) -> int:
 def test_a_broker_that_was_away_for_long_catches_up(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker that was away for long catches up, even with entries that the other brokers no longer have in memory."""
+    """A broker that was away for a long time catches up, even with entries that the others no longer have in memory."""
     cluster.create_topic("absence", PARTITIONS)
     with ClusterScene(cluster, "absence-load") as scene:
         victim = broker_with_fewest_leaders(cluster, "absence")
@@ -221,7 +223,7 @@ def test_a_broker_that_was_away_for_long_catches_up(
 
 @pytest.mark.timeout(180)
 def test_a_wiped_broker_gets_everything_again(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """A wiped broker joins with a new directory as a new replica, a learner first, and gets all data again."""
+    """A wiped broker joins with a new directory as a new replica, at first as a learner, and gets all data again."""
     cluster.create_topic("wiped", PARTITIONS)
     with ClusterScene(cluster, "wiped-load") as scene:
         write_much(cluster, "wiped")
@@ -240,7 +242,9 @@ def test_a_wiped_broker_gets_everything_again(cluster: ClusterProcesses, capsys:
 def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
     broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A read detects a flipped byte of a segment by the CRC; it is never served, and the replica is repaired."""
+    """When a segment has a flipped byte, a read detects it by the CRC.  The byte is never served, and the replica is
+    repaired.
+    """
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
     with ClusterScene(broken, "flipped-load") as scene:
@@ -266,7 +270,7 @@ def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
 def test_a_flipped_byte_of_a_journal_is_found_and_repaired(
     broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A flipped byte of the journal could have been part of a vote, so the broker restarts as a new replica."""
+    """A flipped byte in the journal could have been part of a vote, so the broker restarts as a new replica."""
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
     with ClusterScene(broken, "flipped-load") as scene:
@@ -291,7 +295,7 @@ def finished(scene: ClusterScene) -> Verdict:
 
 
 def flip_a_byte(directory: Path) -> None:
-    """Flip a bit in the middle of the largest file's content, outside the padding between blocks."""
+    """Flip one bit of a byte in the middle of the largest file, but not in the padding between blocks."""
     contents = {file: file.read_bytes().rstrip(b"\0") for file in directory.iterdir()}
     file = max(contents, key=lambda it: len(contents[it]))
     content = contents[file]

@@ -1,4 +1,6 @@
-"""A broker that dies at any step of joining a cluster can join after a restart, and the others are not disturbed."""
+"""
+A broker that dies at any step of joining a cluster can join after a restart, and the other brokers are not disturbed.
+"""
 
 import shutil
 from pathlib import Path
@@ -13,20 +15,20 @@ from tests.fault.judgement import show_kept
 JOINER = 3
 TOPIC = "joined"
 CALLS = "fsync,fdatasync,pwritev2,rename"
-STEPS_MAX = 60  # joining makes fewer such calls; later ones write the replicas that the broker gets afterwards
+STEPS_MAX = 60  # joining takes fewer such calls; later ones write the replicas that the broker is given afterwards
 STEPS = (5,)  # the steps in the test suite
 
 
 def killed_before(step: int) -> list[str]:
-    """Return the strace command that kills the process instead of executing its call number `step`."""
+    """Return the strace command that kills the process in place of its call number `step`."""
     inject = ["-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=KILL:when={step}"]
     return ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
 
 
 @pytest.mark.timeout(1_800)
 def test_a_broker_that_dies_while_joining_can_join_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A broker that dies at any step of joining can join at its next start, whatever is on its disk or known to the
-    others.
+    """A broker that dies at any step of joining can join at its next start, no matter what is on its disk or what the
+    other brokers already know.
     """
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
@@ -51,8 +53,8 @@ def test_a_broker_that_dies_while_joining_can_join_again(tmp_path: Path, capsys:
 
 
 def dies_while_it_joins(cluster: ClusterProcesses, step: int) -> bool:
-    """Start the joining broker and return whether strace killed it.  If it joined completely, kill it, since strace
-    would otherwise kill it later.
+    """Start the joining broker, and return whether strace killed it.  If it has joined, kill it, because strace could
+    otherwise kill it later.
     """
     cluster.wrappers[JOINER] = killed_before(step)
     try:

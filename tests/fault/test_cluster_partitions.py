@@ -1,6 +1,6 @@
 """
 Network partitions between running brokers: the majority continues, the minority acknowledges nothing, and late messages
-change nothing.
+have no effect.
 """
 
 import time
@@ -18,7 +18,7 @@ from tests.fault.peer_proxies import Pair, PeerProxies
 from tests.fault.single_sends import send_acknowledged
 from tests.fault.steady_load import QUICK, read_all
 
-CUT_SECONDS = (3.0, 12.0)  # seconds: one shorter and one longer than the 10 s after which a silent link is closed
+CUT_SECONDS = (3.0, 12.0)  # one is shorter and one longer than the 10 s after which a silent link is closed
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_writes_resume_when_a_leader_is(
 ) -> None:
     """
     If a leader cannot send, cannot receive, or neither, other brokers become leaders, and clients find them although
-    they can still reach the old one.
+    they can still reach the old leader.
     """
     cluster, proxies = proxied
     cluster.recover()
@@ -69,8 +69,8 @@ def test_writes_resume_when_a_leader_is(
 def test_a_leader_that_loses_one_follower_keeps_leading(
     proxied: tuple[ClusterProcesses, PeerProxies], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A leader that loses one follower stays, because the other follower has contact with it and refuses to vote
-    against it.
+    """A leader that loses one follower continues to lead, because the other follower has contact with it and refuses to
+    vote against it.
     """
     cluster, proxies = proxied
     cluster.recover()
@@ -93,7 +93,7 @@ def test_a_leader_that_loses_one_follower_keeps_leading(
 def test_a_record_acknowledged_by_one_disk_is_lost_with_its_leader(
     proxied: tuple[ClusterProcesses, PeerProxies],
 ) -> None:
-    """A record acknowledged with acks=1 is lost with its leader's disk.  The test shows that the checker detects a
+    """A record acknowledged with acks=1 is lost with the disk of its leader, which shows that the checker detects a
     loss.
     """
     cluster, proxies = proxied

@@ -1,6 +1,6 @@
 """
-All brokers lose power together, on disks that forget unsynced data, and no acknowledged record is lost.  The same check
-catches a broker that acknowledges before its sync.
+All brokers lose power at the same time, on disks that forget unsynced data, and no acknowledged record is lost.  The
+same check detects a broker that acknowledges before its sync.
 """
 
 import os
@@ -39,7 +39,7 @@ def data_on(power: PowerSwitch) -> dict[int, Path]:
 
 def lose(cluster: ClusterProcesses, power: PowerSwitch, seed: int | None) -> None:
     """
-    Cut the power of all brokers.  With a seed, each unsynced page is kept, lost or torn; without one, all are lost.
+    Cut the power of all brokers.  With a seed, each unsynced page is kept, lost or torn; without a seed, all are lost.
     """
     cluster.kill(*cluster.numbers)
     if seed is None:
@@ -53,13 +53,15 @@ def lose(cluster: ClusterProcesses, power: PowerSwitch, seed: int | None) -> Non
 def test_nothing_is_lost_when_all_lose_power(
     tmp_path: Path, power: PowerSwitch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No acknowledged record is lost when all brokers lose power, whether unsynced data is lost, kept or torn."""
+    """
+    No acknowledged record is lost when all brokers lose power, no matter whether unsynced data is lost, kept or torn.
+    """
     seed = int(os.environ.get("TIDEMILL_POWER_SEED", random.randrange(1 << 32)))
     with ClusterProcesses(tmp_path, data=data_on(power)) as cluster:
         cluster.start_all()
         with ClusterScene(cluster, "power") as scene:
             for number in range(times(1, 5)):
-                scene.load.run_for(0.5)  # twice the 250 ms between two writes of segments
+                scene.load.run_for(0.5)  # twice as long as the 250 ms between two write-backs to segments
                 scene.strike_all("power loss of all, and start", lambda it=seed + number: lose(cluster, power, it))
                 scene.calm()
             verdict = scene.finish()
@@ -69,7 +71,10 @@ def test_nothing_is_lost_when_all_lose_power(
 
 @pytest.mark.timeout(180)
 def test_an_acknowledgement_before_its_sync_is_caught(tmp_path: Path, power: PowerSwitch) -> None:
-    """The checker detects the loss of a record that was acknowledged before its sync, so disk and checker work."""
+    """
+    The checker detects the loss of records that were acknowledged before their sync, which shows that disk and checker
+    work.
+    """
     history = History()
     with ClusterProcesses(tmp_path, data=data_on(power), program=EARLY) as cluster:
         cluster.start_all()

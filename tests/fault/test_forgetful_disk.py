@@ -1,4 +1,4 @@
-"""The forgetful disk loses only unsynced data, and only at a power loss."""
+"""The forgetful disk loses only unsynced data, and only when the power is cut."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.fault.power_switch import mounted, skip_without_fuse
 
 @pytest.mark.timeout(60)
 def test_unsynced_data_is_lost(tmp_path: Path) -> None:
-    """A power loss loses unsynced pages of a file and unsynced names of a directory, and keeps all synced ones."""
+    """A power loss discards unsynced pages of a file and unsynced names of a directory, and keeps all synced ones."""
     skip_without_fuse()
     with mounted(tmp_path / "disk") as power:
         number = os.open(power.root / "file", os.O_RDWR | os.O_CREAT)
@@ -30,7 +30,9 @@ def test_unsynced_data_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_seed_decides_what_is_kept_lost_or_torn(tmp_path: Path) -> None:
-    """A seeded power loss keeps some pages, loses some and tears some; each sector of a torn page is old or new."""
+    """A power loss with a seed keeps some pages, loses some and tears some.  Each sector of a torn page is either old
+    or new.
+    """
     skip_without_fuse()
     with mounted(tmp_path / "disk") as power:
         number = os.open(power.root / "file", os.O_RDWR | os.O_CREAT)

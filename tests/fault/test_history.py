@@ -1,4 +1,4 @@
-"""The checker finds each kind of violation, and none in a correct history."""
+"""The checker finds every kind of violation, and none in a correct history."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from tests.fault.history import History, Law, Read, Send, distinct_laws, parse_v
 
 
 def sound() -> History:
-    """Return a correct history of two producers and two partitions.  One stored send has no acknowledgement."""
+    """Return a correct history of two producers and two partitions.  One of the stored sends has no acknowledgement."""
     sends = [Send(1, 0, 0, 0), Send(1, 1, 0, 1), Send(2, 0, 0, 2), Send(2, 1, 1, 0), Send(2, 2, 1, None)]
     reads = [Read(0, offset, value_of(*name)) for offset, name in enumerate([(1, 0), (1, 1), (2, 0)])]
     reads += [Read(1, offset, value_of(*name)) for offset, name in enumerate([(2, 1), (2, 2)])]
@@ -14,7 +14,7 @@ def sound() -> History:
 
 
 def test_a_value_names_itself() -> None:
-    """A value contains its producer and sequence number, and its CRC shows any damage."""
+    """A value contains its producer and its sequence number, and its CRC reveals any damage."""
     value = value_of(3, 14)
 
     damaged = value.replace(b"3-14", b"3-15")
@@ -24,7 +24,7 @@ def test_a_value_names_itself() -> None:
 
 
 def test_a_correct_history_breaks_no_law() -> None:
-    """A correct history breaks no law, even if an unacknowledged send is stored."""
+    """A correct history breaks no law, even if a send that was not acknowledged is stored."""
     assert violations(sound()) == []
 
 
@@ -54,7 +54,7 @@ def test_a_value_that_was_read_must_stay() -> None:
 
 
 def test_a_value_at_two_offsets_is_a_duplicate() -> None:
-    """A value at two offsets is reported as a duplicate, because a retry must be stored once."""
+    """A value at two offsets is reported as a duplicate, because a retried send must be stored only once."""
     history = sound()
     history.final.append(Read(1, 2, value_of(2, 2)))
 
@@ -70,8 +70,8 @@ def test_an_offset_with_two_values_is_rewritten_history() -> None:
 
 
 def test_values_in_another_order_than_sent_are_reordered() -> None:
-    """Values in another order than sent are reported; for sends without an acknowledgement, the order in the log is
-    checked.
+    """Values in another order than they were sent are reported.  For sends without an acknowledgement, the order in the
+    log is checked.
     """
     history = sound()
     history.final[3:] = [Read(1, 0, value_of(2, 2)), Read(1, 1, value_of(2, 1))]
@@ -90,7 +90,7 @@ def test_a_value_that_was_not_sent_is_invented() -> None:
 
 
 def test_a_gap_in_the_offsets_is_found() -> None:
-    """A gap in the offsets is reported: without deletion or compaction there are none."""
+    """A gap in the offsets is reported: without deletion or compaction, there must be none."""
     history = sound()
     history.final[-1] = replace(history.final[-1], offset=2)
 

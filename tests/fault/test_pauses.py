@@ -1,4 +1,4 @@
-"""The pauses of writes are computed from the times of their acknowledgements."""
+"""The pauses of writes are computed from the times at which writes were acknowledged."""
 
 import math
 
@@ -8,7 +8,7 @@ STEADY = [number / 10 for number in range(20)]  # 0.0 … 1.9
 
 
 def test_the_pause_of_a_steady_load_is_its_pace() -> None:
-    """The longest pause of a steady load equals its pace, for any window of time."""
+    """Under a steady load, the longest pause equals the interval between acknowledgements, in any window of time."""
     assert math.isclose(0.1, pause(STEADY, 0.55, 1.0))
 
 
@@ -20,7 +20,9 @@ def test_a_pause_begins_before_the_fault() -> None:
 
 
 def test_a_response_in_flight_does_not_end_a_pause() -> None:
-    """A response that arrives right after the fault does not end the pause; the gap after it is the pause."""
+    """A response that was in flight and arrives right after the fault does not end the pause, which is the gap after
+    it.
+    """
     acknowledged = [0.0, 0.1, 0.26, 3.0, 3.1]
 
     assert math.isclose(2.74, pause(acknowledged, 0.25, 0.26))
@@ -32,14 +34,14 @@ def test_a_pause_that_has_not_ended_is_infinite() -> None:
 
 
 def test_a_shard_pauses_as_long_as_its_slowest_partition() -> None:
-    """A shard's pause is the longest pause of its partitions, which have one leader."""
+    """A shard's pause is the longest pause of its partitions, all of which have the same leader."""
     found = pause_of_shards({0: [0.0, 1.0], 1: [0.0, 2.0], 2: [0.0, 3.0]}, [range(2), range(2, 3)], 0.5, 0.6)
 
     assert [2.0, 3.0] == found
 
 
 def test_quantiles_are_measured_values() -> None:
-    """A quantile is one of the values; the 99th percentile of few values is the largest."""
+    """A quantile is always one of the measured values, and the 99th percentile of a few values is the largest."""
     assert (2, 4) == (quantile([4, 2, 1, 3], 0.5), quantile([4, 2, 1, 3], 0.99))
 
 

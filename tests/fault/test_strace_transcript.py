@@ -21,8 +21,8 @@ def test_escapes_become_bytes() -> None:
 
 
 def test_calls_have_targets_bytes_results_and_lines() -> None:
-    """A call has a target, bytes, a result and lines; one printed in two pieces begins at the first and ends at the
-    second.
+    """A call has a target, bytes, a result and line numbers.  If it is printed in two pieces, it begins at the first
+    and ends at the second.
     """
     journal, client = "/data/journal/0", "TCP:[127.0.0.1:9092->127.0.0.1:40001]"
 

@@ -1,6 +1,6 @@
 """
-No response leaves before its sync, shown call by call on a running broker.  Transcripts that break the order test the
-auditor itself.
+No response leaves before its sync, as the system calls of a running broker show.  Transcripts in the wrong order test
+the auditor itself.
 """
 
 import shutil
@@ -35,7 +35,7 @@ def verdict(*lines: str) -> Proof | Breach:
 
 
 def test_the_order_is_write_sync_response() -> None:
-    """The auditor accepts a write, a sync and a response, each of which begins after the previous one has ended."""
+    """The auditor accepts a write, a sync and a response if each begins after the previous one has ended."""
     proof = verdict(WRITE, SYNC, ANSWER)
 
     assert isinstance(proof, Proof)
@@ -43,14 +43,14 @@ def test_the_order_is_write_sync_response() -> None:
 
 
 def test_a_sync_by_another_thread_counts_too() -> None:
-    """A sync by another thread counts, too, because it makes every earlier write of the file durable."""
+    """A sync by another thread counts, too, because it makes all earlier writes to the file durable."""
     other = SYNC.replace("11 ", "12 ")
 
     assert isinstance(verdict(WRITE, other, ANSWER), Proof)
 
 
 def test_a_durable_write_is_its_own_sync() -> None:
-    """A durable write, as used for large journal blocks, needs no separate sync."""
+    """A durable write, such as that of a large journal block, needs no separate sync."""
     assert isinstance(verdict(DURABLE_WRITE, ANSWER), Proof)
 
 
@@ -84,7 +84,7 @@ def test_a_durable_write_is_its_own_sync() -> None:
     ],
 )  # fmt: skip
 def test_the_auditor_finds_a_breach(lines: list[str]) -> None:
-    """The auditor reports each transcript that breaks the order."""
+    """The auditor reports every transcript in which the order is broken."""
     assert isinstance(verdict(*lines), Breach)
 
 
@@ -100,7 +100,7 @@ def test_responses_that_share_a_write_are_found() -> None:
 @pytest.mark.timeout(120)
 def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    For each request with acks=all, a running broker writes the value to the journal, syncs that file, and then
+    For each request with acks=all, a running broker writes the value to the journal, then syncs that file, and then
     responds.
     """
     if shutil.which("strace") is None:
@@ -111,7 +111,7 @@ def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.C
     try:
         broker.wait_until_ready()
         workloads.create_topic(bootstrap=broker.bootstrap, topic=TOPIC, partitions=1)
-        # A client that retries produces first, so that the partition has a leader when the raw requests arrive.
+        # First a client that retries produces, so that the partition has a leader when the raw requests arrive.
         workloads.produce(
             bootstrap=broker.bootstrap, topic=TOPIC, records=1, record_bytes=100, partitions=1,
             one_record_per_request=False, by_lot=False,
@@ -132,7 +132,7 @@ def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.C
 
 
 def send_from_several_connections(bootstrap: str) -> list[Request]:
-    """Pipeline requests on each of several concurrent connections, so that requests share journal blocks."""
+    """Pipeline requests on several connections at the same time, so that requests share journal blocks."""
     requests: list[Request] = []
     failures: list[BaseException] = []
 

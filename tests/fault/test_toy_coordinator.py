@@ -1,4 +1,6 @@
-"""A coordinator with its own internal topic, in real processes, loses its leader while requests are in flight."""
+"""
+A coordinator with its own internal topic runs in real processes and loses its leader while requests are in flight.
+"""
 
 import random
 import sys
@@ -34,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 
 
 class Client(threading.Thread):
-    """Adds one member after the other until it is stopped, and retries after every error."""
+    """Adds one member after another until it is stopped, and retries after every error."""
 
     def __init__(self, cluster: ClusterProcesses) -> None:
         super().__init__(daemon=True)
@@ -65,7 +67,7 @@ class Client(threading.Thread):
         return list(answers[0].members)
 
     def ask(self, api: Api, request: Message) -> Any:
-        """Return the response, or None after any error: the caller must retry."""
+        """Return the response, or None after any error, in which case the caller must retry."""
         try:
             if self._connection is None:
                 number = coordinator_of(self.cluster)
@@ -87,7 +89,9 @@ class Client(threading.Thread):
 
 
 def coordinator_of(cluster: ClusterProcesses) -> int:
-    """Return the broker that FindCoordinator names.  Raise `BrokerUnreachable` if no broker knows one now."""
+    """Return the broker that FindCoordinator names.  Raise `BrokerUnreachable` if no broker knows a coordinator at the
+    moment.
+    """
     request = find_coordinator.Request(key=KEY, key_type=KEY_TYPE, coordinator_keys=[KEY])
     for number in cluster.numbers:
         try:
@@ -106,8 +110,8 @@ def coordinator_of(cluster: ClusterProcesses) -> int:
 @pytest.mark.timeout(times(120, 1_800))
 def test_what_a_toy_coordinator_acknowledged_survives_kills_of_its_leader(cluster: ClusterProcesses) -> None:
     """
-    After every kill of the leader another broker coordinates.  Finally every acknowledged member is stored, and every
-    stored member was sent.
+    Each time the leader is killed, another broker becomes the coordinator.  At the end every acknowledged member is
+    stored, and every stored member was sent.
     """
     client = Client(cluster)
     client.start()

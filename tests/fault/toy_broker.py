@@ -1,4 +1,7 @@
-"""A broker process that also hosts the toy coordinator: `python -m tests.fault.toy_broker broker --json --set k=v`."""
+"""
+A broker process that also hosts the toy coordinator.  Run it with `python -m tests.fault.toy_broker broker --json --set
+k=v`.
+"""
 
 import argparse
 import json

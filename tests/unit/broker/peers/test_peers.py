@@ -105,7 +105,7 @@ class Linked:
     def leaders_changed(self) -> None: ...
 
     def turn(self) -> int:
-        """Execute the callbacks, and return how many of them raised.  An event loop would log such errors and continue."""
+        """Execute the callbacks and return how many raised.  An event loop would log such errors and continue."""
         failed = 0
         turns, self.turns[:] = [*self.turns], []
         for callback in turns:
