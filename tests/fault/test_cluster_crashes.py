@@ -14,8 +14,8 @@ from tests.fault.extent import JUDGED_MIN, times
 from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge, show_kept
 
 SILENCE_SECONDS = times(0, 5)  # the shortest silence; a test waits longer if the election does
-# Without this setting, librdkafka forgets all brokers when its only connection ends, and asks again only after 1 s.  The
-# test would measure that wait instead of the cluster.
+# Without this setting, librdkafka forgets all brokers when its only connection ends, and asks again only after 1 s.
+# The test would measure that wait instead of the cluster.
 KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
 STALLED_SECONDS = times(3, 6)  # longer than the 2 s after which a silent broker no longer counts as alive
 LIFE_SECONDS = (0.1, 0.8)  # seconds from the restart of a broker to the next fault

@@ -17,7 +17,7 @@ def world_and_report() -> tuple[BrokerWorld, ClusterReport]:
 
 
 def test_the_cluster_report_has_counts_and_the_controller() -> None:
-    """The cluster report has the numbers of brokers, topics and shards, and the controller's id."""
+    """The cluster report has the numbers of brokers, topics and shards, and the id of the controller."""
     world, report = world_and_report()
     world.create("flights", partitions=20)
 
@@ -30,8 +30,8 @@ def test_the_cluster_report_has_counts_and_the_controller() -> None:
 
 
 def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
-    """The report of a broker has its endpoints and shard counts.  Only it shows the HTTP endpoint, which `tidemill
-    cluster status` needs.
+    """The report of a broker has its endpoints and shard counts.  No other report has the HTTP endpoint, which
+    `tidemill cluster status` needs.
     """
     world, report = world_and_report()
     world.create("flights", partitions=20)
@@ -56,7 +56,7 @@ def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
 
 
 def test_the_leader_reports_the_progress_of_the_members() -> None:
-    """A leader reports the progress of all members; its own match index is its durable index."""
+    """A leader reports the progress of all members; its own match index is the highest log index on its disk."""
     world, report = world_and_report()
     world.create("flights", partitions=2)
     world.produce("flights", b"a", b"b")
@@ -87,8 +87,8 @@ def test_the_leader_reports_the_progress_of_the_members() -> None:
 
 
 def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:
-    """The report of a shard led elsewhere has the leader and term from the leader table, and no progress of the
-    members.
+    """A shard that another broker leads is reported with the leader and the term from the leader table, without the
+    progress of the members.
     """
     world, report = world_and_report()
     world.create("flights")
@@ -103,7 +103,7 @@ def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:
 
 
 def test_pages_are_contiguous() -> None:
-    """Each page starts after the last shard of the previous page, and the last page has no `next_after`."""
+    """Each page starts after the last shard of the previous page, and only the last page has no `next_after`."""
     world, report = world_and_report()
     for name in ("a", "b", "c"):
         world.create(name)
@@ -121,7 +121,9 @@ def test_pages_are_contiguous() -> None:
 
 
 def test_the_filters_of_the_shard_report() -> None:
-    """The report can be filtered by leader and topic, and an unknown topic differs from one without shards."""
+    """The report can be filtered by leader and by topic, and the answer for an unknown topic differs from that for a
+    topic without shards.
+    """
     world, report = world_and_report()
     world.create("flights")
 

@@ -1,4 +1,4 @@
-"""The settings that limit the connections from single addresses."""
+"""The settings that limit how many connections a single address may have."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tidemill.app.settings import settings_of
 
 
 def test_addresses_can_have_their_own_limits() -> None:
-    """An override names an IPv4 or IPv6 address in any notation; blanks are ignored."""
+    """An override names an IPv4 or IPv6 address in any notation, and blanks are ignored."""
     found = connections_max_by_host("127.0.0.1:5, [::1]:0 ,0:0::2:7,")
 
     assert {"127.0.0.1": 5, "::1": 0, "::2": 7} == found

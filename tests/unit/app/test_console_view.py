@@ -1,4 +1,4 @@
-"""A broker's view of its cluster for the console."""
+"""The view of a cluster that a broker gives the console."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld
@@ -20,7 +20,7 @@ def world_and_view() -> tuple[BrokerWorld, ConsoleView]:
 
 def test_the_overview_counts_what_the_cluster_has() -> None:
     """
-    A whole cluster has counts and no problems.
+    A cluster in which nothing is missing has counts and no problems.
     """
     world, view = world_and_view()
     world.create("flights", partitions=20)
@@ -34,7 +34,7 @@ def test_the_overview_counts_what_the_cluster_has() -> None:
 
 def test_a_broker_has_the_addresses_of_its_listeners() -> None:
     """
-    The listener for clients is told from that for other brokers and from that of the console.
+    The row shows the listener for clients and that of the console, but not that for other brokers.
     """
     _, view = world_and_view()
 
@@ -53,7 +53,7 @@ def test_a_broker_has_the_addresses_of_its_listeners() -> None:
 
 def test_a_partition_shows_the_replica_on_this_broker() -> None:
     """
-    Offsets and size of the replica on this broker need no request.
+    The offsets and the size of the replica on this broker are known without any request.
     """
     world, view = world_and_view()
     world.create("flights", partitions=2)
@@ -73,7 +73,7 @@ def test_a_partition_shows_the_replica_on_this_broker() -> None:
 
 def test_settings_that_differ_are_shown_with_their_source() -> None:
     """
-    Defaults are not shown.
+    Settings that have their default value are not shown.
     """
     world, view = world_and_view()
     world.create("flights", **{"retention.ms": "5000"})
@@ -86,7 +86,7 @@ def test_settings_that_differ_are_shown_with_their_source() -> None:
 
 def test_topics_are_sorted_and_internal_ones_are_last() -> None:
     """
-    Topics are listed in alphabetical order.
+    Topics are listed in alphabetical order, and internal topics follow all others.
     """
     world, view = world_and_view()
     world.create("b")
@@ -97,7 +97,7 @@ def test_topics_are_sorted_and_internal_ones_are_last() -> None:
 
 def test_a_dead_broker_leaves_its_shards_under_replicated() -> None:
     """
-    The brokers that are left tell which broker is down, and name what it carried.
+    The remaining brokers report which broker is down and which shards have lost a replica.
     """
     world = ClusterWorld()
     world.create("flights", partitions=3)
@@ -117,7 +117,7 @@ def test_a_dead_broker_leaves_its_shards_under_replicated() -> None:
 
 def test_an_isolated_broker_knows_no_leaders() -> None:
     """
-    A broker that hears no other one shows what it knows, and that it is alone.
+    A broker that hears no other broker shows what it knows, and reports that it has no contact with a majority.
     """
     world = ClusterWorld()
     world.create("flights", partitions=3)
@@ -134,7 +134,7 @@ def test_an_isolated_broker_knows_no_leaders() -> None:
 
 def test_the_state_of_shards_is_computed_once_for_the_pages_of_a_second() -> None:
     """
-    With ten thousand shards, computing it for every page would slow down the broker.
+    With ten thousand shards, computing the state anew for every page would slow the broker down.
     """
     world, view = world_and_view()
     first = view.shards()

@@ -1,4 +1,4 @@
-"""The settings that `tidemill dev --brokers` writes for its brokers, and what it refuses."""
+"""The settings that `tidemill dev --brokers` writes for its brokers, and what the command refuses."""
 
 import shutil
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tidemill.app.start_problem import StartProblem
 
 
 def prepared(directory: Path, count: int = 3, kafka: str = "127.0.0.1:0", **environment: str) -> list[DevBroker]:
-    """Return the brokers after the command has written its files and exited."""
+    """Write the files of the brokers as the command does, release the directory, and return the brokers."""
     locked = DevDirectory(str(directory))
     try:
         return locked.brokers(count, kafka=kafka, http="127.0.0.1:0", environment=environment)
@@ -60,14 +60,16 @@ def test_new_topics_are_replicated(tmp_path: Path, count: int, written: dict[str
 
 
 def test_the_environment_overrides_the_replication_settings(tmp_path: Path) -> None:
-    """A key that the environment sets has that value; the other one has its default."""
+    """
+    A key that is set in the environment has that value, and the other key keeps the value that the command writes.
+    """
     brokers = prepared(tmp_path, TIDEMILL_SET_DEFAULT_REPLICATION_FACTOR="1")
 
     assert [{"default.replication.factor": "1", "min.insync.replicas": "2"}] * 3 == replication(brokers)
 
 
 def test_an_existing_directory_gets_replication_settings(tmp_path: Path) -> None:
-    """The settings files of an older version, without these keys, get them at the next start."""
+    """If an older version wrote the settings files without these keys, the next start adds them."""
     for broker in prepared(tmp_path):
         lines = Path(broker.config).read_text().splitlines(keepends=True)
         Path(broker.config).write_text("".join(line for line in lines if "replica" not in line.partition(":")[0]))
@@ -76,7 +78,9 @@ def test_an_existing_directory_gets_replication_settings(tmp_path: Path) -> None
 
 
 def test_a_value_in_one_settings_file_is_kept_for_all_brokers(tmp_path: Path) -> None:
-    """A user's value survives later starts; the values for fewer brokers, which no user chose, do not."""
+    """A value that a user has set survives later starts, but the values for a smaller number of brokers, which no user
+    chose, do not.
+    """
     second = prepared(tmp_path, count=2)[1]
     with Path(second.config).open("a") as file:
         file.write("min.insync.replicas: 1\n")
@@ -88,7 +92,7 @@ def test_a_value_in_one_settings_file_is_kept_for_all_brokers(tmp_path: Path) ->
 
 
 def test_ports_are_consecutive(tmp_path: Path) -> None:
-    """The brokers get consecutive ports from the given one on."""
+    """The brokers get consecutive ports, starting with the given one."""
     (first,) = {broker.kafka.port for broker in prepared(tmp_path / "a", count=2)[:1]}
 
     brokers = prepared(tmp_path / "b", kafka=f"127.0.0.1:{first}")
@@ -97,7 +101,9 @@ def test_ports_are_consecutive(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: Path) -> None:
-    """Once the cluster exists, broker 1 has settings to join it, both immediately and at the next start."""
+    """Once the cluster exists, the settings of broker 1 make it join that cluster, both immediately and at the next
+    start.
+    """
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
     locked.mark_bootstrapped(brokers)
@@ -114,8 +120,8 @@ def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: 
 
 
 def test_environment_settings_that_must_differ_are_refused(tmp_path: Path) -> None:
-    """Settings that must differ between brokers are refused in the environment, which would give all brokers the same
-    value.
+    """Settings that must differ between brokers are refused if they come from the environment, which would give all
+    brokers the same value.
     """
     with pytest.raises(SettingRefused, match=r"log\.dirs=/x is refused: .*environment"):
         prepared(tmp_path, TIDEMILL_SET_LOG_DIRS="/x")
@@ -127,7 +133,8 @@ def test_environment_settings_that_must_differ_are_refused(tmp_path: Path) -> No
 )
 def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why: str) -> None:
     """
-    A directory with other brokers is refused; the message says what the directory contains and which option to use.
+    A directory that belongs to other brokers is refused; the message says what the directory contains and which option
+    to use.
     """
     path = tmp_path / made
     path.mkdir() if made.endswith("/") else path.touch()
@@ -137,7 +144,7 @@ def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why:
 
 
 def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
-    """Ports above 65535, and HTTP addresses that the command itself cannot reach, are refused."""
+    """Ports above 65535 are refused, and so are HTTP addresses that the command itself cannot reach."""
     with pytest.raises(SettingRefused, match="beyond the last port, 65535"):
         prepared(tmp_path, kafka="127.0.0.1:65534")
     locked = DevDirectory(str(tmp_path))
@@ -147,7 +154,9 @@ def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_running_broker_are_not_overwritten(tmp_path: Path) -> None:
-    """The command does not overwrite the settings of a running broker, which may have been restarted separately."""
+    """The command does not overwrite the settings of a broker that is running, for example because it was restarted
+    separately.
+    """
     prepared(tmp_path, count=2)
     running = DevDirectory(str(tmp_path / "broker-2"))
 

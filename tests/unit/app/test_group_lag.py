@@ -19,7 +19,7 @@ from tidemill.wire.messages import find_coordinator
 
 @pytest.fixture
 def world() -> BrokerWorld:
-    """Return a broker with 5 and 1 records in the partitions of `flights`, and 2 in `trains`."""
+    """Return a broker with 5 and 1 records in the two partitions of `flights`, and 2 records in `trains`."""
     world = BrokerWorld({**STATIC, "tidemill.metrics.group.lags.max": "2"})
     world.create("flights", partitions=2)
     world.create("trains")
@@ -31,8 +31,8 @@ def world() -> BrokerWorld:
 
 def test_the_lag_is_the_sum_over_the_partitions_with_a_committed_offset(world: BrokerWorld) -> None:
     """
-    A partition without a committed offset does not count, because it is not known where its consumer will begin.  An
-    offset beyond the end is no negative lag.
+    A partition without a committed offset does not count, because it is not known where its consumer will begin.  If a
+    committed offset is beyond the end, the lag is 0, not negative.
     """
     commit(world, "flights", 3, 0, group_id="both")
     commit(world, "flights", 9, group_id="first")
@@ -42,7 +42,7 @@ def test_the_lag_is_the_sum_over_the_partitions_with_a_committed_offset(world: B
 
 def test_the_largest_lags_have_rows_and_the_others_are_summed_up(world: BrokerWorld) -> None:
     """
-    So a group that lags is always seen, however many groups there are.  With 0 rows, nothing is computed.
+    Groups that lag are always visible, no matter how many groups there are.  With 0 rows, nothing is computed.
     """
     for group_id, offset in (("a", 4), ("b", 0), ("c", 3), ("d", 2)):
         commit(world, "flights", offset, group_id=group_id)
@@ -60,8 +60,8 @@ def test_the_largest_lags_have_rows_and_the_others_are_summed_up(world: BrokerWo
 
 def test_the_offsets_of_a_deleted_topic_have_no_lag(world: BrokerWorld) -> None:
     """
-    Those of a new topic with the same name do.  A coordinator may load an offset of a deleted topic before it removes
-    it.
+    The offsets of a new topic with the same name do have a lag.  A coordinator may load an offset of the deleted topic
+    before removing it.
     """
     commit(world, "trains", 1)
     world.broker.controller.submit(DeleteTopics(topics=("trains",)))
@@ -82,7 +82,7 @@ def test_the_offsets_of_a_deleted_topic_have_no_lag(world: BrokerWorld) -> None:
 
 def test_a_coordinator_that_loads_shows_no_lag(world: BrokerWorld) -> None:
     """
-    It may have replayed old commits only, so the lag would seem to jump.
+    A coordinator that is still loading may have replayed only old commits, so the lag would seem to jump.
     """
     commit(world, "flights", 0)
 
@@ -96,7 +96,7 @@ def test_groups_beyond_the_bound_of_a_scrape_are_unmeasured(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A group is measured as a whole or not at all, so that no lag is too small.
+    A group is measured completely or not at all, so that no lag is reported too low.
     """
     monkeypatch.setattr(group_lag, "OFFSETS_MAX", 3)
     commit(world, "flights", 0, 0, group_id="a")
@@ -110,7 +110,7 @@ def test_groups_beyond_the_bound_of_a_scrape_are_unmeasured(
 
 def test_partitions_without_a_sound_replica_on_the_coordinator_are_unmeasured() -> None:
     """
-    The coordinator uses its own replicas, also those that follow.  It asks no other broker.
+    The coordinator uses the replicas on its own broker, including followers.  It asks no other broker.
     """
     world = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
     world.create("followed")

@@ -1,4 +1,4 @@
-"""What a scrape shows of a broker, apart from its counters."""
+"""What a scrape shows about a broker, apart from its counters."""
 
 import sys
 from importlib.metadata import version
@@ -15,7 +15,7 @@ def samples(world: BrokerWorld) -> dict[str, str]:
 
 def test_a_scrape_shows_the_state_of_the_broker() -> None:
     """
-    The broker is alone: it leads everything, and the cluster's metadata, too.
+    The broker is alone, so it leads everything, including the metadata shard.
     """
     world = BrokerWorld()
     world.create("flights", partitions=3)
@@ -35,7 +35,7 @@ def test_a_scrape_shows_the_state_of_the_broker() -> None:
 
 def test_a_scrape_shows_what_runs() -> None:
     """
-    The versions are those of the package and of Python.
+    A scrape has the version of the package and that of Python.
     """
     shown = samples(BrokerWorld())
 

@@ -1,4 +1,4 @@
-"""The counts of partitions in danger."""
+"""How many partitions are in danger."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def health_of(world: ClusterWorld, number: int) -> PartitionHealth:
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """Return three brokers; broker 1 leads the partitions of `flights`, which demands all three replicas."""
+    """Return three brokers, of which broker 1 leads `flights`, a topic that demands all three replicas."""
     world = ClusterWorld()
     world.create("flights", 2, min_insync_replicas="3")
     world.create("trains", 3)
@@ -31,7 +31,7 @@ def world() -> ClusterWorld:
 
 def test_a_healthy_cluster_has_no_partition_in_danger(world: ClusterWorld) -> None:
     """
-    The leader counts what it leads; the metadata is one partition more, wherever it is led.
+    Each leader counts what it leads.  One more partition is that of the metadata, whichever broker leads it.
     """
     counts = [health_of(world, number) for number in (1, 2, 3)]
 
@@ -43,7 +43,7 @@ def test_a_healthy_cluster_has_no_partition_in_danger(world: ClusterWorld) -> No
 
 def test_the_leader_counts_partitions_that_lack_a_replica(world: ClusterWorld) -> None:
     """
-    Only the leader counts them, so that the sum over all brokers is right; they still have leaders.
+    Only leaders count such partitions, so that the sum over all brokers is right.  The partitions still have leaders.
     """
     follower = 3 if not world[3].broker.controller.leads else 2
     other = 5 - follower
@@ -60,7 +60,7 @@ def test_the_leader_counts_partitions_that_lack_a_replica(world: ClusterWorld) -
 
 def test_a_default_above_the_number_of_replicas_demands_all_of_them() -> None:
     """
-    A topic with one replica takes writes, although the default of min.insync.replicas is 2.
+    A topic with one replica accepts writes, although the default of min.insync.replicas is 2.
     """
     world = ClusterWorld(static={"min.insync.replicas": "2"})
     world.create("notes", brokers=(1,))
@@ -72,7 +72,7 @@ def test_a_default_above_the_number_of_replicas_demands_all_of_them() -> None:
 
 def test_every_broker_counts_the_partitions_without_a_leader(world: ClusterWorld) -> None:
     """
-    The last broker of three leads nothing, and hears no other leader.
+    The last remaining broker of three leads nothing and hears no leader.
     """
     for number in (1, 2):
         world.stopped.add(number)
@@ -86,7 +86,8 @@ def test_every_broker_counts_the_partitions_without_a_leader(world: ClusterWorld
 
 def test_a_leader_that_is_not_heard_is_none(world: ClusterWorld) -> None:
     """
-    Its connection may be open: clients that were sent to it would wait until their requests time out.
+    The connection to the leader may still be open, so clients that were sent to it would wait until their requests time
+    out.
     """
     world.hold(sender=(1,))
 
@@ -97,7 +98,7 @@ def test_a_leader_that_is_not_heard_is_none(world: ClusterWorld) -> None:
 
 def test_partitions_with_damaged_files_are_counted_until_they_are_repaired(world: ClusterWorld) -> None:
     """
-    The whole shard is out of use on the broker with the damage, and its leader lacks a replica.
+    The damaged broker cannot use any partition of the shard, and the shard's leader lacks a replica.
     """
     node = world[3]
     world[1].produce("flights", b"value")

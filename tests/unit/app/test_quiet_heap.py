@@ -1,4 +1,4 @@
-"""Memory is returned after a load, and not before."""
+"""Memory is returned to the system after a load, and not earlier."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from tidemill.telemetry.metrics import Metrics
 
 
 class Counted:
-    """An implementation of `shard.jobs.Jobs` that counts the jobs."""
+    """An implementation of `shard.jobs.Jobs` that counts its jobs."""
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -26,7 +26,7 @@ def fail(error: BaseException) -> None:
 
 def test_memory_is_returned_once_after_each_load() -> None:
     """Memory is returned once after each load.  During a load it would soon be needed again, and after little traffic
-    there is none to return.
+    there is none to be returned.
     """
     metrics, jobs = Metrics(), Counted()
     heap = QuietHeap(metrics, jobs, fail)

@@ -1,4 +1,4 @@
-"""What `/health/ready` says of a broker that serves although something is degraded."""
+"""What `/health/ready` reports about a broker that serves clients although something is degraded."""
 
 import json
 
@@ -19,7 +19,7 @@ def names(broker: Broker) -> list[str]:
 
 def test_a_healthy_broker_has_no_problems() -> None:
     """
-    A process without a broker has none either: it is not ready, which says enough.
+    A process without a broker has no problems either: it is not ready, and that says enough.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -36,7 +36,7 @@ def test_a_disk_is_nearly_full_before_writes_are_refused(
     free: int, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    `free` is counted in the bytes that are needed; with one byte less than those, the disk is full.
+    `free` is a multiple of the bytes that are needed.  If it is 1, one byte is taken away, and the disk is full.
     """
     world = BrokerWorld()
     world.broker.tick()
@@ -52,7 +52,7 @@ def test_a_disk_is_nearly_full_before_writes_are_refused(
 
 def test_a_disk_that_hangs_is_a_problem() -> None:
     """
-    No batch is acknowledged meanwhile.
+    No batch is acknowledged while the disk hangs.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -68,7 +68,7 @@ def test_a_disk_that_hangs_is_a_problem() -> None:
 
 def test_a_cluster_that_lacks_a_broker_says_so() -> None:
     """
-    The count and the sentence are for people; the name is for programs.
+    The count and the sentence are meant for people, and the name for programs.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -88,7 +88,7 @@ def test_a_cluster_that_lacks_a_broker_says_so() -> None:
 
 def test_an_isolated_broker_says_that_it_hears_no_majority() -> None:
     """
-    It also lists every partition: it knows no leader that is up.
+    The broker also lists every partition as leaderless, because it knows no leader that is up.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -103,7 +103,7 @@ def test_an_isolated_broker_says_that_it_hears_no_majority() -> None:
 
 def test_a_broker_that_stops_says_that_it_drains() -> None:
     """
-    It is not ready any more, and transfers its leadership.
+    The broker is no longer ready, and transfers its leadership to others.
     """
     world = BrokerWorld()
     world.broker.is_ready = False

@@ -1,4 +1,4 @@
-"""The settings of a broker, and which of them are refused."""
+"""The settings of a broker, and which of them it refuses."""
 
 from pathlib import Path
 
@@ -9,7 +9,9 @@ from tidemill.app.settings import LOOPBACK_KEY, dev_settings, settings_from
 
 
 def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path) -> None:
-    """A key has the value of the strongest source that sets it: command line, environment, file."""
+    """A key has the value from the strongest source that sets it: the command line, then the environment, then the
+    file.
+    """
     file = tmp_path / "broker.yaml"
     file.write_text("broker.id: 1\nnum.partitions: 2\nlog.dirs: /file\n")
     environment = {
@@ -34,8 +36,8 @@ def test_a_stronger_source_overrides_synonyms(tmp_path: Path) -> None:
 
 
 def test_values_in_the_file_stay_as_written(tmp_path: Path) -> None:
-    """Values such as `on` or `1_0` keep their text instead of YAML's interpretation, and a sequence becomes Kafka's
-    list.
+    """Values such as `on` or `1_0` keep their text instead of being interpreted as YAML, and a sequence becomes a list
+    in Kafka's form.
     """
     file = tmp_path / "broker.yaml"
     file.write_text(
@@ -59,7 +61,7 @@ def test_environment_variables_may_omit_the_tidemill_prefix() -> None:
 
 
 def test_the_options_of_dev_override_the_environment() -> None:
-    """The options of `tidemill dev` override the environment, and all other settings come from the environment."""
+    """The options of `tidemill dev` override the environment, from which all other settings come."""
     environment = {"TIDEMILL_SET_LOG_DIRS": "/elsewhere", "TIDEMILL_SET_NUM_PARTITIONS": "3"}
 
     settings = dev_settings(data="here", kafka="127.0.0.1:0", http="[::1]:0", environment=environment)
@@ -70,7 +72,7 @@ def test_the_options_of_dev_override_the_environment() -> None:
 
 
 def test_keys_without_effect_are_collected() -> None:
-    """The settings collect the keys that have no effect, which the broker logs once at its start."""
+    """Keys that have no effect are collected in the settings, and the broker logs them once at its start."""
     settings = settings_from(file=None, environment={}, sets=["num.network.threads=3"])
 
     assert ("num.network.threads",) == settings.ineffective_keys
@@ -105,13 +107,13 @@ def test_keys_without_effect_are_collected() -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_key_the_value_and_the_fix(setting: str, why: str) -> None:
-    """A refusal names the key, the value and the fix, and comes before any file or socket is opened."""
+    """A refusal names the key, the value and the fix, and no file or socket has been opened before it."""
     with pytest.raises(SettingRefused, match=why):
         settings_from(file=None, environment={}, sets=[setting])
 
 
 def test_an_environment_variable_without_a_key_is_refused() -> None:
-    """An environment variable that matches no key is refused with a message that has its name."""
+    """An environment variable that matches no key is refused, and the message names the variable."""
     with pytest.raises(SettingRefused, match=r"TIDEMILL_SET_LOG_DRIS=/x is refused: there is no key log\.dris"):
         settings_from(file=None, environment={"TIDEMILL_SET_LOG_DRIS": "/x"}, sets=[])
 
@@ -126,7 +128,9 @@ def test_an_environment_variable_without_a_key_is_refused() -> None:
     ],
 )
 def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    """A malformed file is refused, and so is a duplicate key, which would silently lose one of its values."""
+    """A malformed file is refused, and so is a file with a duplicate key, because one of the two values would be lost
+    silently.
+    """
     file = tmp_path / "broker.yaml"
     file.write_text(text)
 
@@ -135,14 +139,14 @@ def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, wh
 
 
 def test_a_missing_configuration_file_is_refused(tmp_path: Path) -> None:
-    """A missing file is an error, because a start with defaults would create a broker in the wrong directory."""
+    """A missing file is an error, because a broker that starts with defaults would use the wrong directory."""
     with pytest.raises(SettingRefused, match="cannot be read"):
         settings_from(file=str(tmp_path / "none.yaml"), environment={}, sets=[])
 
 
 def test_the_default_peer_listener_is_on_loopback() -> None:
-    """Without settings, the peer listener is on loopback.  The default cluster key is public and only prevents mistaken
-    links.
+    """Unless it is set, the peer listener is on loopback.  The default cluster key is public and only prevents
+    accidental links.
     """
     settings = settings_from(file=None, environment={}, sets=[])
 
@@ -154,7 +158,9 @@ def test_the_default_peer_listener_is_on_loopback() -> None:
 
 
 def test_the_settings_of_a_joining_broker() -> None:
-    """A joining broker gets its cluster key from the environment, so that it does not appear in the process list."""
+    """A joining broker can get its cluster key from the environment, so that the key does not appear in the process
+    list.
+    """
     environment = {"TIDEMILL_SET_CLUSTER_KEY": "s3cret", "TIDEMILL_SET_JOIN": "a:9070, [::1]:7"}
     sets = [
         "tidemill.peer.listener=0.0.0.0:9070",
@@ -170,7 +176,7 @@ def test_the_settings_of_a_joining_broker() -> None:
 
 @pytest.mark.parametrize("own", ["0.0.0.0:7", "mill-2:8"])
 def test_a_broker_does_not_join_itself(own: str) -> None:
-    """All brokers of a cluster may have the same tidemill.join: a broker leaves its own addresses out."""
+    """All brokers of a cluster may have the same tidemill.join, because each broker ignores its own addresses in it."""
     sets = [
         f"tidemill.join=mill-1:8,{own}",
         "tidemill.peer.listener=0.0.0.0:7",
@@ -192,7 +198,7 @@ def test_a_broker_does_not_join_itself(own: str) -> None:
     ],
 )
 def test_a_cluster_key_alone_is_not_enough_for_a_public_peer_listener(sets: list[str], why: str) -> None:
-    """A public peer listener needs more than a cluster key: a consent to unencrypted traffic, and an address to
+    """A public peer listener needs more than a cluster key: consent to unencrypted traffic, and an address to
     advertise.
     """
     with pytest.raises(SettingRefused, match=why):

@@ -1,4 +1,4 @@
-"""Figures of benchmarks."""
+"""The figures of a benchmark."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tidemill.cli.bench_report import Timing, percentiles_ms, print_result, rate
 
 def test_a_percentile_is_a_value_that_occurred() -> None:
     """
-    A percentile is the smallest value that at least so many of the values do not exceed; there is no interpolation.
+    A percentile is always one of the values: the smallest one that is at least as large as that share of the values.
     """
     hundred = [number / 1000 for number in range(100, 0, -1)]
 
@@ -18,7 +18,7 @@ def test_a_percentile_is_a_value_that_occurred() -> None:
 
 def test_rates_say_whether_the_client_was_the_limit() -> None:
     """
-    Rates are per second of wall-clock time.  A thread that computes nearly all the time is the limit.
+    Rates are per second of wall-clock time.  If a thread computes nearly all the time, the client is the limit.
     """
     idle = rates(1_000, 2 << 20, Timing(seconds=2.0, cpu_seconds=1.0, thread_seconds=0.5))
     busy = rates(1_000, 2 << 20, Timing(seconds=2.0, cpu_seconds=3.0, thread_seconds=1.9))
@@ -31,7 +31,7 @@ def test_rates_say_whether_the_client_was_the_limit() -> None:
 
 def test_a_result_is_printed_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """
-    People get aligned lines with units; a client that limits the rate says so.
+    The result is printed for people, in aligned lines with units, and says so if the client limits the rate.
     """
     result = {
         "topic": "orders", "partitions": 1, "is_temporary": False, "records": 20_000, "size": 100, "seconds": 1.234,

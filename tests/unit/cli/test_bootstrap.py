@@ -1,4 +1,4 @@
-"""A command that is given a wrong port says which port it is, and goes on if it cannot tell."""
+"""A command that is given a wrong port says what kind of port it is; if the command cannot tell, it continues."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tidemill.client.port_probe import PortProtocol
 
 @pytest.fixture
 def ports(monkeypatch: pytest.MonkeyPatch) -> dict[int, PortProtocol | OSError]:
-    """Replace the network: the protocol of each port, or the error of a connection to it."""
+    """Replace the network: each port has a protocol, or an error that a connection to it raises."""
     ports: dict[int, PortProtocol | OSError] = {}
 
     def probe(host: str, port: int, timeout_s: float) -> PortProtocol:
@@ -33,7 +33,7 @@ def test_a_kafka_port_and_a_silent_port_are_accepted(
     ports: dict[int, PortProtocol | OSError], protocol: PortProtocol
 ) -> None:
     """
-    A broker that does not respond in time may only be slow.
+    A broker that does not respond in time may merely be slow.
     """
     ports[1] = protocol
 
@@ -42,7 +42,7 @@ def test_a_kafka_port_and_a_silent_port_are_accepted(
 
 def test_one_kafka_port_is_enough(ports: dict[int, PortProtocol | OSError]) -> None:
     """
-    Other addresses may be down or wrong.
+    The other addresses may be down or wrong.
     """
     ports.update({1: PortProtocol.HTTP, 2: ConnectionRefusedError(111, "Connection refused"), 3: PortProtocol.KAFKA})
 
@@ -61,7 +61,7 @@ def test_a_wrong_port_exits_with_no_broker(
     ports: dict[int, PortProtocol | OSError], protocol: PortProtocol | OSError, problem: str
 ) -> None:
     """
-    The error names the address and what to set, also if the HTTP port is not that of a Tidemill broker.
+    The error names the address and what to set, even if the HTTP port does not belong to a Tidemill broker.
     """
     ports[1] = protocol
 

@@ -1,4 +1,4 @@
-"""The view of a cluster combines the reports of its brokers and shows which brokers do not report."""
+"""The view of a cluster combines the reports of its brokers, and shows which brokers have not reported."""
 
 from typing import Any
 
@@ -33,13 +33,13 @@ def led(*lags: int, voters: tuple[int, ...] = (1, 2), dead: tuple[int, ...] = ()
 
 
 class Brokers:
-    """The HTTP listeners of a fake cluster.  Brokers in `silent` do not respond; those in `refusing` refuse to list
+    """The HTTP listeners of a fake cluster.  Brokers in `silent` do not respond, and those in `refusing` refuse to list
     shards.
     """
 
     def __init__(self, brokers: list[dict[str, Any]], shards: dict[int, list[dict[str, Any]]]) -> None:
         self.brokers = brokers
-        self.shards = shards  # response by broker id
+        self.shards = shards  # responses by broker id
         self.silent: set[int] = set()
         self.refusing: set[int] = set()
         self.starting: set[int] = set()
@@ -69,7 +69,8 @@ def read_view(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) 
 
 def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The view asks every leader for its own shards, since the first broker has no details of shards led by others.
+    The view asks every leader for the shards that it leads, because the first broker has no details of shards led by
+    others.
     """
     first = [shard(1, 1, led=led(0, 5)), shard(2, 2), shard(3, None)]
     second = [shard(1, 1), shard(2, 2, led=led(1, 0)), shard(3, None)]
@@ -95,7 +96,7 @@ def test_a_broker_that_does_not_report_is_shown(
     monkeypatch: pytest.MonkeyPatch, is_live: bool, silent: set[int], refusing: set[int], status: str
 ) -> None:
     """
-    A broker that does not report is shown as such, and its shards have an unknown state.
+    A broker that does not report is shown as such, and the state of its shards is unknown.
     """
     brokers = Brokers([broker(1), broker(2, is_live=is_live)], {1: [shard(2, 2)], 2: [shard(2, 2, led=led(0, 0))]})
     brokers.silent, brokers.refusing = silent, refusing
@@ -124,7 +125,8 @@ def test_a_shard_is_ok_if_every_replica_is_a_live_voter(led_here: dict[str, Any]
 
 def test_another_broker_is_asked_when_the_first_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    If the first broker does not respond, the view asks another one, and raises NoResponse only when none responds.
+    If the first broker does not respond, the view asks another one.  It raises NoResponse only if none of them
+    responds.
     """
     brokers = Brokers([broker(1), broker(2)], {1: [], 2: []})
     both = read_view(brokers, monkeypatch).addresses

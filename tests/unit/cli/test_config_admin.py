@@ -1,4 +1,4 @@
-"""The default of a configuration."""
+"""The default value of a configuration key."""
 
 import pytest
 
@@ -29,6 +29,7 @@ IN_HOURS = ("log.retention.hours", "168", DEFAULT)
 )
 def test_the_default_is_the_lowest_level(described: Config, default: str | None) -> None:
     """
-    The default is the value without any setting; if its key has another unit, it is shown with the key.
+    The default is the value that applies if nothing is set.  If it belongs to a key with another unit, it is shown with
+    that key.
     """
     assert default == default_of(described)

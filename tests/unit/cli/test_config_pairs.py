@@ -16,7 +16,7 @@ def test_a_value_may_be_empty_or_have_equals_signs() -> None:
 @pytest.mark.parametrize("texts", [["a"], ["=1"], ["a=1", "a=2"]])
 def test_any_other_text_is_a_usage_error(texts: list[str]) -> None:
     """
-    The error shows the text with its option, as the user wrote it.
+    The error shows the text exactly as the user wrote it, together with its option.
     """
     with pytest.raises(Failed, match=r"--config '?(a|=1)") as caught:
         parse_pairs(texts, prefix="--config ")

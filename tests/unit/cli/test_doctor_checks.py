@@ -1,4 +1,4 @@
-"""What `tidemill doctor` makes of the facts."""
+"""How `tidemill doctor` judges the facts that it has found."""
 
 import pytest
 
@@ -49,14 +49,14 @@ GIB = 1 << 30
 )
 def test_what_is_not_ok_has_a_fix(check: Check, status: Status) -> None:
     """
-    Each fact has one of three verdicts, and whatever is not ok comes with what to do.
+    Each fact gets one of three verdicts, and every verdict other than OK comes with a fix.
     """
     assert (status, status is not Status.OK) == (check.status, bool(check.fix))
 
 
 def test_sync_latency_shows_percentiles() -> None:
     """
-    Percentiles are latencies that were measured.
+    Each percentile is one of the measured latencies.
     """
     check = checks.sync_latency([0.001 * number for number in range(1, 101)])
 

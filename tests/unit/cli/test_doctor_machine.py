@@ -1,4 +1,4 @@
-"""The facts that `tidemill doctor` finds out."""
+"""The facts about a machine that `tidemill doctor` finds out."""
 
 import socket
 from pathlib import Path
@@ -19,14 +19,14 @@ from tidemill.cli.doctor_machine import SYNCS_MAX, file_system_of, java_version_
 )
 def test_the_version_of_java_is_read(text: str, version: int | None) -> None:
     """
-    Old and new numbers of versions are understood.
+    Both the old and the new scheme of version numbers are understood.
     """
     assert version == java_version_in(text)
 
 
 def test_a_port_in_use_is_noticed() -> None:
     """
-    A port at which a program listens is not free, and it is free again afterwards.
+    A port is not free while a program listens on it, and is free again afterwards.
     """
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
@@ -38,7 +38,8 @@ def test_a_port_in_use_is_noticed() -> None:
 
 def test_the_file_system_is_that_of_the_deepest_mount(tmp_path: Path) -> None:
     """
-    A directory is on the file system that is mounted deepest above it; the last mount at a place hides earlier ones.
+    A directory is on the file system whose mount point is the deepest above it.  If several are mounted at the same
+    place, the last one hides the others.
     """
     inner = tmp_path / "with space" / "data"
     inner.mkdir(parents=True)
@@ -52,7 +53,7 @@ def test_the_file_system_is_that_of_the_deepest_mount(tmp_path: Path) -> None:
 
 def test_measuring_syncs_leaves_nothing_behind(tmp_path: Path) -> None:
     """
-    The measurement is bounded, and its file is gone afterwards.
+    The measurement is bounded, and its file has been removed afterwards.
     """
     durations = sync_seconds(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Answers about groups that a single healthy broker does not give."""
+"""Answers about groups that a single healthy broker would not give."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from tidemill.cli.group_admin import GroupAdmin
 
 
 class Client:
-    """Stands for confluent-kafka's admin client: returns `answer`, or raises it, for every request."""
+    """A stand-in for confluent-kafka's admin client, which returns `answer`, or raises it, for every request."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
@@ -63,7 +63,7 @@ def group(state: ConsumerGroupState, *members: Any) -> SimpleNamespace:
 
 def test_a_list_without_one_broker_is_incomplete() -> None:
     """
-    The groups of the other brokers are returned, with the failure of the broker that did not respond.
+    The groups of the other brokers are returned, together with the failure of the broker that did not respond.
     """
     error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
     listed = SimpleNamespace(valid=[group(ConsumerGroupState.PREPARING_REBALANCING)], errors=[error])
@@ -76,7 +76,7 @@ def test_a_list_without_one_broker_is_incomplete() -> None:
 
 def test_a_partition_without_leader_has_no_lag() -> None:
     """
-    Without a leader the end offset is unknown, and so is the lag; the total counts the other partitions.
+    Without a leader the end offset is unknown, and therefore the lag, too; the total counts only the other partitions.
     """
     described = admin_with(group(ConsumerGroupState.EMPTY), {("t", 0): 10}).description_of("g")
 
@@ -93,7 +93,7 @@ def test_a_partition_without_leader_has_no_lag() -> None:
 )
 def test_brokers_say_in_two_ways_that_a_group_does_not_exist(answer: Any) -> None:
     """
-    Brokers before Kafka 4.0 describe a missing group as dead, and later ones answer with an error (KIP-1043).
+    Brokers before Kafka 4.0 describe a missing group as dead, while later ones answer with an error (KIP-1043).
     """
     admin = admin_with(answer)
 
@@ -107,7 +107,7 @@ def test_brokers_say_in_two_ways_that_a_group_does_not_exist(answer: Any) -> Non
 @pytest.mark.parametrize("state", [state for state in ConsumerGroupState if state.name not in ("EMPTY", "DEAD")])
 def test_only_an_empty_group_may_be_changed(state: ConsumerGroupState) -> None:
     """
-    A group is in use in every state but Empty, also in one that this library does not know.
+    A group is in use in every state other than Empty, even in a state that this library does not know.
     """
     with pytest.raises(Failed, match="it cannot be deleted while it is in use") as caught:
         admin_with(group(state)).exists_without_members("g", "it cannot be deleted")

@@ -1,4 +1,4 @@
-"""The offset that a position means in each partition."""
+"""Which offset a position stands for in each partition."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,9 @@ LATER = 9_000
 
 
 class Log:
-    """Answers for partition 0 with offsets 10 to 20, and for the empty partition 1 with offsets 5 to 5."""
+    """Answers for partition 0, whose log spans offsets 10 to 20, and for partition 1, which is empty with both ends at
+    5.
+    """
 
     def offsets_of(self, topic: str, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         if spec is EARLIEST:
@@ -43,7 +45,8 @@ EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()
 )
 def test_a_position_is_inside_the_log(position: StartPosition, expected: dict[int, tuple[int, bool]]) -> None:
     """
-    An offset outside of the log is the nearest inside, which is said; a time after the last record is the end offset.
+    An offset outside the log is replaced by the nearest one inside, and marked as such.  A time after the last record
+    stands for the end offset.
     """
     located = locate(Log(), "t", [0, 1], position)  # type: ignore[arg-type]
 

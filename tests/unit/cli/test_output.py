@@ -1,4 +1,4 @@
-"""Counts and tables of commands."""
+"""The counts and tables that commands print."""
 
 import io
 
@@ -11,7 +11,7 @@ from tidemill.cli.output import counted, print_fields, print_table, table_of
 @pytest.mark.parametrize(("count", "text"), [(0, "0 records"), (1, "1 record"), (2, "2 records")])
 def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
     """
-    One thing is singular, and any other number is plural.
+    The noun is singular for one thing and plural for any other number.
     """
     assert text == counted(count, "record")
     assert text.replace("records", "batches").replace("record", "batch") == counted(count, "batch", "batches")
@@ -19,7 +19,7 @@ def test_a_count_agrees_with_its_noun(count: int, text: str) -> None:
 
 def test_numbers_are_aligned_to_the_right() -> None:
     """
-    Columns of numbers are aligned to the right, other columns to the left; a missing value is a dash.
+    Columns of numbers are aligned to the right and all others to the left, and a missing value is a dash.
     """
     rows = [["a", 5, "+1", None], ["b", None, "-20", None], ["c", 123, "0", None]]
 
@@ -30,7 +30,7 @@ def test_numbers_are_aligned_to_the_right() -> None:
 
 def test_a_narrow_terminal_keeps_the_first_column_whole() -> None:
     """
-    The first column names the row and can be copied; the others wrap, and no text is lost.
+    The first column names the row, and users can copy it.  The other columns wrap, and no text is lost.
     """
     rows = [["a.configuration.key.of.40.characters.xx", "[x]" * 20, "broker's start", "[y]" * 5]]
 
@@ -43,7 +43,7 @@ def test_a_narrow_terminal_keeps_the_first_column_whole() -> None:
 
 def test_a_pipe_gets_tabs(capsys: pytest.CaptureFixture[str]) -> None:
     """
-    Without a terminal, cells are separated by tabs, so that `cut` and `awk` find them.
+    If the output is not a terminal, cells are separated by tabs, so that `cut` and `awk` can split them.
     """
     print_table(("name", "size"), [["a", None], ["b", 7]])
     print_fields({"name": "a", "total lag": None})

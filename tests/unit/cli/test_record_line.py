@@ -7,7 +7,7 @@ from tidemill.cli.record_line import record_of_line
 
 def test_a_line_of_text_is_a_value() -> None:
     """
-    A line of text becomes the record's value, neither trimmed nor decoded.
+    A line of text becomes the value of the record, and is neither trimmed nor decoded.
     """
     record = record_of_line(b" \xff ", "text", None)
 
@@ -16,7 +16,7 @@ def test_a_line_of_text_is_a_value() -> None:
 
 def test_the_first_separator_ends_the_key() -> None:
     """
-    The key ends at the first separator, and later separators belong to the value.
+    The key ends at the first separator; any later separators belong to the value.
     """
     record = record_of_line(b"a::b::c", "text", b"::")
 
@@ -25,7 +25,8 @@ def test_the_first_separator_ends_the_key() -> None:
 
 def test_a_record_that_was_consumed_can_be_produced() -> None:
     """
-    The JSON of a consumed record can be produced: topic, partition and offset are ignored, and the content is kept.
+    The JSON of a consumed record can be produced again: topic, partition and offset are ignored, and the content is
+    kept.
     """
     line = (
         b'{"topic": "t", "partition": 3, "offset": 9, "timestamp": 5, "timestamp_type": "CreateTime",'
@@ -52,7 +53,7 @@ def test_a_record_that_was_consumed_can_be_produced() -> None:
 )
 def test_an_invalid_line_is_refused_with_the_fix(line: bytes, format_: str, separator: bytes | None, why: str) -> None:
     """
-    An invalid line is refused with the fix, and the lines around it are still produced.
+    An invalid line is refused with a fix, and the lines before and after it are still produced.
     """
     with pytest.raises(ValueError, match=why):
         record_of_line(line, format_, separator)

@@ -26,8 +26,9 @@ NOW_MS = 1_700_000_000_000
 )
 def test_a_start_is_a_keyword_an_offset_or_a_timestamp(text: str, position: StartPosition) -> None:
     """
-    A start is a keyword, an offset, a duration back from now, or a timestamp, which includes a time zone and so does
-    not depend on the machine's.  A time before 1970 is 1970, because Kafka gives negative timestamps other meanings.
+    A start is a keyword, an offset, a duration back from now, or a timestamp.  A timestamp must have a time zone, so
+    that it does not depend on the machine's.  A time before 1970 counts as 1970, because negative timestamps have other
+    meanings in Kafka.
     """
     parsed = parse(text, option="--from", now_ms=NOW_MS)
 

@@ -33,7 +33,8 @@ NOW = sample(12.0, {A0: 300, A1: 50}, {A0: 150, A1: 40})
 
 def test_topics_and_groups_have_the_rates_of_their_offsets() -> None:
     """
-    Records per second are the movement of end offsets, the lag is what is not committed, and a reset is no progress.
+    Records per second are the growth of the end offsets, the lag is what has not been committed, and a reset of an
+    offset does not count as progress.
     """
     view = view_of(BEFORE, NOW)
 
@@ -50,7 +51,7 @@ def test_topics_and_groups_have_the_rates_of_their_offsets() -> None:
 
 def test_brokers_have_the_rates_of_their_counters() -> None:
     """
-    Counters become rates, also those of topics, and the mean time of a sync is that of the syncs in the interval.
+    Counters become rates, including those of topics, and the mean sync time covers only the syncs within the interval.
     """
     old = broker(
         10.0, tidemill_produce_records_total=10, tidemill_journal_sync_seconds_sum=1.0,
@@ -70,7 +71,8 @@ def test_brokers_have_the_rates_of_their_counters() -> None:
 
 def test_a_restarted_or_silent_broker_has_no_rates() -> None:
     """
-    A counter that fell, because the broker was restarted, and a missing counter give no rate instead of a wrong one.
+    There is no rate, rather than a wrong one, for a counter that is missing or that has fallen because the broker was
+    restarted.
     """
     old = broker(10.0, tidemill_produce_records_total=10)
     restarted = broker(12.0, tidemill_produce_records_total=3)
@@ -83,7 +85,7 @@ def test_a_restarted_or_silent_broker_has_no_rates() -> None:
 
 def test_a_sample_compared_with_itself_has_no_rates() -> None:
     """
-    The live view shows its first sample before there is a second one.
+    The live view compares its first sample with itself until there is a second one.
     """
     view = view_of(NOW, NOW)
 

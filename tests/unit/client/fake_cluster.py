@@ -1,4 +1,4 @@
-"""Fake Kafka brokers in this process, with real sockets, whose data and failures are set by the test."""
+"""Fake Kafka brokers in this process, with real sockets; the test sets their data and their failures."""
 
 import contextlib
 import socket
@@ -25,7 +25,7 @@ TOPIC_ID = TopicId(bytes(range(16)))
 
 
 def at_versions(**last: int) -> dict[int, Api]:
-    """Return the APIs of an older broker, with at most these versions."""
+    """Return the APIs of an older broker, in which no version is higher than the given ones."""
     return {
         key: Api(
             key=key,
@@ -75,7 +75,7 @@ Hook = Callable[[int, str, Message], Message | None]
 
 
 class FakeCluster:
-    """Runs fake brokers with the ids 1 to `broker_count`, all of which share the same topics."""
+    """Runs fake brokers with the ids 1 to `broker_count`, which all have the same topics."""
 
     def __init__(
         self, *, broker_count: int = 1, apis: dict[int, Api] | None = None, tls: ssl.SSLContext | None = None
@@ -103,7 +103,7 @@ class FakeCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for one in [*self._listeners.values(), *self._sockets]:
-            with contextlib.suppress(OSError):  # the peer may have closed it
+            with contextlib.suppress(OSError):  # the other end may already have closed it
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
         for thread in self._threads:
@@ -111,7 +111,7 @@ class FakeCluster:
 
     @property
     def partition(self) -> Partition:
-        """Partition 0 of the topic `t`, which most tests use."""
+        """The data of partition 0 of the topic `t`, which most tests use."""
         return self.topics["t"].partitions[0]
 
     def settings(self, **keys: str) -> ConnectionSettings:
@@ -141,7 +141,7 @@ class FakeCluster:
         if self._tls is not None:
             try:
                 connected = self._tls.wrap_socket(connected, server_side=True)
-            except OSError:  # some tests make the client refuse the certificate
+            except OSError:  # in some tests the client refuses the certificate
                 return
             self._sockets.append(connected)
         connection = ServerConnection(self._apis)

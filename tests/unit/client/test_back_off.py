@@ -1,4 +1,4 @@
-"""The exponential back-off between retries, and its deadline."""
+"""The exponential back-off between retries, and the deadline of the retries."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def back_off(clock: FakeTime, *, chance: float = 1.0, deadline_ms: int = 10_000)
 
 def test_pauses_double_up_to_the_longest():
     """
-    Pauses double up to a maximum: a short outage causes a short delay, and a long outage few requests.
+    Pauses double up to a maximum: a short outage causes only a short delay, and a long outage only a few requests.
     """
     clock = FakeTime()
     waiting = back_off(clock)
@@ -42,7 +42,7 @@ def test_pauses_double_up_to_the_longest():
 
 def test_a_pause_is_shortened_by_up_to_half_at_random():
     """
-    A pause is shortened by a random part of up to half, so that many clients do not retry simultaneously.
+    A random part, up to half, is taken off each pause, so that many clients do not retry simultaneously.
     """
     clock = FakeTime()
 
@@ -53,7 +53,7 @@ def test_a_pause_is_shortened_by_up_to_half_at_random():
 
 def test_a_pause_that_would_pass_the_deadline_raises_with_the_cause():
     """
-    If a pause would pass the deadline, the last error is raised immediately instead of at the deadline.
+    If a pause would go beyond the deadline, the last error is raised immediately instead of at the deadline.
     """
     clock = FakeTime()
     waiting = back_off(clock, deadline_ms=250)
@@ -65,7 +65,7 @@ def test_a_pause_that_would_pass_the_deadline_raises_with_the_cause():
 
 def test_progress_restarts_the_deadline():
     """
-    Progress restarts the deadline, so that a long read survives many short outages.
+    Progress restarts the deadline, so that a long read can survive many short outages.
     """
     clock = FakeTime()
     waiting = back_off(clock, deadline_ms=250)

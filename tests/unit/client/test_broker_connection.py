@@ -1,4 +1,4 @@
-"""Connections use TLS, and refuse servers that are not Kafka brokers."""
+"""Connections use TLS, and servers that are not Kafka brokers are refused."""
 
 import shutil
 import socket
@@ -17,7 +17,7 @@ from tidemill.wire.messages import metadata
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """Create a self-signed certificate for 127.0.0.1 and return the paths (certificate, key)."""
+    """Create a self-signed certificate for 127.0.0.1, and return the paths of the certificate and the key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl, which creates the certificate, is not installed")
     directory = tmp_path_factory.mktemp("tls")
@@ -38,7 +38,7 @@ def tls_cluster(certificate):
 
 def test_a_broker_with_a_trusted_certificate_is_accepted(tls_cluster, certificate):
     """
-    The client connects with TLS to a broker with a trusted certificate for its host name.
+    The client connects with TLS to a broker whose certificate is trusted and valid for its host name.
     """
     settings = tls_cluster.settings(security_protocol="SSL", ssl_ca_location=str(certificate[0]))
     connection = BrokerConnection(settings.bootstrap[0], settings)
@@ -51,7 +51,7 @@ def test_a_broker_with_a_trusted_certificate_is_accepted(tls_cluster, certificat
 
 def test_an_untrusted_certificate_is_refused_without_retry(tls_cluster):
     """
-    An untrusted certificate fails without a retry, with an error that names the key to set.
+    An untrusted certificate causes an error without a retry, and the error names the key to set.
     """
     settings = tls_cluster.settings(security_protocol="SSL")
 
@@ -61,7 +61,7 @@ def test_an_untrusted_certificate_is_refused_without_retry(tls_cluster):
 
 def test_a_missing_file_is_named(tls_cluster, tmp_path):
     """
-    A missing TLS file is a SettingsError, not a network error.
+    A missing TLS file raises a SettingsError that names it, not a network error.
     """
     settings = tls_cluster.settings(security_protocol="SSL", ssl_ca_location=str(tmp_path / "none.pem"))
 
@@ -82,7 +82,8 @@ def test_a_missing_file_is_named(tls_cluster, tmp_path):
 )
 def test_a_server_that_is_not_a_broker_is_refused_without_allocating_its_frame(bytes_sent):
     """
-    A server that is not a broker is refused before its frame is allocated: an HTTP response would announce 1.2 GB.
+    A server that is not a broker is refused before its frame is allocated: read as a size, the start of an HTTP
+    response means 1.2 GB.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

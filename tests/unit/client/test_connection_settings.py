@@ -1,4 +1,4 @@
-"""Kafka's keys as connection settings; unsupported values are refused with the fix."""
+"""Kafka's keys as connection settings.  Unsupported values are refused, and the error says what to write instead."""
 
 import pytest
 
@@ -11,8 +11,8 @@ AT = {"bootstrap.servers": "b:1"}
 
 def test_bootstrap_servers_are_parsed_as_in_kafka():
     """
-    bootstrap.servers may list several servers, with spaces, listener names, bracketed IPv6 addresses, or without a
-    port.
+    bootstrap.servers may contain several servers, spaces, listener names, bracketed IPv6 addresses, and servers without
+    a port.
     """
     settings = connection_settings.from_keys({"bootstrap.servers": "a:1, PLAINTEXT://b:2,[::1]:3,c"})
 
@@ -21,7 +21,7 @@ def test_bootstrap_servers_are_parsed_as_in_kafka():
 
 def test_equal_settings_have_equal_hashes():
     """
-    Equal settings have equal hashes, because a Spark worker caches its connections by their settings.
+    Equal settings have equal hashes, because a Spark worker caches its connections under their settings.
     """
     assert hash(connection_settings.from_keys(AT)) == hash(connection_settings.from_keys(dict(AT)))
 
@@ -64,7 +64,7 @@ def test_an_unsupported_setting_is_refused_with_the_fix(keys, sentence):
 
 def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
     """
-    PEM files can be named with the keys of Java's client or of librdkafka, so that users can keep their settings.
+    PEM files can be set with the keys of Java's client or those of librdkafka, so that users can keep their settings.
     """
     ours = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/c.pem"}
     javas = {
@@ -81,7 +81,7 @@ def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
 
 def test_a_password_is_never_printed():
     """
-    The repr of the settings contains no password, because Spark shows options in plans and logs.
+    The repr of the settings does not contain the password, because Spark shows options in plans and logs.
     """
     tls = {"security.protocol": "SSL", "ssl.certificate.location": "/c", "ssl.key.password": "hunter2"}
 

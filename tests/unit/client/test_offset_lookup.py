@@ -1,4 +1,4 @@
-"""Offsets can be looked up even while leaders move."""
+"""Offsets can be looked up even while leadership moves between brokers."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def looked_up(cluster: FakeCluster, wanted: dict[TopicPartition, int]) -> dict[T
 
 def test_offsets_of_both_ends_and_of_timestamps_are_found():
     """
-    The lookup returns the offsets of both ends and of timestamps; one after the last record has no offset.
+    The lookup finds the offsets of both ends and of timestamps.  A timestamp after the last record has no offset.
     """
     with FakeCluster() as cluster:
         cluster.partition.append_records([b"a", b"b"], timestamp=1_000)
@@ -37,7 +37,7 @@ def test_offsets_of_both_ends_and_of_timestamps_are_found():
 
 def test_each_leader_is_asked_for_its_own_partitions():
     """
-    The client asks each leader for its own partitions with one request, and merges the responses.
+    The client asks each leader for all the partitions that it leads in one request, and merges the responses.
     """
     with FakeCluster(broker_count=2) as cluster:
         cluster.topics["t"] = Topic(partitions={0: Partition(leader=1), 1: Partition(leader=2)})
@@ -82,7 +82,7 @@ def test_the_lookup_waits_for_an_election():
 
 def test_a_topic_that_does_not_exist_fails_without_retry():
     """
-    A topic that does not exist fails without a retry, which would not create it.
+    The lookup of a topic that does not exist fails without a retry, because retries would not create it.
     """
     with FakeCluster() as cluster, pytest.raises(UnknownTopic, match=r"'nowhere'.*check its name"):
         looked_up(cluster, {TopicPartition("nowhere", 0): LATEST})

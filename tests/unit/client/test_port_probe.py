@@ -1,4 +1,4 @@
-"""The probe names the protocol of a port."""
+"""The probe finds out which protocol a port speaks."""
 
 import socket
 import threading
@@ -15,7 +15,9 @@ from tidemill.wire.server_connection import ServerConnection
 
 @contextmanager
 def server(answer: bytes | None) -> Iterator[tuple[int, list[bytes]]]:
-    """Accept one connection and send `answer` to its first bytes; None: send nothing and keep the connection open."""
+    """Accept one connection and reply to its first bytes with `answer`; if that is None, send nothing and keep the
+    connection open.
+    """
     received: list[bytes] = []
     release = threading.Event()
 
@@ -52,7 +54,7 @@ def server(answer: bytes | None) -> Iterator[tuple[int, list[bytes]]]:
 )
 def test_the_response_tells_the_protocol(answer: bytes, protocol: PortProtocol) -> None:
     """
-    A connection that is closed without a response may be anything.
+    A connection that is closed without a response may mean anything.
     """
     with server(answer) as (port, _):
         assert protocol is probe("127.0.0.1", port, 5.0)
@@ -60,7 +62,7 @@ def test_the_response_tells_the_protocol(answer: bytes, protocol: PortProtocol) 
 
 def test_a_port_that_does_not_respond_is_unknown() -> None:
     """
-    A stopped broker accepts connections, too: the probe ends after its timeout without an error.
+    A broker that is stopped still accepts connections, so the probe ends after its timeout, without an error.
     """
     with server(None) as (port, _):
         assert PortProtocol.UNKNOWN is probe("127.0.0.1", port, 0.05)
@@ -68,7 +70,7 @@ def test_a_port_that_does_not_respond_is_unknown() -> None:
 
 def test_the_request_is_api_versions() -> None:
     """
-    Every Kafka broker answers ApiVersions v0, before authentication, too.
+    Every Kafka broker answers ApiVersions v0, even before authentication.
     """
     with server(b"") as (port, received):
         probe("127.0.0.1", port, 5.0)
@@ -80,7 +82,7 @@ def test_the_request_is_api_versions() -> None:
 
 def test_a_closed_port_raises() -> None:
     """
-    The caller reports a port that accepts no connection with the reason.
+    If a port accepts no connection, the caller reports the port together with the reason.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

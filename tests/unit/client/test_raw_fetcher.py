@@ -1,4 +1,4 @@
-"""Reading batches from brokers that lose leadership, disconnect, stall or delete records."""
+"""Reading batches from brokers that lose leadership, close connections, stall or delete records."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ def read(
     topic_id: TopicId | None = None,
     deadline_ms: int | None = None,
 ) -> list[bytes | None]:
-    """Return the values with offsets in [start, end)."""
+    """Return the values whose offsets are in [start, end)."""
     cluster = ClusterMetadata(settings)
     try:
         values = []
@@ -51,7 +51,7 @@ def answer_of(error_code: int) -> fetch.Response:
 
 
 def numbered(cluster: FakeCluster, *, batch_count: int = 20, size: int = 5) -> list[bytes]:
-    """Fill the partition with numbered values, and return them in order."""
+    """Fill the partition with numbered values, and return these in order."""
     values = [b"%d" % number for number in range(batch_count * size)]
     for start in range(0, len(values), size):
         cluster.partition.append_records(values[start : start + size])
@@ -60,8 +60,8 @@ def numbered(cluster: FakeCluster, *, batch_count: int = 20, size: int = 5) -> l
 
 def test_the_records_between_two_offsets_are_read_in_order():
     """
-    A read returns every record between two offsets in order; the first and last batch may add records outside the
-    range.
+    A read returns every record between two offsets, in order.  The first and the last batch may contain further records
+    outside the range.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -73,7 +73,7 @@ def test_the_records_between_two_offsets_are_read_in_order():
 
 def test_a_read_continues_after_a_truncated_response():
     """
-    After a truncated response, the next fetch starts at the incomplete last batch.
+    After a truncated response, the next fetch starts at the last batch, which was incomplete.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -98,7 +98,8 @@ def test_a_read_continues_after_a_truncated_response():
 )
 def test_brokers_of_any_age_are_read(apis):
     """
-    The client uses the newest common version of each API.  If the broker refuses its ApiVersions version, it sends v0.
+    The client uses the newest version of each API that both sides know.  If the broker refuses its version of
+    ApiVersions, the client sends v0.
     """
     with FakeCluster(apis=apis) as cluster:
         values = numbered(cluster)
@@ -110,7 +111,7 @@ def test_brokers_of_any_age_are_read(apis):
 
 def test_a_read_follows_the_leader():
     """
-    After NOT_LEADER_OR_FOLLOWER, the client refreshes its metadata and reads no record twice.
+    After NOT_LEADER_OR_FOLLOWER, the client refreshes its metadata.  No record is read twice.
     """
     with FakeCluster(broker_count=2) as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -144,7 +145,7 @@ def test_a_read_follows_the_leader():
 )
 def test_a_transient_error_is_retried(error_code):
     """
-    A transient error is retried, so that the reader sees a delay and no error.
+    A transient error is retried, so that the reader notices only a delay.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -160,7 +161,7 @@ def test_a_transient_error_is_retried(error_code):
 
 def test_a_read_continues_on_a_new_connection():
     """
-    On a new connection, a read resumes after the last batch that was yielded.
+    After a reconnect, a read resumes after the last batch that was yielded.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -182,7 +183,7 @@ def test_a_read_continues_on_a_new_connection():
 
 def test_a_request_that_times_out_is_retried():
     """
-    A request without a response within request.timeout.ms is retried.
+    A request that gets no response within request.timeout.ms is retried.
     """
     stalled = threading.Event()
     with FakeCluster() as cluster:
@@ -202,7 +203,8 @@ def test_a_request_that_times_out_is_retried():
 
 def test_a_partition_without_leader_fails_at_the_deadline():
     """
-    A partition without a leader fails at the deadline of the retries, with an error that names the last problem.
+    If a partition has no leader, the read fails at the deadline of the retries, with an error that names the last
+    problem.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -214,7 +216,7 @@ def test_a_partition_without_leader_fails_at_the_deadline():
 
 def test_offsets_below_the_log_start_are_out_of_range():
     """
-    A read below the log start fails with an error that contains the partition's range of offsets.
+    A read below the log start fails with an error that contains the offset range of the partition.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -228,7 +230,7 @@ def test_offsets_below_the_log_start_are_out_of_range():
 
 def test_a_recreated_topic_is_not_read_in_place_of_the_old_one():
     """
-    A read of a deleted topic does not continue on a new topic of the same name, whose offsets are unrelated.
+    A read of a deleted topic does not continue with a new topic of the same name, whose offsets are unrelated.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -250,7 +252,7 @@ def test_a_deleted_topic_is_unknown():
 
 def test_a_batch_damaged_in_transit_is_fetched_again():
     """
-    The client detects a batch that was damaged in transit by its CRC, and fetches it again.
+    If a batch was damaged in transit, the client detects this by the CRC and fetches the batch again.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -270,7 +272,8 @@ def test_a_batch_damaged_in_transit_is_fetched_again():
 
 def test_read_committed_skips_aborted_transactions():
     """
-    The records of aborted transactions and all markers are skipped, but not a later transaction of the same producer.
+    The records of aborted transactions and all markers are skipped, but not those of a later transaction of the same
+    producer.
     """
     with FakeCluster() as cluster:
         one = cluster.partition
@@ -311,7 +314,8 @@ def test_read_committed_skips_aborted_transactions():
 
 def test_one_request_is_always_in_flight():
     """
-    The fetcher sends the next request before it yields a response, so one request is always in flight.
+    The fetcher sends the next request before it yields the records of a response, so that one request is always in
+    flight.
     """
     with FakeCluster() as cluster:
         numbered(cluster, batch_count=30, size=100)
@@ -328,7 +332,7 @@ def test_one_request_is_always_in_flight():
         next(reading)
         deadline = time.monotonic() + 5
         while cluster.count("fetch") < 2 and time.monotonic() < deadline:
-            time.sleep(0.001)  # until the fake broker's thread has read the request
+            time.sleep(0.001)  # time for the fake broker's thread to read the request
         asked = cluster.count("fetch")
         reading.close()
         metadata.close()
@@ -338,7 +342,7 @@ def test_one_request_is_always_in_flight():
 
 def test_an_abandoned_read_does_not_affect_the_next():
     """
-    An abandoned read does not affect the next: a connection with an outstanding response is not used again.
+    An abandoned read does not affect the next one, because a connection with an outstanding response is not used again.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)

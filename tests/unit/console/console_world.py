@@ -1,4 +1,4 @@
-"""A console without a broker: a view whose values the test sets, and requests without a network."""
+"""A console without a broker: the test sets the values of the view, and requests do not use a network."""
 
 import asyncio
 import socket
@@ -53,7 +53,7 @@ class Clock:
 
 
 def closed_port() -> int:
-    """Return a port of this machine on which nothing listens."""
+    """Return a port of this machine on which no program listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
@@ -93,7 +93,7 @@ def shard(shard_id: int, topic: str = "orders", **changes: Any) -> ShardRow:
 
 
 class View:
-    """Implements `ClusterView`.  Each topic has one shard with one partition."""
+    """An implementation of `ClusterView` in which each topic has one shard with one partition."""
 
     def __init__(self, *shards: ShardRow, brokers: Sequence[BrokerRow] = ()) -> None:
         self.rows = list(shards)
@@ -166,7 +166,9 @@ def get(view: View | None, target: str, *, method: str = "GET") -> Answer:
 
 
 def get_all(view: View | None, *targets: str, method: str = "GET", clock: Clock | None = None) -> list[Answer]:
-    """Request pages of one console in turn; the clock moves on by 10 s before each further one."""
+    """Request pages from the same console one after another, moving the clock on by 10 s before each page but the
+    first.
+    """
     clock = clock or Clock()
     console = Console(lambda: view, clock)
 
@@ -184,7 +186,7 @@ async def _get(console: Console, target: str, method: str) -> Answer:
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
-        await asyncio.Event().wait()  # the client stays connected and sends nothing more
+        await asyncio.Event().wait()  # the client stays connected but sends nothing more
         raise AssertionError("not reached")
 
     async def send(message: MutableMapping[str, Any]) -> None:

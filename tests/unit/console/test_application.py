@@ -1,4 +1,4 @@
-"""The console as an application: headers, methods, unknown paths."""
+"""The console as an ASGI application: headers, methods, unknown paths."""
 
 import json
 import re
@@ -16,7 +16,8 @@ PATHS = [path.replace("{topic}", "orders").replace("{partition:int}", "0") for p
 @pytest.mark.parametrize("path", [*PATHS, "/charts.json", "/static/console.js", "/missing"])
 def test_every_answer_forbids_inline_code_and_foreign_files(path: str) -> None:
     """
-    The content security policy names this server only, so nothing that a record contains can run or be loaded.
+    The content security policy allows only files of this server, so nothing that a record contains can be executed or
+    loaded.
     """
     headers = get(View(), path).headers
 
@@ -29,7 +30,7 @@ def test_every_answer_forbids_inline_code_and_foreign_files(path: str) -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_pages_have_no_inline_code(path: str) -> None:
     """
-    The pages contain neither inline scripts nor inline styles nor event handlers, which the policy would block.
+    The pages contain no inline scripts, inline styles or event handlers, because the policy would block them.
     """
     text = get(View(shard(1)), path).text
 
@@ -40,7 +41,7 @@ def test_pages_have_no_inline_code(path: str) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_the_console_changes_nothing(path: str, method: str) -> None:
     """
-    The console is read-only: it accepts GET and HEAD.
+    The console is read-only and accepts only GET and HEAD.
     """
     assert 405 == get(View(shard(1)), path, method=method).status
 
@@ -50,7 +51,7 @@ def test_the_console_changes_nothing(path: str, method: str) -> None:
 )
 def test_what_does_not_exist_is_not_found(path: str) -> None:
     """
-    A page of something that does not exist has status 404.
+    The page of something that does not exist has status 404.
     """
     answer = get(View(shard(1)), path)
 
@@ -60,7 +61,7 @@ def test_what_does_not_exist_is_not_found(path: str) -> None:
 
 def test_there_are_no_pages_before_the_broker_knows_its_cluster() -> None:
     """
-    A broker that waits to join says so, instead of showing an empty cluster.
+    While a broker is waiting to join, its console says so instead of showing an empty cluster.
     """
     answer = get(None, "/")
 
@@ -69,7 +70,8 @@ def test_there_are_no_pages_before_the_broker_knows_its_cluster() -> None:
 
 def test_pages_are_not_kept_by_browsers() -> None:
     """
-    A page shows the present state, also after "back"; the files of the console may be kept while they do not change.
+    A page always shows the present state, even after "back".  Browsers may keep the console's files as long as they do
+    not change.
     """
     stored = [get(View(), path).headers["cache-control"] for path in ("/", "/static/console.css")]
 
@@ -78,7 +80,7 @@ def test_pages_are_not_kept_by_browsers() -> None:
 
 def test_charts_are_columns_of_numbers() -> None:
     """
-    The charts get the samples as JSON, which has no NaN: unknown values are null.
+    The charts get their samples as JSON, which cannot represent NaN, so unknown values are null.
     """
     view = View()
     view.columns = {"time_s": [1.0, 2.0], "latency_ms_p50": [nan, 0.12345]}
@@ -90,7 +92,7 @@ def test_charts_are_columns_of_numbers() -> None:
 
 def test_every_vendored_library_has_its_licence() -> None:
     """
-    Files of other projects lie in a folder that names their version, with their licence.
+    Files of other projects are in folders whose names contain the version, together with their licences.
     """
     folders = [it for it in files("tidemill.console").joinpath("static", "vendor").iterdir() if it.is_dir()]
 

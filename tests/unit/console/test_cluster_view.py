@@ -1,4 +1,4 @@
-"""Partitions in danger, as the banner names them."""
+"""How the banner names partitions that are in danger."""
 
 from tests.unit.console.console_world import shard
 from tidemill.console.cluster_view import Span, spans
@@ -6,7 +6,7 @@ from tidemill.console.cluster_view import Span, spans
 
 def test_consecutive_partitions_are_one_span() -> None:
     """
-    A topic with many shards is named once, unless partitions between them are not in danger.
+    A topic with many shards is named once, unless there are partitions between them that are not in danger.
     """
     rows = [
         shard(1, "a", first_partition=0, partition_count=4),

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them."""
+"""Numbers, sizes and times in the form in which people read them."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tidemill.console.cluster_view import Setting
 )
 def test_sizes_have_three_digits(size_bytes: int | None, text: str) -> None:
     """
-    Sizes use the units of 1,024.
+    Sizes are shown in units based on 1,024.
     """
     assert text == formats.size(size_bytes)
 
@@ -23,7 +23,7 @@ def test_sizes_have_three_digits(size_bytes: int | None, text: str) -> None:
 )
 def test_rates_have_three_digits(per_second: float | None, text: str) -> None:
     """
-    Rates use the units of 1,000.
+    Rates are shown in units based on 1,000.
     """
     assert text == formats.rate(per_second)
 
@@ -39,7 +39,7 @@ def test_rates_have_three_digits(per_second: float | None, text: str) -> None:
 )
 def test_moments_are_utc(timestamp_ms: int | None, text: str) -> None:
     """
-    Timestamps are set by producers, and may be outside of any calendar.
+    Producers set timestamps, which may therefore be outside the range of any calendar.
     """
     assert text == formats.moment(timestamp_ms)
 
@@ -49,7 +49,7 @@ def test_moments_are_utc(timestamp_ms: int | None, text: str) -> None:
 )
 def test_durations(duration_ms: float | None, text: str) -> None:
     """
-    Whole milliseconds have no decimals.
+    Milliseconds are shown without decimals if their number is whole.
     """
     assert text == formats.milliseconds(duration_ms)
 
@@ -69,6 +69,6 @@ def test_durations(duration_ms: float | None, text: str) -> None:
 )
 def test_settings_in_words(key: str, value: str | None, text: str) -> None:
     """
-    Large numbers of milliseconds and bytes are easier to check in words.
+    Large numbers of milliseconds and bytes are easier to check if they are also given in words.
     """
     assert text == formats.meant(Setting(key=key, value=value, source="this topic", documentation=""))

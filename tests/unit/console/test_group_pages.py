@@ -1,4 +1,4 @@
-"""The pages of groups, when coordinators do not respond."""
+"""The pages about groups when coordinators do not respond."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def _groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_groups_are_listed_without_lag_if_the_offsets_are_missing() -> None:
     """
-    A coordinator may fail between two requests; the page then shows what it knows.
+    A coordinator may fail between two requests, in which case the page shows what it knows.
     """
     answer = get(View(), "/groups")
 
@@ -32,7 +32,7 @@ def test_a_group_is_shown_without_members_if_its_coordinator_does_not_describe_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    The page of a group has a note where its members would be.
+    In place of the members, the page of the group has a note.
     """
 
     def fail(reader: ClusterReader, row: GroupRow) -> GroupDetail:
@@ -47,7 +47,8 @@ def test_a_group_is_shown_without_members_if_its_coordinator_does_not_describe_i
 
 def test_lag_is_what_is_committed_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A partition without a committed offset has no lag, and one whose log ends before the committed offset has none left.
+    If a partition has no committed offset, its lag is unknown.  If its log ends before the committed offset, the lag is
+    0.
     """
     member = MemberRow(member_id="m", instance_id=None, client_id="worker", host="/127.0.0.1", partitions=())
     committed = {TopicPartition("orders", 0): 1_200, TopicPartition("payments", 0): 9_999}

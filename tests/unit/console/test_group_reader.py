@@ -1,4 +1,4 @@
-"""Assignments of members."""
+"""The partitions that members of a group are assigned."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ASSIGNMENT = bytes.fromhex("0001 00000002 0001 62 00000001 00000005 0001 61 0000
 
 def test_an_assignment_lists_partitions() -> None:
     """
-    An assignment in the format of Kafka's consumers is read; its user data is not.
+    An assignment in the format of Kafka's consumers is read, but its user data is ignored.
     """
     expected = [TopicPartition("a", 1), TopicPartition("a", 3), TopicPartition("b", 5)]
 
@@ -20,6 +20,6 @@ def test_an_assignment_lists_partitions() -> None:
 @pytest.mark.parametrize("assignment", [b"", b"\0", ASSIGNMENT[:20], b"\0\0\x7f\xff\xff\xff\0\1a", b"connect"])
 def test_an_assignment_that_cannot_be_read_has_no_partitions(assignment: bytes) -> None:
     """
-    Members of other kinds, such as Kafka Connect's workers, have assignments of other formats.
+    Other kinds of members, such as the workers of Kafka Connect, have assignments in other formats.
     """
     assert [] == assigned(assignment)

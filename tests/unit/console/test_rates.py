@@ -15,7 +15,7 @@ def rate_after(known: Rates, clock: Clock, after_ms: int, end_offset: int) -> fl
 
 def test_a_rate_needs_two_looks() -> None:
     """
-    One look at the end offset tells nothing.
+    A single look at the end offset does not show how fast it moves.
     """
     clock = Clock()
     known = Rates(clock)
@@ -25,7 +25,7 @@ def test_a_rate_needs_two_looks() -> None:
 
 def test_frequent_looks_do_not_shorten_the_span() -> None:
     """
-    Several people may look at a topic; the rate is still measured over five seconds or more.
+    Even if several people look at a topic, the rate is measured over at least five seconds.
     """
     clock = Clock()
     known = Rates(clock)
@@ -38,7 +38,8 @@ def test_frequent_looks_do_not_shorten_the_span() -> None:
 
 def test_an_old_look_tells_nothing_about_the_present() -> None:
     """
-    After a minute without a look, the rate is unknown again, and so it is after the partition was deleted and created.
+    After a minute without a look, the rate is unknown again.  It is also unknown after the partition was deleted and
+    created again.
     """
     clock = Clock()
     known = Rates(clock)
@@ -49,7 +50,7 @@ def test_an_old_look_tells_nothing_about_the_present() -> None:
 
 def test_the_partitions_seen_longest_ago_are_forgotten() -> None:
     """
-    The number of partitions is bounded.
+    The number of partitions that are remembered is bounded.
     """
     clock = Clock()
     known = Rates(clock)

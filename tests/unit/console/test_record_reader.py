@@ -1,4 +1,4 @@
-"""Keys and values as text, JSON and hex."""
+"""Showing keys and values as text, JSON or hex."""
 
 import pytest
 
@@ -26,15 +26,15 @@ from tidemill.console.record_reader import AUTO, HEX, JSON, TEXT, Shown, show
 )
 def test_bytes_are_shown_as_asked(data: bytes, asked: str, format_: str, text: str) -> None:
     """
-    AUTO shows text if the bytes are text, and hex otherwise; what is not JSON is shown as AUTO.  Control characters
-    become visible.
+    AUTO shows bytes as text if they are text, and as hex otherwise; what is not JSON is shown as with AUTO.  Control
+    characters are made visible.
     """
     assert Shown(text=text, format=format_, size_bytes=len(data), is_cut=False) == show(data, asked, 1 << 20)
 
 
 def test_no_value_differs_from_an_empty_one() -> None:
     """
-    A tombstone is not an empty value.
+    A tombstone is not the same as an empty value.
     """
     assert show(None, AUTO, 10) is None
 
@@ -42,7 +42,7 @@ def test_no_value_differs_from_an_empty_one() -> None:
 @pytest.mark.parametrize(("format_", "text"), [(AUTO, "größe"), (JSON, "größe"), (TEXT, "größe")])
 def test_a_large_value_is_cut(format_: str, text: str) -> None:
     """
-    The beginning of a large value is shown, also if the cut goes through a character, with the size of the whole.
+    Only the beginning of a large value is shown, together with the full size, even if the cut falls within a character.
     """
     data = "größeü".encode()
 
@@ -51,7 +51,7 @@ def test_a_large_value_is_cut(format_: str, text: str) -> None:
 
 def test_a_large_number_of_digits_is_shown_as_text() -> None:
     """
-    Python refuses to parse an integer of more than 4,300 digits, which is no reason to fail.
+    Python refuses to parse integers of more than 4,300 digits, but that must not make the page fail.
     """
     data = b"1" * 10_000
 

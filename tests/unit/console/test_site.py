@@ -1,4 +1,4 @@
-"""What all pages share: the banner, parameters, slices of long lists, and escaping."""
+"""What all pages have in common: the banner, parameters, the paging of long lists, and escaping."""
 
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ def banner_of(text: str) -> str:
 @pytest.mark.parametrize("path", ["/", "/topics", "/groups", "/brokers", "/shards", "/topics/orders"])
 def test_a_banner_names_what_is_in_danger_on_every_page(path: str) -> None:
     """
-    A banner names the brokers that are down, and the partitions that have no leader or too few replicas.
+    The banner names the brokers that are down, and the partitions that have no leader or too few replicas.
     """
     view = View(
         shard(1, state=LEADERLESS, leader=None, in_sync=()),
@@ -32,14 +32,14 @@ def test_a_banner_names_what_is_in_danger_on_every_page(path: str) -> None:
 
 def test_a_whole_cluster_has_no_banner() -> None:
     """
-    A page without problems does not claim attention.
+    If there are no problems, nothing on the page asks for attention.
     """
     assert "" == banner_of(get(View(shard(1)), "/").text)
 
 
 def test_a_banner_has_a_bounded_length() -> None:
     """
-    If many partitions have no leader, the banner names a few and links to the rest.
+    If many partitions have no leader, the banner names only a few and links to the others.
     """
     view = View(*(shard(number, f"t{number}", state=LEADERLESS, leader=None) for number in range(1_000)))
 
@@ -51,7 +51,7 @@ def test_a_banner_has_a_bounded_length() -> None:
 
 def test_an_isolated_broker_says_that_its_view_may_be_outdated() -> None:
     """
-    A broker that hears no majority cannot know what the others do.
+    A broker that hears no majority cannot know what the other brokers are doing.
     """
     view = View(shard(1))
     view.has_quorum_contact = False
@@ -86,7 +86,7 @@ def test_text_of_others_is_escaped(path: str) -> None:
 )
 def test_long_lists_are_searched_and_paged(query: str, expected: str) -> None:
     """
-    A list shows fifty rows, starts at the page asked for, and shows the nearest one if that does not exist.
+    A list shows fifty rows, from the requested page or, if that does not exist, from the nearest one.
     """
     view = View(*(shard(number, f"topic-{number:03}") for number in range(120)))
 
@@ -95,7 +95,7 @@ def test_long_lists_are_searched_and_paged(query: str, expected: str) -> None:
 
 def test_links_to_other_pages_keep_the_search() -> None:
     """
-    The next page is one of the same search.
+    The link to the next page contains the search.
     """
     view = View(*(shard(number, f"topic-{number:03}") for number in range(120)))
 

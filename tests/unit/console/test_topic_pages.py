@@ -1,4 +1,4 @@
-"""The pages of topics."""
+"""The pages about topics."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tidemill.console.cluster_view import LEADERLESS, UNDER_REPLICATED, LocalRep
 
 
 def cells(text: str, row_id: str) -> list[str]:
-    """Return the text of a row's cells, without tags."""
+    """Return the text in the cells of a row, without tags."""
     row = text.partition(f'id="{row_id}"')[2].partition("</tr>")[0]
     found = []
     for cell in row.replace("<th", "<td").split("<td")[1:]:
@@ -22,7 +22,7 @@ def cells(text: str, row_id: str) -> list[str]:
 
 def test_a_topic_is_shown_with_its_partitions() -> None:
     """
-    A partition has its state, leader, replicas, offsets, and the size of the replica on this broker.
+    A partition is shown with its state, leader, replicas, offsets, and the size of the replica on this broker.
     """
     text = get(View(shard(1, in_sync=(1,), state=UNDER_REPLICATED)), "/topics/orders").text
 
@@ -43,7 +43,7 @@ def test_a_topic_is_shown_with_its_partitions() -> None:
 
 def test_rates_come_from_two_looks() -> None:
     """
-    The first look at a partition cannot tell how fast it grows; the second one can.
+    The first look at a partition cannot show how fast it grows, but the second one can.
     """
     view = View(shard(1))
     first, second = get_all(view, "/topics", "/topics")
@@ -63,7 +63,7 @@ def test_rates_come_from_two_looks() -> None:
 )
 def test_topics_are_filtered(query: str, shown: list[str]) -> None:
     """
-    Internal topics are hidden unless they are asked for, and topics in danger are found by their state.
+    Internal topics are hidden unless they are asked for, and topics in danger can be found by their state.
     """
     view = View(shard(1, "a"), shard(2, "b", state=LEADERLESS, leader=None), shard(3, "__internal"))
 
@@ -74,7 +74,7 @@ def test_topics_are_filtered(query: str, shown: list[str]) -> None:
 
 def test_settings_are_shown_with_their_meaning() -> None:
     """
-    Only settings that differ from the defaults are shown, and large numbers also in words.
+    Only settings that differ from their defaults are shown, and large numbers are also given in words.
     """
     view = View(shard(1))
     view.setting_rows = [Setting(key="retention.ms", value="604800000", source="this topic", documentation="Kept.")]
@@ -86,8 +86,8 @@ def test_settings_are_shown_with_their_meaning() -> None:
 
 def test_a_leader_that_does_not_respond_leaves_what_is_known() -> None:
     """
-    If the leader of a partition does not respond, the page shows the offsets that this broker's replica has, marked as
-    the last known ones, and says why.
+    If the leader of a partition does not respond, the page shows the offsets of the replica on this broker, marks them
+    as the last known ones, and says why.
     """
     view = View(
         shard(1, leader=2, replicas=(2, 1), in_sync=(2, 1)),
@@ -103,7 +103,7 @@ def test_a_leader_that_does_not_respond_leaves_what_is_known() -> None:
 
 def test_offsets_that_no_living_broker_tells_are_unknown() -> None:
     """
-    A partition without a leader and without a replica here has unknown offsets, not zeros.
+    If a partition has neither a leader nor a replica on this broker, its offsets are shown as unknown, not as 0.
     """
     view = View(shard(1, leader=None, in_sync=(), state=LEADERLESS))
     view.local = None
@@ -115,7 +115,8 @@ def test_offsets_that_no_living_broker_tells_are_unknown() -> None:
 
 def test_a_list_of_very_large_topics_is_shown_without_their_volume() -> None:
     """
-    The number of partitions whose offsets one page reads is bounded; of further topics the volume is unknown.
+    The number of partitions whose offsets are read for one page is bounded; beyond it, the volume of a topic is
+    unknown.
     """
     view = View(shard(1, "a", partition_count=3_000), shard(2, "b", partition_count=3_000))
 
