@@ -117,7 +117,7 @@ def test_nothing_is_lost_when_all_are_killed_at_once(
 @pytest.mark.timeout(times(120, 600))
 def test_clients_hardly_notice_a_rolling_restart(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    A rolling restart hardly interrupts clients, because a broker transfers its leadership before it stops cleanly.
+    A rolling restart hardly interrupts clients, because a broker that stops cleanly first transfers its leadership.
     """
     with ClusterScene(cluster, "rolling") as scene:
         for victim in cluster.numbers * times(1, 5):

@@ -16,7 +16,7 @@ JOINER = 3
 TOPIC = "joined"
 CALLS = "fsync,fdatasync,pwritev2,rename"
 STEPS_MAX = 60  # joining takes fewer such calls; later ones write the replicas that the broker is given afterwards
-STEPS = (5,)  # the steps in the test suite
+STEPS = (5,)  # the steps that are tested in the test suite
 
 
 def killed_before(step: int) -> list[str]:

@@ -55,7 +55,7 @@ def replication(brokers: list[DevBroker]) -> list[Mapping[str, str]]:
     ],
 )
 def test_new_topics_are_replicated(tmp_path: Path, count: int, written: dict[str, str]) -> None:
-    """With three brokers or more, a new topic has three replicas, two of which must have a record."""
+    """With three brokers or more, a new topic has three replicas, and writes require two of them."""
     assert [written] * count == replication(prepared(tmp_path, count))
 
 

@@ -81,7 +81,7 @@ def test_offsets_and_generation_survive_twenty_transfers() -> None:
 
 def test_a_former_coordinator_redirects_members() -> None:
     """
-    A former coordinator immediately answers NOT_COORDINATOR, and every broker's FindCoordinator response names the new
+    A former coordinator immediately returns NOT_COORDINATOR, and every broker's FindCoordinator response names the new
     one.
     """
     world = world_with_offsets()
@@ -99,7 +99,7 @@ def test_a_new_coordinator_rejects_requests_while_it_loads() -> None:
     """
     world = world_with_offsets()
     world[1].ask(committing("flights", 7), 9)
-    world[2].reads = False  # its reader threads are busy
+    world[2].reads = False  # as if its reader threads were busy
     world.lead(OFFSETS_TOPIC, by=2)
     loading = world[2].ask(BEAT).error_code
 

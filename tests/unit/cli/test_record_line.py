@@ -1,4 +1,4 @@
-"""Parsing of the lines of stdin into records."""
+"""Parsing lines of stdin into records."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rates between two samples of a cluster."""
+"""The rates that are computed from two samples of a cluster."""
 
 from dataclasses import replace
 

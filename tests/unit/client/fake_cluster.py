@@ -111,7 +111,7 @@ class FakeCluster:
 
     @property
     def partition(self) -> Partition:
-        """The data of partition 0 of the topic `t`, which most tests use."""
+        """The fake partition 0 of the topic `t`, which most tests use."""
         return self.topics["t"].partitions[0]
 
     def settings(self, **keys: str) -> ConnectionSettings:

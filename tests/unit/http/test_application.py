@@ -1,4 +1,4 @@
-"""The health and metrics endpoints, and errors for other requests."""
+"""The health and metrics endpoints, and the errors for all other requests."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ async def console(scope: MutableMapping[str, Any], receive: Any, send: Any) -> N
 
 
 def answer_of(application: Application, path: str, **scope: Any) -> tuple[int, bytes]:
-    """Send a GET from this machine; `scope` changes the request."""
+    """Send a GET request from this machine.  `scope` overrides keys of the ASGI scope."""
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
@@ -58,8 +58,7 @@ def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
 )
 def test_a_failed_broker_is_not_ready(broker: Broker, live: int, ready: int) -> None:
     """
-    A broker that is not ready is still live, so that it is not restarted; a broker that is not live is not ready
-    either.
+    A broker that is not ready is still live, so that it is not restarted.  A broker that is not live is never ready.
     """
     answers = (answer(broker, "/health/live")[0], answer(broker, "/health/ready")[0])
 
@@ -68,7 +67,7 @@ def test_a_failed_broker_is_not_ready(broker: Broker, live: int, ready: int) -> 
 
 def test_readiness_lists_what_is_degraded() -> None:
     """
-    A degraded broker stays ready: otherwise its clients would lose what is left.
+    A degraded broker stays ready, because otherwise its clients would lose even what still works.
     """
     answers = [answer(Broker(is_ready=is_ready), "/health/ready") for is_ready in (True, False)]
 
@@ -82,7 +81,7 @@ def test_readiness_lists_what_is_degraded() -> None:
 
 def test_metrics_are_served_as_the_broker_renders_them() -> None:
     """
-    The metrics endpoint returns the text that the broker renders, unchanged.
+    The metrics endpoint returns exactly the text that the broker renders.
     """
     answered = answer(Broker(), "/metrics")
 
@@ -91,7 +90,7 @@ def test_metrics_are_served_as_the_broker_renders_them() -> None:
 
 def test_metrics_are_unavailable_before_the_broker_has_any() -> None:
     """
-    Metrics are unavailable until the broker has some, because a page of zeros would look like an idle broker.
+    Until the broker has metrics, the endpoint is unavailable: a page of zeros would look like an idle broker.
     """
     status, body = answer(Broker(is_ready=False, counts=False), "/metrics")
 
@@ -103,7 +102,7 @@ def test_metrics_are_unavailable_before_the_broker_has_any() -> None:
 )
 def test_other_requests_get_the_status_that_http_prescribes(method: str, path: str, status: int) -> None:
     """
-    An unknown path is 404 and a method that is not allowed is 405; HEAD is handled like GET.
+    An unknown path gets status 404 and a method that is not allowed gets 405; HEAD is handled like GET.
     """
     answered, _ = answer(Broker(), path, method)
 
@@ -112,7 +111,7 @@ def test_other_requests_get_the_status_that_http_prescribes(method: str, path: s
 
 def test_an_error_is_a_problem_document() -> None:
     """
-    An error is a problem document with the fields of RFC 9457, and its detail names the fix.
+    An error is returned as a problem document with the fields of RFC 9457, and its detail names the fix.
     """
     status, body = answer(Broker(), "/nowhere")
 
@@ -124,7 +123,7 @@ def test_an_error_is_a_problem_document() -> None:
 @pytest.mark.parametrize("path", ["/", "/topics/metrics", "/v10", "/favicon.ico", "*"])
 def test_all_other_paths_belong_to_the_console(path: str) -> None:
     """
-    The console gets every path that is not one of the API.
+    The console gets every path that does not belong to the API.
     """
     answered = answer_of(Application(Broker(), Cluster, console), path)
 
@@ -134,7 +133,8 @@ def test_all_other_paths_belong_to_the_console(path: str) -> None:
 @pytest.mark.parametrize("path", ["/metrics", "/health/live", "/v1/nothing", "/health", "/metrics/x"])
 def test_the_console_does_not_get_the_paths_of_the_api(path: str) -> None:
     """
-    The API answers for its own folders, also what does not exist, so that programs get problem documents.
+    The API answers for everything below its own paths, even for what does not exist, so that programs get problem
+    documents.
     """
     _, body = answer_of(Application(Broker(), Cluster, console), path)
 
@@ -152,7 +152,7 @@ def test_the_console_does_not_get_the_paths_of_the_api(path: str) -> None:
 )
 def test_the_console_is_served_on_this_machine_only(scope: dict[str, Any]) -> None:
     """
-    The same rule holds for the console as for `/v1`: it shows records, and authentication is not implemented.
+    The console shows records, and authentication is not implemented, so the same rule applies to it as to `/v1`.
     """
     status, body = answer_of(Application(Broker(), Cluster, console), "/topics", **scope)
 

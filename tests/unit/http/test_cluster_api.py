@@ -11,7 +11,7 @@ from tidemill.http.application import Application
 
 
 class Cluster:
-    """A broker's view of its cluster that returns the arguments it was called with."""
+    """A stand-in for a broker's view of its cluster, which returns the arguments with which it was called."""
 
     def cluster(self) -> Mapping[str, object]:
         return {"cluster_id": "a-cluster"}
@@ -38,7 +38,7 @@ def answer(
     method: str = "GET",
     reported: Callable[[], Cluster | None] = Cluster,
 ) -> tuple[int, str, dict[str, Any]]:
-    """Send a request, and return the status, the content type and the decoded JSON object."""
+    """Send a request, and return the status, the content type and the decoded JSON object of the response."""
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
@@ -63,7 +63,7 @@ def answer(
 @pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
 def test_a_cluster_is_described_as_json(path: str) -> None:
     """
-    A client on the same machine gets a description of the cluster in JSON.
+    A client on the same machine gets a description of the cluster as JSON.
     """
     status, content_type, _ = answer(path)
 
@@ -80,7 +80,7 @@ def test_a_cluster_is_described_as_json(path: str) -> None:
 )
 def test_shards_are_filtered_and_paged(query: str, asked: dict[str, object]) -> None:
     """
-    Filters and page bounds are parsed and passed to the broker as values.
+    Filters and page bounds are parsed and passed on to the broker as values.
     """
     status, _, told = answer(f"/v1/shards{query}")
 
@@ -115,7 +115,7 @@ def test_an_invalid_parameter_is_refused(target: str, named: str) -> None:
 
 def test_an_unknown_topic_is_not_found() -> None:
     """
-    An unknown topic gets status 404, because an empty list would look like a topic without shards.
+    An unknown topic gets status 404, because an empty list would look like a topic that has no shards.
     """
     status, _, told = answer("/v1/shards?topic=missing")
 
@@ -139,7 +139,7 @@ def test_an_unknown_topic_is_not_found() -> None:
 def test_only_clients_on_this_machine_are_served(client: str, host: str | None, status: int) -> None:
     """
     Only clients on this machine are served, because authentication is not implemented.  A check of the Host header
-    prevents DNS rebinding.
+    protects against DNS rebinding.
     """
     told = answer("/v1/brokers", client=client, host=host)
 
@@ -150,7 +150,7 @@ def test_only_clients_on_this_machine_are_served(client: str, host: str | None, 
 @pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
 def test_endpoints_are_unavailable_until_the_broker_knows_its_cluster(path: str) -> None:
     """
-    The endpoints are unavailable until the broker knows its cluster; an empty response would look like an empty
+    The endpoints are unavailable until the broker knows its cluster, because an empty response would look like an empty
     cluster.
     """
     status, content_type, told = answer(path, reported=lambda: None)

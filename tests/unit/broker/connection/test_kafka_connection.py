@@ -195,7 +195,7 @@ EARLIEST, LATEST = -2, -1
 
 def test_a_request_sees_what_the_request_before_it_did() -> None:
     """
-    ListOffsets that directly follows DeleteRecords returns the new log start, as in Kafka.
+    A ListOffsets request that directly follows DeleteRecords returns the new log start, as in Kafka.
     """
     world = world_with()
     world.produce("flights", b"a", b"b", b"c")

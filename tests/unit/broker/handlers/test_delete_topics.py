@@ -88,7 +88,7 @@ def test_the_oldest_version_names_topics_in_its_own_field() -> None:
 
 def test_deletion_can_be_switched_off() -> None:
     """
-    With `delete.topic.enable=false` the broker answers TOPIC_DELETION_DISABLED.
+    With `delete.topic.enable=false`, the broker answers with TOPIC_DELETION_DISABLED.
     """
     world = BrokerWorld(static={"delete.topic.enable": "false"})
     world.create("flights")

@@ -29,7 +29,7 @@ def test_a_group_is_described_with_its_members() -> None:
 
 def test_an_unknown_group_is_dead_or_not_found() -> None:
     """
-    KIP-1043: v6 has GROUP_ID_NOT_FOUND with a message; older versions have the state Dead.
+    KIP-1043: the response has GROUP_ID_NOT_FOUND and a message in v6, and the state Dead in older versions.
     """
     world = BrokerWorld(STATIC)
 
@@ -59,7 +59,7 @@ def test_groups_are_described_in_request_order() -> None:
 
 def test_a_group_without_an_available_coordinator_has_its_error() -> None:
     """
-    The description has the error COORDINATOR_NOT_AVAILABLE, without state and members.
+    The description has the error COORDINATOR_NOT_AVAILABLE, but neither a state nor members.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()

@@ -39,7 +39,7 @@ def test_the_response_tells_of_a_rebalance() -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_an_unknown_member_is_refused_in_every_version(version: int) -> None:
     """
-    An unknown group has no members, so a heartbeat to it is answered UNKNOWN_MEMBER_ID.
+    An unknown group has no members, so a heartbeat to it is answered with UNKNOWN_MEMBER_ID.
     """
     world = BrokerWorld(STATIC)
 

@@ -36,7 +36,7 @@ from tidemill.wire.schema import Message
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "protocol" / "leadership.md"
 ROWS = re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (\w*) ?\|$", PAGE.read_text(), re.MULTILINE)
 STATIC = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-SILENT_MS = 2_000  # a peer without a heartbeat for this long is not alive
+SILENT_MS = 2_000  # a peer that has sent no heartbeat for this long is not alive
 
 Code = Callable[[Any], int]
 

@@ -211,7 +211,7 @@ def test_a_named_leader_is_one_of_the_listed_brokers(silent: bool) -> None:
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
-    world.network.held = lambda _source, _destination: True  # no message of an election arrives
+    world.network.held = lambda _source, _destination: True  # no election message arrives
     if silent:
         world.pass_time(2_500)
     else:

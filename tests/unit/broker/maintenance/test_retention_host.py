@@ -74,7 +74,7 @@ def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
     world.create("flights")
     world.produce("flights", b"old", timestamp_ms=SUMMER_OF_2013_MS)
     world.pass_time(INTERVAL_MS)
-    world.pass_time(20_000)  # a checkpoint
+    world.pass_time(20_000)  # long enough for a checkpoint
 
     again = world.restarted()
     again.produce("flights", b"new")

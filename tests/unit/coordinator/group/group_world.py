@@ -1,4 +1,4 @@
-"""A small host for tests: one coordinator, its log, a clock that the test advances, and all replies."""
+"""A small host for tests: one coordinator, its log, a clock that the test moves, and all replies."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Start a new coordinator from the log alone, as another broker does when it takes over."""
+        """Start a new coordinator from the log alone, as another broker does when it becomes the coordinator."""
         self.timers.clear()
         self.groups = self.replayed()
         self.execute(self.groups.loaded(self.timestamps))
@@ -80,7 +80,7 @@ class World:
         self.groups.check_invariants()
 
     def wait(self, ms: int) -> None:
-        """Advance the clock; every deadline fires when it is reached."""
+        """Advance the clock, firing each deadline when its time comes."""
         until_ms = self.now_ms + ms
         while self.timers:
             key = min(self.timers, key=self.timers.__getitem__)
@@ -91,7 +91,7 @@ class World:
         self.now_ms = until_ms
 
     def ask(self, request: Any) -> Any:
-        """Return the response, or None while the request is parked."""
+        """Return the response, or None if the request is parked."""
         self.execute(self.groups.decide(request, self.timestamps))
         return self.answer(getattr(request, "waiter", None))
 
@@ -106,7 +106,7 @@ class World:
         self.asked += 1
         return f"request {self.asked}"
 
-    # The requests, with defaults for the fields that few tests set.
+    # The requests, with defaults for fields that most tests do not set.
 
     def joining(self, group_id: str = "g", **fields: Any) -> Join:
         wanted = {
@@ -123,7 +123,7 @@ class World:
         return Join(**{**wanted, **fields})
 
     def join(self, **fields: Any) -> Any:
-        """Return the response, or the waiter's name while the request is parked."""
+        """Return the response, or the waiter's name if the request is parked."""
         request = self.joining(**fields)
         return self.ask(request) or request.waiter
 
@@ -182,10 +182,10 @@ class World:
         codes: tuple[int, ...] = self.ask(DeleteGroups(waiter=self.waiter(), group_ids=group_ids)).error_codes
         return codes
 
-    # Initial states that many tests use.
+    # Initial states from which many tests start.
 
     def stable(self, count: int = 1, **fields: Any) -> list[Joined]:
-        """Let `count` members join; the first leads, and each gets its index as a one-byte assignment."""
+        """Let `count` members join.  The first one leads, and each gets its index as an assignment of one byte."""
         joins = [self.join(**fields) for _ in range(count)]
         self.wait(self.settings.initial_rebalance_delay_ms * min(count, 2))
         return self.assigned([self.answer(join) for join in joins])
@@ -196,7 +196,7 @@ class World:
         return self.assigned([self.answer(join) for join in joins])
 
     def assigned(self, members: list[Joined]) -> list[Joined]:
-        """Complete the generation: all members send SyncGroup, and the leader assigns."""
+        """Complete the generation: all members send SyncGroup, and the leader's request contains the assignments."""
         assignments = tuple((member.member_id, bytes([index])) for index, member in enumerate(members))
         for member in members:
             leads = member.member_id == member.leader

@@ -11,7 +11,7 @@ def listed(world, **filters):
 
 
 def test_a_stable_group_is_described_with_metadata_and_assignments():
-    """The coordinator returns metadata and assignments unchanged."""
+    """The coordinator returns the metadata and the assignments unchanged."""
     world = World()
     (member,) = world.static("desk")
 
@@ -25,7 +25,7 @@ def test_a_stable_group_is_described_with_metadata_and_assignments():
 
 
 def test_a_group_that_is_not_stable_shows_no_metadata():
-    """The protocol is not selected yet, so it is unknown which metadata applies."""
+    """No protocol has been selected yet, so it is not known which metadata applies."""
     world = World()
     world.join()
 
@@ -36,7 +36,7 @@ def test_a_group_that_is_not_stable_shows_no_metadata():
 
 
 def test_an_unknown_group_is_dead():
-    """From v6 on an unknown group is also reported as not found (KIP-1043)."""
+    """From v6 on, an unknown group is also reported as not found (KIP-1043)."""
     world = World()
 
     described = world.describe("other")

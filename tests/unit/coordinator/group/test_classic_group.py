@@ -1,4 +1,4 @@
-"""The table of transitions, and the subscriptions read from the members' metadata."""
+"""The table of state transitions, and the subscriptions that are read from the members' metadata."""
 
 import itertools
 
@@ -12,7 +12,7 @@ ILLEGAL = [pair for pair in itertools.product(GroupState, Signal) if pair not in
 
 @pytest.mark.parametrize(("state", "signal"), ILLEGAL, ids=str)
 def test_an_illegal_transition_raises(state, signal):
-    """Invalid requests are rejected before a transition, so an illegal transition is a bug."""
+    """Invalid requests are rejected before any transition, so an illegal transition is a bug."""
     group = ClassicGroup("g", 0)
     group.state = state
 
@@ -21,14 +21,16 @@ def test_an_illegal_transition_raises(state, signal):
 
 
 def test_every_state_can_be_reached_and_only_dead_is_final():
-    """Every state can be entered, and every state except DEAD can be left."""
+    """Every state can be entered, and every state other than DEAD can be left."""
     assert {GroupState.EMPTY, *TRANSITIONS.values()} == set(GroupState)
     assert {state for state, _ in TRANSITIONS} == set(GroupState) - {GroupState.DEAD}
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09ab"])
 def test_unreadable_metadata_leaves_the_subscription_unknown(metadata):
-    """Only the members' own assignor must understand the metadata; an unknown subscription may include any topic."""
+    """Only the members' own assignor has to understand the metadata.  A subscription that cannot be read may include
+    any topic.
+    """
     world = World()
 
     world.stable(protocols=(("own", metadata),))

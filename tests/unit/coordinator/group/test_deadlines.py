@@ -1,4 +1,4 @@
-"""Moving a deadline into the future causes no work for the host until its timer fires."""
+"""If a deadline moves into the future, the host has nothing to do until its timer fires."""
 
 from tidemill.coordinator.group.deadlines import Deadlines
 
@@ -6,7 +6,7 @@ KEY = ("session", "g", "m")
 
 
 def test_moving_a_deadline_later_does_not_re_arm_the_timer():
-    """The timer fires at the first deadline, and only then is armed for the latest one."""
+    """The timer fires at the first deadline, and only then is it armed for the latest one."""
     deadlines = Deadlines()
     for at_ms in (100, 200, 300):
         deadlines.set(KEY, at_ms)
@@ -22,7 +22,7 @@ def test_moving_a_deadline_later_does_not_re_arm_the_timer():
 
 
 def test_moving_a_deadline_earlier_re_arms_the_timer():
-    """The timer must never fire after the deadline."""
+    """The timer must never fire later than the deadline."""
     deadlines = Deadlines()
     deadlines.set(KEY, 300)
     deadlines.take_changes()
@@ -33,7 +33,7 @@ def test_moving_a_deadline_earlier_re_arms_the_timer():
 
 
 def test_a_cancelled_deadline_is_not_reached():
-    """This holds even if the host's timer fires before the host handles the cancellation."""
+    """The deadline is not reached even if the host's timer fires before the host handles the cancellation."""
     deadlines = Deadlines()
     deadlines.set(KEY, 100)
     deadlines.take_changes()

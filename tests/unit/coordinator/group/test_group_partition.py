@@ -1,4 +1,4 @@
-"""The mapping of groups to partitions is Kafka's."""
+"""Groups are mapped to partitions as in Kafka."""
 
 import pytest
 
@@ -19,8 +19,8 @@ from tidemill.coordinator.group.group_partition import partition_for
     ],
 )
 def test_groups_map_to_the_same_partition_as_in_kafka(group_id, of_8, of_50):
-    """The expected values come from Apache Kafka 4.3.1; some names have a negative hash, the most negative one, or
-    non-ASCII characters.
+    """The expected values come from Apache Kafka 4.3.1.  Some of the names have a negative hash, the most negative
+    hash, or non-ASCII characters.
     """
     assert partition_for(group_id, 8) == of_8
     assert partition_for(group_id, 50) == of_50

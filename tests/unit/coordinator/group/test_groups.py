@@ -1,4 +1,4 @@
-"""Invariants of the coordinator over random sequences of requests, and examples of leader changes."""
+"""Invariants of the coordinator under random sequences of requests, and examples of leader changes."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ REBALANCES_MS = st.sampled_from([5_000, 60_000])
 
 
 def test_a_new_coordinator_renews_the_sessions_of_a_stable_group():
-    """For the members, nothing changes except the coordinator."""
+    """For the members, nothing but the coordinator changes."""
     world = World()
     leader, follower = world.stable(2)
     world.wait(5_000)
@@ -55,7 +55,7 @@ def test_an_incomplete_generation_is_lost_with_the_coordinator():
 
 
 def test_losing_leadership_answers_all_parked_requests():
-    """Parked joins and syncs get NOT_COORDINATOR; all other requests are answered already."""
+    """Parked joins and syncs get NOT_COORDINATOR; all other requests have already been answered."""
     world = World()
     joins = [world.join() for _ in range(2)]
     world.wait(6_000)
@@ -72,7 +72,7 @@ def test_losing_leadership_answers_all_parked_requests():
 
 
 def test_a_group_above_a_lowered_size_limit_rebalances_at_load():
-    """All members may still commit before some of them are rejected."""
+    """All members can still commit before some of them are rejected."""
     world = World()
     first, *_ = world.stable(3)
     world.settings = type(world.settings)(size_max=2)
@@ -84,7 +84,7 @@ def test_a_group_above_a_lowered_size_limit_rebalances_at_load():
 
 
 def test_a_heartbeat_writes_no_record_and_sets_no_timer():
-    """A heartbeat causes no work for the host."""
+    """A heartbeat causes no work for the host: it neither appends nor arms a timer."""
     world = World()
     (member,) = world.stable()
     beat = Heartbeat(waiter="w", group_id="g", generation=member.generation, member_id=member.member_id)
@@ -95,7 +95,7 @@ def test_a_heartbeat_writes_no_record_and_sets_no_timer():
 
 
 class LivesOfGroups(RuleBasedStateMachine):
-    """Clients that send any request at any time, a clock that jumps, and changes of leadership."""
+    """Clients that may send any request at any time, a clock that jumps, and changes of leadership."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,8 +128,8 @@ class LivesOfGroups(RuleBasedStateMachine):
         return self.__dict__.setdefault("_asked", {})
 
     def pick(self, data: st.DataObject) -> tuple[str, str, int, str | None]:
-        """Return a known identity: usually one of the newest, so that groups make progress, and sometimes an old
-        one.
+        """
+        Return a known identity, usually one of the newest, so that groups make progress, but sometimes an older one.
         """
         return data.draw(st.sampled_from(self.known[-6:]))
 
@@ -188,7 +188,7 @@ class LivesOfGroups(RuleBasedStateMachine):
 
     @rule(group_id=st.sampled_from(GROUPS), but_one=st.booleans(), goes_on=st.booleans())
     def everybody_joins(self, group_id, but_one, goes_on):
-        """Let all members, or all but one, join again; random requests seldom do so."""
+        """Let all members, or all but one, join again, which rarely happens through random requests."""
         group = self.world.groups._groups.get(group_id)
         for member in list(group.members.values())[but_one:] if group is not None else ():
             if member.member_id in group.members:
@@ -222,7 +222,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         group = self.world.groups._groups.get(group_id)
         for member_id in list(group.members)[but_one:] if group is not None else ():
             if member_id not in group.members:
-                continue  # The member was removed when an assignment did not fit the log.
+                continue  # The member was removed because an assignment did not fit the log.
             self.ask(
                 Sync(
                     waiter=self.world.waiter(),
@@ -304,7 +304,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         for waiter, response in self.world.groups.drain(errors.NOT_COORDINATOR):
             self.world.answers.setdefault(waiter, []).append(response)
         self.world.restart()
-        self.generations.clear()  # The number of an incomplete generation may be used again.
+        self.generations.clear()  # The number of an incomplete generation may be reused.
 
     @rule()
     def snapshot(self):
@@ -327,7 +327,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         groups = self.world.groups._groups
         for group_id in list(self.generations):
             if group_id not in groups:
-                del self.generations[group_id]  # deleted: a new group of that name starts at generation 0
+                del self.generations[group_id]  # it was deleted: a new group of that name starts at generation 0
         for group_id, group in groups.items():
             assert group.generation >= self.generations.get(group_id, 0)
             self.generations[group_id] = group.generation
@@ -352,7 +352,7 @@ TestLivesOfGroups = LivesOfGroups.TestCase
 
 
 def test_a_coordinator_decides_nothing_before_it_is_loaded():
-    """Responses of a coordinator that is not loaded could be based on outdated state."""
+    """Until the coordinator is loaded, its responses could be based on an outdated state."""
     world = World()
     groups = Groups(world.settings, world.entropy, world.topic_ids.get)
 

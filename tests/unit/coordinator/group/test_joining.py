@@ -1,4 +1,4 @@
-"""JoinGroup, as Kafka's clients use it."""
+"""JoinGroup, in the ways in which Kafka's clients use it."""
 
 import pytest
 
@@ -9,7 +9,7 @@ STICKY_TOO = (("sticky", b"s"), *RANGE)
 
 
 def test_a_new_dynamic_member_gets_an_id_and_joins_with_it():
-    """A client that gives up between the two requests leaves no member behind (KIP-394)."""
+    """If a client gives up between the two requests, it leaves no member behind (KIP-394)."""
     world = World()
 
     first = world.join(must_know_member_id=True)
@@ -23,7 +23,7 @@ def test_a_new_dynamic_member_gets_an_id_and_joins_with_it():
 
 
 def test_an_unused_member_id_expires_with_its_session():
-    """A client that never joins with its id does not delay a rebalance."""
+    """A client that never uses its id to join does not delay a rebalance."""
     world = World()
     expected = world.join(must_know_member_id=True)
 
@@ -47,7 +47,7 @@ def test_an_unused_member_id_expires_with_its_session():
     ],
 )
 def test_an_invalid_join_is_refused_and_creates_no_group(fields, error_code):
-    """Each refusal has Kafka's error code."""
+    """Each kind of refusal has Kafka's error code."""
     world = World()
 
     refused = world.join(**fields)
@@ -58,7 +58,7 @@ def test_an_invalid_join_is_refused_and_creates_no_group(fields, error_code):
 
 
 def test_members_of_one_generation_share_a_protocol_and_a_leader():
-    """All members support the selected protocol, and only the leader receives their metadata."""
+    """All members support the selected protocol, and only the leader receives the metadata of the members."""
     world = World()
     first = world.join(protocols=STICKY_TOO)
     second = world.join(protocols=RANGE)
@@ -73,7 +73,7 @@ def test_members_of_one_generation_share_a_protocol_and_a_leader():
 
 
 def test_the_commonly_supported_protocol_with_most_votes_is_selected():
-    """Each member votes for the first protocol of its list that all members support."""
+    """Each member votes for the first protocol in its own list that all members support."""
     world = World()
     both = (("sticky", b"s"), ("range", b"r"), ("own", b"o"))
     range_first = (("range", b"r"), ("sticky", b"s"))
@@ -85,7 +85,7 @@ def test_the_commonly_supported_protocol_with_most_votes_is_selected():
 
 
 def test_a_member_without_a_common_protocol_is_refused():
-    """All members of a group have one protocol type and one common protocol."""
+    """All members of a group have the same protocol type and at least one protocol in common."""
     world = World()
     world.stable()
 
@@ -97,7 +97,7 @@ def test_a_member_without_a_common_protocol_is_refused():
 
 
 def test_a_full_group_refuses_new_members():
-    """group.max.size applies; existing members may join again."""
+    """group.max.size applies to new members; existing ones may join again."""
     world = World(size_max=2)
     first, second = world.stable(2)
 
@@ -109,13 +109,13 @@ def test_a_full_group_refuses_new_members():
 
 
 def test_the_last_members_to_join_a_full_group_are_refused():
-    """During a rebalance the limit counts members that have joined, so a group above its limit loses the slowest
-    ones.
+    """During a rebalance, only members that have joined count towards the limit, so a group above its limit loses the
+    slowest ones.
     """
     world = World(size_max=3)
     first, second, third = world.stable(3)
     world.settings = world.groups._settings = type(world.settings)(size_max=2)
-    world.join(member_id=first.member_id)  # the leader: this starts a rebalance
+    world.join(member_id=first.member_id)  # the leader, so this starts a rebalance
 
     world.join(member_id=second.member_id)
     refused = world.join(member_id=third.member_id)
@@ -124,7 +124,7 @@ def test_the_last_members_to_join_a_full_group_are_refused():
 
 
 def test_an_unchanged_follower_that_joins_again_causes_no_rebalance():
-    """The response to the follower's first join was lost; the generation continues."""
+    """The response to the follower's first join may have been lost; the generation continues."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -135,7 +135,7 @@ def test_an_unchanged_follower_that_joins_again_causes_no_rebalance():
 
 
 def test_a_leader_that_joins_again_starts_a_rebalance():
-    """Topics or partitions have changed, and the leader wants to assign them again."""
+    """The topics or partitions may have changed, and the leader wants to assign them again."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -160,7 +160,7 @@ def test_a_follower_with_new_metadata_starts_a_rebalance():
 
 
 def test_a_new_member_while_the_leader_assigns_starts_a_rebalance():
-    """Members waiting for their assignment are told to join again."""
+    """Members that wait for their assignment are told to join again."""
     world = World()
     first, second = world.join(), world.join()
     world.wait(9_000)
@@ -175,7 +175,7 @@ def test_a_new_member_while_the_leader_assigns_starts_a_rebalance():
 
 
 def test_a_repeated_join_while_the_leader_assigns_gets_the_same_response():
-    """Only the leader's response has the members, because the leader assigns."""
+    """Only the response to the leader has the members, because the leader makes the assignment."""
     world = World()
     first, second = world.join(), world.join()
     world.wait(9_000)
@@ -189,7 +189,7 @@ def test_a_repeated_join_while_the_leader_assigns_gets_the_same_response():
 
 
 def test_a_second_join_of_a_member_answers_the_first():
-    """Every request gets a response, even if its connection is closed."""
+    """Every request gets a response, even if its connection has been closed."""
     world = World()
     leader, _ = world.stable(2)
     parked = world.join(member_id=leader.member_id)
@@ -200,7 +200,9 @@ def test_a_second_join_of_a_member_answers_the_first():
 
 
 def test_a_restarted_dynamic_member_waits_for_the_old_session_to_end():
-    """Without an instance id, the coordinator cannot know that the old and the new member are the same consumer."""
+    """Without an instance id, the coordinator cannot know that the old and the new member are one and the same
+    consumer.
+    """
     world = World()
     (dead,) = world.stable()
 
@@ -217,7 +219,7 @@ def test_a_restarted_dynamic_member_waits_for_the_old_session_to_end():
 
 
 def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance():
-    """Instance ids exist for this purpose.  The new member id is logged."""
+    """This is the purpose of instance ids.  The new member id is logged."""
     world = World()
     _, desk = world.static("tower", "desk")
     records_before = len(world.log)
@@ -233,7 +235,7 @@ def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance():
 
 
 def test_a_replaced_static_member_is_fenced():
-    """The later of two processes with the same instance id wins."""
+    """If two processes have the same instance id, the later one wins."""
     world = World()
     tower, desk = world.static("tower", "desk")
     world.join(instance_id="desk")
@@ -246,7 +248,9 @@ def test_a_replaced_static_member_is_fenced():
 
 
 def test_a_returning_static_leader_skips_the_assignment():
-    """The leader gets the members, to monitor them, and is told to skip the assignment (KIP-814)."""
+    """
+    The leader gets the list of members, so that it can monitor them, and is told to skip the assignment (KIP-814).
+    """
     world = World()
     tower, desk = world.static("tower", "desk")
 
@@ -259,8 +263,8 @@ def test_a_returning_static_leader_skips_the_assignment():
 
 def test_a_returning_static_leader_before_v9_gets_the_old_leader_id():
     """
-    Before v9 the response cannot tell the leader to skip the assignment; the old leader's id makes it act as a
-    follower.
+    Before v9, the response cannot tell the leader to skip the assignment.  If it names the old member id as leader, the
+    client acts as a follower.
     """
     world = World()
     tower, _ = world.static("tower", "desk")
@@ -271,7 +275,7 @@ def test_a_returning_static_leader_before_v9_gets_the_old_leader_id():
 
 
 def test_a_returning_static_member_that_changes_the_protocol_starts_a_rebalance():
-    """Otherwise the group would keep a protocol that it would not select now."""
+    """If there were no rebalance, the group would keep a protocol that it would not select now."""
     world = World()
     protocols = (("range", b"r"), ("sticky", b"s"))
     parked = world.join(instance_id="desk", protocols=protocols)
@@ -284,7 +288,7 @@ def test_a_returning_static_member_that_changes_the_protocol_starts_a_rebalance(
 
 
 def test_a_static_member_that_returns_while_others_join_replaces_the_parked_join():
-    """The old process is fenced, and the parked join of the new process replaces that of the old one."""
+    """The old process is fenced, and the parked join of the new process takes the place of the old one."""
     world = World()
     parked = world.join(instance_id="desk")
 
@@ -296,7 +300,7 @@ def test_a_static_member_that_returns_while_others_join_replaces_the_parked_join
 
 
 def test_a_static_member_that_returns_while_the_leader_assigns_starts_a_rebalance():
-    """The leader may already be assigning to the old member id."""
+    """The leader may already be making an assignment for the old member id."""
     world = World()
     first, second = world.join(instance_id="tower"), world.join(instance_id="desk")
     world.wait(9_000)
@@ -310,7 +314,7 @@ def test_a_static_member_that_returns_while_the_leader_assigns_starts_a_rebalanc
 
 
 def test_a_member_that_has_joined_a_full_group_may_join_again():
-    """The member is already counted; only its parked request is replaced."""
+    """The member has already been counted, so only its parked request is replaced."""
     world = World(size_max=2)
     leader, follower = world.stable(2)
     world.join(member_id=leader.member_id, protocols=STICKY_TOO)
@@ -323,7 +327,7 @@ def test_a_member_that_has_joined_a_full_group_may_join_again():
 
 
 def test_a_static_member_that_returns_before_its_sync_keeps_the_group_stable():
-    """The member's old id was the last with an outstanding SyncGroup.  The random test found this case."""
+    """The SyncGroup of the member's old id was the last one outstanding.  The random test found this case."""
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(6_000)

@@ -1,4 +1,4 @@
-"""The encoding of `__consumer_offsets`, compared with Kafka's own bytes."""
+"""The encoding of records in `__consumer_offsets`, compared with the bytes that Kafka itself writes."""
 
 import contextlib
 
@@ -19,7 +19,7 @@ from tidemill.coordinator.group.log_records import (
 )
 from tidemill.model.topic import TopicId
 
-# Written by Apache Kafka 4.3.1's generated classes (MessageUtil.toVersionPrefixedByteBuffer).
+# Written by the generated classes of Apache Kafka 4.3.1 (MessageUtil.toVersionPrefixedByteBuffer).
 OFFSET_KEYS = {
     0: "0000000762696c6c696e670007666c696768747300000005",
     1: "0001000762696c6c696e670007666c696768747300000005",
@@ -127,7 +127,7 @@ def empty_group_value(version):
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_of_kafkas_values_can_be_read(version):
-    """A partition may contain values that older versions of Kafka wrote."""
+    """A partition may still contain values that were written by older versions of Kafka."""
     assert log_records.read_offset(bytes.fromhex(OFFSET_VALUES[version])) == offset_value(version)
     assert log_records.read_group(bytes.fromhex(GROUP_VALUES[version])) == group_value(version)
     assert log_records.read_group(bytes.fromhex(EMPTY_GROUP_VALUES[version])) == empty_group_value(version)
@@ -142,12 +142,12 @@ def test_kafkas_keys_can_be_read():
 
 @pytest.mark.parametrize("version", [*range(3, 23), 31_999])
 def test_unknown_key_versions_are_ignored(version):
-    """Kafka's newer group types write their records into the same topic."""
+    """Kafka's newer types of groups write their records to the same topic."""
     assert log_records.read_key(version.to_bytes(2, "big") + b"whatever") is None
 
 
 def test_written_records_equal_kafkas():
-    """The bytes are identical: offsets in version 4, groups in version 3."""
+    """The bytes are identical for offsets in version 4 and groups in version 3."""
     plain = log_records.offset_commit(OFFSET_KEY, offset_value(4))
     group = log_records.group_metadata("billing", group_value(3))
     empty = log_records.group_metadata("billing", empty_group_value(3))
@@ -159,8 +159,8 @@ def test_written_records_equal_kafkas():
 
 def test_a_commit_with_a_retention_keeps_its_topic_id():
     """
-    Kafka writes such a commit as version 1, which has no topic id.  If it were replayed before the topic's name is
-    known, it would match no topic.
+    Kafka writes such a commit in version 1, which has no topic id.  A record without a topic id matches no topic if it
+    is replayed before the topic's name is known.
     """
     value = offset_value(4)
     value.expires_at_ms = NOW_MS + 600_000
@@ -172,7 +172,7 @@ def test_a_commit_with_a_retention_keeps_its_topic_id():
 
 
 def test_an_expiry_of_wrong_length_is_refused():
-    """Either the record is damaged, or another writer uses the same tag."""
+    """Either the record is damaged, or another program uses the same tag."""
     damaged = bytes.fromhex(OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2] + "01" + "904e04" + "00000000")
 
     with pytest.raises(log_records.BadRecord, match="expiry of 4 bytes"):
@@ -180,7 +180,7 @@ def test_an_expiry_of_wrong_length_is_refused():
 
 
 def test_a_commit_without_a_topic_id_has_no_tag():
-    """Like Kafka, Tidemill omits tagged fields that have their default value."""
+    """Tidemill, like Kafka, omits tagged fields that have their default value."""
     value = offset_value(4)
     value.topic_id = TopicId(bytes(16))
 
@@ -188,13 +188,13 @@ def test_a_commit_without_a_topic_id_has_no_tag():
 
 
 def test_tombstones_are_keys_without_a_value():
-    """Compaction and Kafka's tools expect this form."""
+    """Both compaction and Kafka's tools expect this form."""
     assert log_records.offset_tombstone(OFFSET_KEY) == (bytes.fromhex(OFFSET_KEYS[1]), None)
     assert log_records.group_tombstone("billing") == (bytes.fromhex(GROUP_KEY), None)
 
 
 def test_a_snapshot_ends_with_a_record_of_our_own():
-    """The end record, which Kafka does not have, has the bytes that the format page shows."""
+    """The end record is unknown to Kafka, and has the bytes that are shown on the page about the format."""
     end = SnapshotEnd(first_offset=4200, record_count=36, written_at_ms=NOW_MS)
 
     record = log_records.snapshot_end(end)
@@ -207,7 +207,7 @@ def test_a_snapshot_ends_with_a_record_of_our_own():
 
 @pytest.mark.parametrize("tag_bytes", ["0105021234", "02001011223344556677889900112233445566" + "0905aabbccddee"])
 def test_unknown_tags_are_skipped(tag_bytes):
-    """KIP-915: later versions of Kafka only add tagged fields."""
+    """KIP-915: later versions of Kafka add nothing but tagged fields."""
     plain = OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2]
 
     assert log_records.read_offset(bytes.fromhex(plain + tag_bytes)).offset == 4200
@@ -236,7 +236,7 @@ def test_an_offset_survives_a_round_trip(offset, epoch, metadata, topic_id):
     flips=st.lists(st.tuples(st.integers(0, 199), st.integers(0, 255)), max_size=3),
 )
 def test_damaged_records_raise_only_bad_record(golden, cut, flips):
-    """Every length in a record is checked against the bytes that are left."""
+    """Every length in a record is checked against the number of bytes that are left."""
     data = bytearray.fromhex(golden)[:cut]
     for at, byte in flips:
         if at < len(data):

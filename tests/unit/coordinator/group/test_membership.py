@@ -15,8 +15,8 @@ def joined(world, count=2):
 
 def test_followers_wait_for_the_leaders_assignment():
     """
-    All members are answered once the leader has sent the assignments; a member that the leader left out gets an empty
-    one.
+    All members are answered once the leader has sent the assignments.  A member that the leader has left out gets an
+    empty one.
     """
     world = World()
     leader, follower, forgotten = joined(world, 3)
@@ -30,7 +30,7 @@ def test_followers_wait_for_the_leaders_assignment():
 
 
 def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
-    """A follower can fetch its assignment repeatedly."""
+    """A follower can fetch its assignment as often as it likes."""
     world = World()
     _, follower = world.stable(2)
 
@@ -49,7 +49,7 @@ def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
     ],
 )
 def test_only_members_of_this_generation_may_sync_and_send_heartbeats(fields, error_code):
-    """SyncGroup and Heartbeat share the same checks."""
+    """The same checks apply to SyncGroup and Heartbeat."""
     world = World()
     (member,) = world.stable()
 
@@ -59,7 +59,7 @@ def test_only_members_of_this_generation_may_sync_and_send_heartbeats(fields, er
 
 @pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocol_name": "sticky"}])
 def test_a_sync_with_another_protocol_is_refused(fields):
-    """From v5 on the request names its protocol (KIP-559)."""
+    """From v5 on, the request names its protocol (KIP-559)."""
     world = World()
     (member,) = world.stable()
 
@@ -67,7 +67,7 @@ def test_a_sync_with_another_protocol_is_refused(fields):
 
 
 def test_syncs_and_heartbeats_report_a_rebalance():
-    """The members that sent them have to join again."""
+    """The members that sent these requests have to join again."""
     world = World()
     (member,) = world.stable()
     world.join()
@@ -77,7 +77,7 @@ def test_syncs_and_heartbeats_report_a_rebalance():
 
 
 def test_a_heartbeat_succeeds_while_the_leader_assigns():
-    """Consumers start sending heartbeats once their join is answered."""
+    """Consumers start to send heartbeats as soon as their join is answered."""
     world = World()
     _, follower = joined(world)
 
@@ -86,7 +86,7 @@ def test_a_heartbeat_succeeds_while_the_leader_assigns():
 
 def test_members_that_never_sync_are_removed():
     """
-    Members are removed after the rebalance timeout, and members that wait for an assignment are told to join again.
+    Such members are removed after the rebalance timeout, and those that wait for an assignment are told to join again.
     """
     world = World()
     joins = [world.join(session_timeout_ms=100_000) for _ in range(2)]
@@ -102,7 +102,7 @@ def test_members_that_never_sync_are_removed():
 
 
 def test_a_member_without_heartbeats_is_removed_when_its_session_ends():
-    """Each heartbeat extends a session.  When a member is removed, the other members are told to join again."""
+    """Each heartbeat extends the session.  When a member is removed, all others are told to join again."""
     world = World()
     silent, lively = world.stable(2)
     world.wait(9_000)
@@ -115,7 +115,7 @@ def test_a_member_without_heartbeats_is_removed_when_its_session_ends():
 
 
 def test_a_commit_renews_the_session():
-    """A consumer that commits is alive."""
+    """A consumer that commits is evidently alive."""
     world = World()
     (member,) = world.stable()
     world.wait(9_000)
@@ -127,7 +127,7 @@ def test_a_commit_renews_the_session():
 
 
 def test_leaving_starts_a_rebalance_at_once():
-    """The other members need not wait for a session to expire."""
+    """The other members do not have to wait until a session expires."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -139,7 +139,7 @@ def test_leaving_starts_a_rebalance_at_once():
 
 
 def test_when_the_last_member_leaves_the_empty_group_is_logged():
-    """The retention of the group's offsets starts at this time."""
+    """The retention of the group's offsets starts when the group becomes empty."""
     world = World()
     (member,) = world.stable()
 
@@ -152,7 +152,8 @@ def test_when_the_last_member_leaves_the_empty_group_is_logged():
 
 def test_each_member_of_a_leave_request_gets_its_own_error_code():
     """
-    The request names a member by its id, or a static member by its instance id alone, as administrators do (KIP-345).
+    The request names a member by its member id, or a static member by its instance id alone, as administrators do
+    (KIP-345).
     """
     world = World()
     world.static("tower", "desk")
@@ -176,14 +177,14 @@ def test_each_member_of_a_leave_request_gets_its_own_error_code():
 
 
 def test_leaving_an_unknown_group_fails_for_every_member():
-    """Each member has the error, and the response itself has none, as in Kafka."""
+    """The error is in each member and not in the response itself, as in Kafka."""
     world = World()
 
     assert world.leave(LeavingMember(member_id="m"), group_id="other") == [errors.UNKNOWN_MEMBER_ID]
 
 
 def test_removing_a_member_answers_its_parked_request():
-    """A parked SyncGroup is answered like a parked JoinGroup."""
+    """A parked SyncGroup is answered in the same way as a parked JoinGroup."""
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(9_000)
@@ -195,7 +196,7 @@ def test_removing_a_member_answers_its_parked_request():
 
 
 def test_a_second_sync_of_a_member_answers_the_first():
-    """Every request gets a response, even if its connection is closed."""
+    """Every request gets a response, even if its connection has been closed."""
     world = World()
     _, follower = joined(world)
     waits = world.sync(follower)

@@ -24,7 +24,7 @@ def forget_offsets(world, *, topic="flights", group_id="g"):
 
 
 def test_committed_offsets_survive_a_change_of_leader():
-    """The new leader also has the leader epochs and the metadata of the offsets."""
+    """The new leader has not only the offsets but also their leader epochs and metadata."""
     world = World()
     world.commit(offset=42, metadata="here", leader_epoch=3)
 
@@ -37,7 +37,7 @@ def test_committed_offsets_survive_a_change_of_leader():
 
 
 def test_fetching_without_a_commit_returns_minus_one():
-    """An offset that was never committed is no error, even if the group is unknown."""
+    """It is not an error if an offset was never committed, even if the group is unknown."""
     world = World()
     world.commit()
 
@@ -47,7 +47,7 @@ def test_fetching_without_a_commit_returns_minus_one():
 
 
 def test_all_offsets_of_a_group_can_be_fetched():
-    """OffsetFetch with null topics requests all offsets."""
+    """OffsetFetch requests all offsets if its topics are null."""
     world = World()
     world.commit(offset=1)
     world.commit(offset=2, partition=1)
@@ -66,7 +66,7 @@ def test_all_offsets_of_a_group_can_be_fetched():
     ],
 )
 def test_only_members_commit_for_a_group_in_use(fields, error_code):
-    """A simple consumer, which assigns its partitions itself, may commit only while the group has no members."""
+    """A simple consumer, which assigns its own partitions, may commit only while the group has no members."""
     world = World()
     world.stable()
 
@@ -104,7 +104,7 @@ def test_a_member_may_commit_while_a_rebalance_is_prepared():
 
 
 def test_the_error_for_an_unknown_group_depends_on_the_version():
-    """The error is GROUP_ID_NOT_FOUND from v9 on, and ILLEGAL_GENERATION before."""
+    """The error is GROUP_ID_NOT_FOUND from v9 on, and ILLEGAL_GENERATION in earlier versions."""
     world = World()
 
     assert world.commit(generation=1, member_id="m") == errors.GROUP_ID_NOT_FOUND
@@ -114,7 +114,7 @@ def test_the_error_for_an_unknown_group_depends_on_the_version():
 
 def test_too_large_metadata_fails_only_its_partition():
     """
-    offset.metadata.max.bytes applies to each partition; the offsets of other partitions in the request are committed.
+    offset.metadata.max.bytes applies to each partition on its own; the other offsets in the request are committed.
     """
     world = World()
     offsets = tuple(
@@ -129,7 +129,7 @@ def test_too_large_metadata_fails_only_its_partition():
 
 
 def test_a_recreated_topic_does_not_see_the_old_commits():
-    """Committed offsets belong to a topic id."""
+    """A committed offset belongs to a topic id, not to a name."""
     world = World()
     world.commit(offset=42)
     world.topic_ids["flights"] = TopicId(b"made again 12345")
@@ -143,7 +143,7 @@ def test_a_recreated_topic_does_not_see_the_old_commits():
 
 
 def test_forgetting_a_deleted_topic_keeps_the_offsets_of_the_recreated_one():
-    """Offsets of the new topic are kept however late the coordinator learns of the deletion."""
+    """The offsets of the new topic are kept, no matter how late the coordinator learns of the deletion."""
     world = World()
     world.commit(offset=42)
     world.commit(offset=43, partition=1)
@@ -172,7 +172,7 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted():
 
 
 def test_offsets_of_other_protocol_types_cannot_be_deleted_while_in_use():
-    """The coordinator can read subscriptions only from groups of the type `consumer`."""
+    """The coordinator can read only the subscriptions of groups whose protocol type is `consumer`."""
     world = World()
     world.stable(protocol_type="connect")
 
@@ -181,7 +181,7 @@ def test_offsets_of_other_protocol_types_cannot_be_deleted_while_in_use():
 
 
 def test_a_simple_consumers_offsets_expire_after_the_retention():
-    """The retention starts at the commit, and the group is deleted with its last offset."""
+    """The retention starts at the commit, and the group is deleted together with its last offset."""
     world = World()
     world.commit()
     world.wait(DAY_MS)
@@ -197,7 +197,9 @@ def test_a_simple_consumers_offsets_expire_after_the_retention():
 
 
 def test_the_retention_of_a_group_starts_when_it_becomes_empty():
-    """The retention does not start at the commit: offsets of an idle topic remain while a member reads it (KIP-211)."""
+    """
+    The retention does not start at the commit: offsets of an idle topic stay as long as a member reads it (KIP-211).
+    """
     world = World()
     (member,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(generation=1, member_id=member.member_id)
@@ -216,7 +218,7 @@ def test_the_retention_of_a_group_starts_when_it_becomes_empty():
 
 
 def test_a_stable_group_loses_only_offsets_of_unsubscribed_topics():
-    """The subscription is read from the members' metadata."""
+    """Subscriptions are read from the metadata of the members."""
     world = World()
     (member,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(generation=1, member_id=member.member_id)
@@ -244,7 +246,7 @@ def test_a_retention_requested_by_the_client_applies():
 
 
 def test_a_record_with_a_retention_keeps_its_topic_id():
-    """The topic id is stored although Kafka's own record for such a commit has none."""
+    """The topic id is stored, although Kafka's own record for such a commit does not have one."""
     world = World()
     world.commit(retention_ms=3_600_000, topic="tides")
 
@@ -252,7 +254,7 @@ def test_a_record_with_a_retention_keeps_its_topic_id():
 
 
 def test_expired_offsets_are_deleted_in_bounded_steps():
-    """No step blocks the broker for long, and in the end all expired offsets are deleted."""
+    """No single step blocks the broker for long, and in the end all expired offsets have been deleted."""
     world = World()
     for group_index in range(4):
         offsets = tuple(

@@ -1,4 +1,4 @@
-"""Error responses for every type of request."""
+"""The error response for each type of request."""
 
 import pytest
 
@@ -61,5 +61,5 @@ OFFSETS = tuple(OffsetToCommit(topic="flights", partition=number, offset=1) for 
     ids=lambda value: type(value).__name__,
 )
 def test_a_refusal_has_the_type_of_the_response(request_: GroupRequest, reply: object) -> None:
-    """Handlers need no separate code to encode a refusal."""
+    """A handler encodes a refusal in the same way as any other response."""
     assert reply == refused(request_, CODE)

@@ -1,4 +1,4 @@
-"""A snapshot replaces all records before its first one."""
+"""A snapshot makes all records before its first one unnecessary."""
 
 from tests.unit.coordinator.group.group_world import FLIGHTS_ID, World
 from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit
@@ -23,7 +23,7 @@ def busy_world():
 
 
 def test_the_log_from_the_snapshot_on_restores_the_whole_state():
-    """The log may therefore start at the snapshot's first record."""
+    """This is why the log may start at the snapshot's first record."""
     world = busy_world()
     first_offset = len(world.log)
 
@@ -41,7 +41,7 @@ def test_the_log_from_the_snapshot_on_restores_the_whole_state():
 
 
 def test_changes_between_chunks_are_not_lost():
-    """Commits, deletions and new groups may come before or after the chunk that contains the changed state."""
+    """Commits, deletions and new groups may be logged before or after the chunk that contains the state they change."""
     world = busy_world()
     first_offset = len(world.log)
     chunks = world.groups.snapshot_chunks(records_max=3)
@@ -60,7 +60,7 @@ def test_changes_between_chunks_are_not_lost():
 
 
 def test_the_end_record_tells_later_leaders_where_the_log_may_start():
-    """A snapshot without an end record, left by a leader that lost its leadership, is ignored."""
+    """A snapshot without an end record, written by a leader that then lost its leadership, is ignored."""
     world = busy_world()
     chunks = world.groups.snapshot_chunks()
     for chunk in chunks:
@@ -75,7 +75,7 @@ def test_the_end_record_tells_later_leaders_where_the_log_may_start():
 
 
 def test_the_snapshot_of_an_empty_partition_has_no_chunks():
-    """The end record alone lets the log of a partition without groups be trimmed."""
+    """With the end record alone, the log of a partition without groups can still be trimmed."""
     world = World()
 
     chunks = world.groups.snapshot_chunks()
@@ -85,7 +85,7 @@ def test_the_snapshot_of_an_empty_partition_has_no_chunks():
 
 
 def test_state_deleted_before_its_chunk_is_not_written():
-    """A record that follows the tombstone would restore the deleted state."""
+    """If it were written after the tombstone, the record would restore the deleted state."""
     world = busy_world()
     chunks = world.groups.snapshot_chunks(records_max=3)
     first = next(chunks)  # the group with members, and two of the seven offsets of the next group
