@@ -35,7 +35,7 @@ def test_a_scrape_shows_the_state_of_the_broker() -> None:
 
 def test_a_scrape_shows_what_runs() -> None:
     """
-    A scrape has the version of the package and that of Python.
+    A scrape contains the versions of the package and of Python.
     """
     shown = samples(BrokerWorld())
 

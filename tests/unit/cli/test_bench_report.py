@@ -7,7 +7,7 @@ from tidemill.cli.bench_report import Timing, percentiles_ms, print_result, rate
 
 def test_a_percentile_is_a_value_that_occurred() -> None:
     """
-    A percentile is always one of the values: the smallest one that is at least as large as that share of the values.
+    A percentile is not interpolated: it is the smallest of the values that at least the given share do not exceed.
     """
     hundred = [number / 1000 for number in range(100, 0, -1)]
 

@@ -85,7 +85,7 @@ def test_the_snapshot_of_an_empty_partition_has_no_chunks():
 
 
 def test_state_deleted_before_its_chunk_is_not_written():
-    """If it were written after the tombstone, the record would restore the deleted state."""
+    """A record written after the tombstone would restore the deleted state."""
     world = busy_world()
     chunks = world.groups.snapshot_chunks(records_max=3)
     first = next(chunks)  # the group with members, and two of the seven offsets of the next group
