@@ -196,7 +196,7 @@ def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(link
 
 def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The leader table itself made the frame too long, so the connection dropped the frame.
+    The leader table itself filled up the frame, which the full connection then dropped.
     """
     linked.turn()
     linked.link.is_full = True
