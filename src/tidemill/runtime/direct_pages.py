@@ -16,7 +16,7 @@ from tidemill.storage.disk import Buffer
 PAGE: Final = mmap.PAGESIZE
 STAGE_BYTES: Final = 4 << 20
 JOINED_BYTES_MAX: Final = 128 << 10  # writes up to this size are joined before they are copied to the stage
-JOINED_PARTS_MIN: Final = 64  # writes of this many parts are joined as well: a copy costs less than a Python loop
+JOINED_PARTS_MIN: Final = 64  # writes of at least this many parts, too: a copy costs less than a Python loop
 
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 

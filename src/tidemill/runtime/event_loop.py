@@ -13,7 +13,7 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, T]], *, stop: Callable[[], None]) -> T:
-    """Run the coroutine that `main` returns to its end on a new event loop, and return its result.
+    """Run the coroutine from `main` to completion on a new event loop, and return its result.
 
     `stop` is called on the loop for each SIGINT and SIGTERM and should make `main` return; the caller decides what a
     second signal means.  Must be called on the main thread.

@@ -1,4 +1,4 @@
-"""Returns freed memory to the operating system.  glibc keeps free parts of its heap, which are large after a load."""
+"""Returns freed memory to the operating system.  glibc keeps freed parts of its heap, which can be large."""
 
 import ctypes
 

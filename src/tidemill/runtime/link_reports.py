@@ -1,8 +1,8 @@
-"""Reports of links that cannot be established, each problem of a peer once, at the level that it deserves.
+"""Reports links that cannot be established: each problem with a peer once, at the level that it deserves.
 
     first failure ─▶ info ─▶ no link for OUTAGE_MS ─▶ warning, once ─▶ a link again ─▶ "link restored"
 
-A refusal that only a changed setting ends, such as that of a different cluster key, is a warning at once.
+A refusal that only a changed setting can end, such as one because of a different cluster key, is a warning at once.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from typing import Final
 from tidemill.telemetry.event_log import OUTAGE_MS, EventLog
 
 PEERS_MAX: Final = 256
-"""The number of peers whose problems are remembered, so as not to repeat reports; the oldest is forgotten."""
+"""The limit on peers whose problems are remembered, to avoid repeated reports; beyond it, the oldest is forgotten."""
 
 REPORTS_PER_PEER_MAX: Final = 8
-"""The limit of different reports per peer until a link to it is established."""
+"""The limit on different reports per peer until a link to it is established."""
 
 
 @dataclass(slots=True)
 class _Outage:
-    began_at: float  # the first failure without a link since then, in seconds
+    began_at: float  # the time in seconds of the first failure since the last link
     problems: list[str] = field(default_factory=list)
     is_warned: bool = False
 
 
 class LinkReports:
-    """A peer is `to HOST:PORT` if this broker dials it, and `from HOST` if it dials this broker."""
+    """Logs problems with peers: `to HOST:PORT` names one that this broker dials, and `from HOST` one that dials it."""
 
     def __init__(self, events: EventLog, now: Callable[[], float]) -> None:
         self.last_failure: str | None = None
@@ -41,7 +41,7 @@ class LinkReports:
             self._warn(outage, peer, why)
 
     def failed(self, peer: str, why: str) -> None:
-        """Report any other failure.  The end that dials reports a long outage."""
+        """Report any other failure.  Only the end that dials warns of a long outage."""
         outage = self._outage_of(peer, why)
         is_long = (self._now() - outage.began_at) * 1_000 >= OUTAGE_MS
         if is_long and not outage.is_warned and peer.startswith("to "):
@@ -55,7 +55,7 @@ class LinkReports:
             self._events.event("link restored", peer=peer, down_s=round(self._now() - outage.began_at))
 
     def forget(self, peer: str) -> None:
-        """Forget a peer that is not dialled any more."""
+        """Forget a peer that is no longer dialled."""
         self._outages.pop(peer, None)
 
     def _outage_of(self, peer: str, why: str) -> _Outage:

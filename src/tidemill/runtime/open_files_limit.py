@@ -1,4 +1,4 @@
-"""Raises this process's limit of open files to the hard limit.
+"""Raises this process's limit on open files to the hard limit.
 
 The soft limit is 1,024 on most systems, for programs that call `select`.  A broker needs more: every partition that is
 written to keeps a file open until a checkpoint has synced it, and every client has a socket.

@@ -2,8 +2,8 @@
 
 No call depends on a file's current position.  A file descriptor is closed when the last call that uses it returns: each
 call holds a reference to the descriptor, and `close` drops the file's own reference.  A reader in another thread
-therefore never reads from a descriptor number that was reused for another file.  Directories have mode 0700 and files
-0600, since records may be confidential.
+therefore never reads from a descriptor number that has been reused for another file.  Directories have mode 0700 and
+files 0600, since records may be confidential.
 """
 
 import errno
@@ -17,12 +17,12 @@ from tidemill.runtime.direct_pages import PAGE, DirectPages
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
-PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # the limit of one pwritev; 1024 on Linux
+PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # the limit on the parts of one pwritev; 1024 on Linux
 AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # smaller writes are faster through the page cache (decision 3)
-READ_AHEAD_SIZE_MIN: Final = 512 << 10  # a read of at least this size is taken for a sequential read
+READ_AHEAD_SIZE_MIN: Final = 512 << 10  # a read of at least this size is treated as sequential
 READ_AHEAD_BYTES: Final = 8 << 20  # bytes after a sequential read that the kernel reads in advance
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-# The errors of a file system that does not support RWF_NOWAIT.
+# The errors from a file system that does not support RWF_NOWAIT.
 _NOWAIT_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -122,7 +122,7 @@ class OsDisk:
         self._lock_descriptor = descriptor
 
     def unlock(self) -> None:
-        """Release the lock.  Otherwise the end of the process releases it."""
+        """Release the lock.  The operating system also releases it when the process ends."""
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
@@ -286,7 +286,7 @@ def _split(parts: Sequence[Buffer], first: int, second: int) -> tuple[list[Buffe
 def _write_rest(number: int, position: int, parts: Sequence[Buffer], written: int) -> None:
     """Write all parts except their first `written` bytes.
 
-    It is used after a short write, and for more parts than one call can take.
+    Used after a short write, and when there are more parts than one call can take.
     """
     rest = [memoryview(part).cast("B") for part in parts if len(part)]
     first_left = 0  # index of the first part not completely written
@@ -324,7 +324,7 @@ def _make_directory(where: str) -> None:
 
 
 def _make_directories(where: str) -> None:
-    """Create the data directory and its parents.  The name of each new directory is synced, to survive a power loss."""
+    """Create the data directory and its parents.  Each new name is synced so that it survives a power loss."""
     if os.path.isdir(where):
         return
     above = os.path.dirname(where)

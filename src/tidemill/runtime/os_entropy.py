@@ -1,4 +1,4 @@
-"""Entropy of the operating system: unpredictable random bytes."""
+"""Entropy from the operating system: unpredictable random bytes."""
 
 import os
 

@@ -21,7 +21,7 @@ class DiallingTransport(Protocol):
     def reports(self) -> LinkReports: ...
 
     def dial(self, dialler: "PeerDialler") -> PeerSocket:
-        """Return a new socket for `dialler`, not connected yet."""
+        """Return a new socket for `dialler` that is not connected yet."""
         ...
 
     def has_link(self, dialler: "PeerDialler") -> bool: ...
@@ -52,9 +52,9 @@ class PeerDialler:
         self.address = address
         self.name = f"to {address}"
         self.reached: int | None = None
-        """The incarnation last reached at this address; the link to it may be under another address."""
+        """The incarnation that was last reached at this address; the link to it may be through another address."""
         self._transport = transport
-        self._failures = -1  # dials that failed in a row; -1 before the first dial, which is not delayed
+        self._failures = -1  # consecutive failed dials; -1 before the first dial, which is not delayed
         self._is_busy = False  # True from a dial until the dialled socket has ended
         self.is_stopped = False
         self.is_own = False  # True if this process itself listens at the address
@@ -64,7 +64,7 @@ class PeerDialler:
 
     @property
     def is_over(self) -> bool:
-        """Whether the address is not dialled any more."""
+        """Whether the address is no longer dialled."""
         return self.is_stopped or self.is_own
 
     def dial_if_needed(self) -> None:
@@ -86,7 +86,7 @@ class PeerDialler:
             self._socket.end("the address is no longer configured", send_reason=False)
 
     def ended(self, *, was_stable: bool) -> None:
-        """Handle the end of the socket dialled last."""
+        """Handle the end of the most recently dialled socket."""
         self._is_busy = False
         self._failures = 0 if was_stable else self._failures + 1
 

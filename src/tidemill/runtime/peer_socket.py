@@ -17,10 +17,10 @@ from tidemill.peer.session import KEY_DIFFERS, PeerLeft, PeerRefused, Session
 
 HANDSHAKE_SECONDS: Final = 5.0
 QUEUE_BYTES_MAX: Final = FRAME_BYTES_MAX
-"""The limit of bytes that the kernel has not taken yet.  An empty queue has room for one frame of the maximum size."""
+"""The limit on bytes that the kernel has not taken yet.  An empty queue has room for one frame of the maximum size."""
 
 FLUSH_SECONDS: Final = 1.0
-"""How long a closing socket may flush frames and the reason of the end before it is reset."""
+"""How long a closing socket may take to flush frames and the reason for closing before it is reset."""
 
 DISCARDED_BYTES: Final = 4096
 """The size of the buffer for data that arrives while the socket is closing."""
@@ -34,12 +34,12 @@ class SocketRegistry(Protocol):
     def proven(self, socket: "PeerSocket") -> str | None:
         """Handle a completed handshake.
 
-        Return None if the socket is accepted as a link or is parked, and a sentence to refuse the socket.
+        Return None if the socket is accepted as a link or is parked; otherwise a sentence with the reason to refuse it.
         """
         ...
 
     def ended(self, socket: "PeerSocket", why: str, refusal: PeerRefused | None) -> None:
-        """Handle the end of a socket.  `refusal` is set if this end refuses what the other end is or has sent."""
+        """Handle the end of a socket.  `refusal` is set if this end refuses the other end or something that it sent."""
         ...
 
 
@@ -55,7 +55,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         self.other_end = ""
         """The other end's host, for reports."""
         self.is_parked = False
-        """Whether another link replaces this one, which carries no frames and waits for the other end to close it."""
+        """Whether another link has replaced this one, which now only waits for the other end to close it."""
         self._loop = loop
         self._registry = registry
         self._owner = owner
@@ -63,7 +63,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
 
-    # Calls of the owner
+    # Called by the owner
 
     @property
     def hello(self) -> Hello:
@@ -83,7 +83,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         if not self.is_parked:
             self.end(why, send_reason=True)
 
-    # Calls of the registry
+    # Called by the registry
 
     def end(self, why: str, *, send_reason: bool, refusal: PeerRefused | None = None) -> None:
         """Stop receiving and sending.  With `send_reason`, flush queued frames and send the reason before closing."""
@@ -102,7 +102,7 @@ class PeerSocket(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._transport.abort)  # Deferred, because libuv may be about to use the socket.
         self._registry.ended(self, why, refusal)
 
-    # Calls of the event loop
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not declare this base class
@@ -183,7 +183,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         return f"the other end closed the connection during the handshake; {KEY_DIFFERS}"
 
     def _fail(self, error: Exception) -> None:
-        """Report an unexpected exception of this broker to the loop's exception handler, and close only this link."""
+        """Report an unexpected exception to the loop's exception handler, and close only this link."""
         context = {"message": f"a link to {self.other_end} failed", "exception": error, "protocol": self}
         self._loop.call_exception_handler(context)
         self.end(f"internal error of this broker: {error!r}", send_reason=False)

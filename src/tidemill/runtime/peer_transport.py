@@ -4,8 +4,8 @@ Both ends may dial.  Of two links between the same processes, the one that the b
 kept; of several links that the same end dialled, the last one is kept.  Both ends compute the same order, so neither
 closes the link that is to be kept.  The dialler of that link knows that it is established at both ends, and closes the
 other link.  The acceptor only parks the other link, which then carries no frames: if it closed that link immediately,
-the pair could be without a link until the dialler has received the Hello.  A link of a restarted voter, or with a
-changed Hello, replaces the old link immediately.
+the pair could be without a link until the dialler has received the Hello.  A link to a restarted voter, or
+one with a changed Hello, replaces the old link immediately.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from tidemill.runtime.peer_socket import PeerSocket
 from tidemill.telemetry.event_log import EventLog
 
 UNPROVEN_MAX: Final = 64
-"""The limit of accepted connections that have not proven the key; a further connection closes the oldest."""
+"""The limit on accepted connections that have not proven the cluster key; one more closes the oldest."""
 
 BACKLOG: Final = 128
 STABLE_SECONDS: Final = 1.0
-"""After a link that lasted this long, the back-off of the next dial starts from its minimum."""
+"""After a link has lasted this long, the back-off before the next dial starts from its minimum."""
 
 IS_REPLACED: Final = "replaced by another link"
 OTHER_LINK_EXISTS: Final = "another link between the two brokers exists"
@@ -46,7 +46,7 @@ class PeerTransport:
     ) -> None:
         """Create a transport that does not listen yet."""
         self.addresses: Sequence[tuple[str, int]] = ()
-        """The addresses on which it listens, with actual ports in place of port 0."""
+        """The addresses on which the transport listens, with actual ports in place of port 0."""
         self.links: dict[PeerSocket, float] = {}
         """Established links, each with the time on the loop's clock at which it was established."""
         self.reports = LinkReports(events, loop.time)
@@ -100,7 +100,7 @@ class PeerTransport:
                 self._diallers[address] = PeerDialler(self, address)
                 self._diallers[address].dial_if_needed()
 
-    # Calls of sockets
+    # Called by PeerSocket
 
     def connected(self, socket: PeerSocket) -> None:
         self._sockets[socket] = None
@@ -163,7 +163,7 @@ class PeerTransport:
         for other in [*self._diallers.values()]:
             other.dial_if_needed()
 
-    # Calls of diallers
+    # Called by PeerDialler
 
     def dial(self, dialler: PeerDialler) -> PeerSocket:
         self._dials += 1
@@ -206,7 +206,7 @@ class PeerTransport:
             self.reports.refused(name, why)
 
     def _mark_own_address(self, dial: int) -> None:
-        """Stop dialling the address whose `dial` has reached this process itself."""
+        """Stop dialling the address at which dial number `dial` has reached this process itself."""
         for socket, dialler in self._dialled.items():
             if socket.session.dial == dial:
                 dialler.is_own = True
@@ -229,7 +229,7 @@ def _is_between_the_same(one: Session, other: Session) -> bool:
 
 
 def _precedence(session: Session) -> tuple[bool, int]:
-    """Return the rank of a link among the links of a pair.  The highest rank is kept; both ends compute the same."""
+    """Return the rank of a link.  The highest-ranking link of a pair is kept; both ends compute the same rank."""
     assert session.theirs is not None
     return session.is_dialler == (_rank(session.ours) > _rank(session.theirs)), session.dial
 

@@ -1,8 +1,9 @@
 """A TCP listener, independent of any protocol: creates a connection object for each accepted socket.
 
-For each accepted socket the factory creates a `Connection` and passes it a `TcpWriter`.  Bytes are received directly
-into the connection's own buffer (`get_buffer`, then `received`).  The parts given to `send` are not copied if the
-socket can take them immediately.  The loop sets TCP_NODELAY.  All calls are callbacks; none of them blocks.
+For each accepted socket, the server passes a `TcpWriter` to the factory, which returns a `Connection`.  Bytes are
+received directly into the connection's own buffer (`get_buffer`, then `received`).  The parts given to `send` are not
+copied if the socket can take them immediately.  The loop sets TCP_NODELAY.  All calls are callbacks; none of them
+blocks.
 
     connection made ──▶ factory(writer) ──▶ get_buffer, received … ──▶ lost(reason), once, the last call
 
@@ -23,10 +24,10 @@ BACKLOG: Final = 4096
 """The length of the kernel's queue of connections not yet accepted; the kernel limits it to `somaxconn`."""
 
 SYSTEM_SIZED: Final = -1
-"""The kernel chooses the size of the socket buffer and enlarges it as needed."""
+"""Lets the kernel choose the size of the socket buffer and enlarge it as needed."""
 
 WRITE_BYTES_HIGH: Final = 1 << 20
-"""About one fetch response.  If more bytes are unsent, the connection is asked to pause."""
+"""About one fetch response.  While more bytes than this are unsent, the connection is asked to pause."""
 
 DISCARDED_BYTES: Final = 4096
 """The size of the buffer for data that arrives while the socket is closing."""
@@ -53,7 +54,7 @@ class Connection(Protocol):
 
 
 class TcpWriter:
-    """The connection's interface to its socket.  After the end of the socket, calls have no effect."""
+    """The connection's interface to its socket.  Once the socket has ended, calls have no effect."""
 
     __slots__ = ("_loop", "_open", "_transport", "active_at", "local", "peer")
 
@@ -115,7 +116,7 @@ class TcpServer:
     ) -> None:
         """Create a server that does not listen yet.
 
-        `admit` is called with the client's host before a connection is created, and returns whether it is allowed.
+        `admit` is called with a client's host before a connection is created, and returns whether to accept the client.
         """
         self.backlog = backlog
         self.receive_buffer_bytes = receive_buffer_bytes
@@ -124,7 +125,7 @@ class TcpServer:
         self.admit = admit
         self.write_bytes_high = write_bytes_high
         self.addresses: Sequence[tuple[str, int]] = ()
-        """The addresses on which it listens, with actual ports in place of port 0."""
+        """The addresses on which the server listens, with actual ports in place of port 0."""
         self.writers: dict[TcpWriter, Connection] = {}
         """The open connections, oldest first."""
         self.hosts: dict[str, int] = {}
@@ -242,7 +243,7 @@ class _Socket(asyncio.BufferedProtocol):
             self._fail(writer, error)
 
     def _fail(self, writer: TcpWriter, error: Exception) -> None:
-        """Report an exception of the connection to the loop's exception handler, and close only that connection."""
+        """Report an exception from the connection to the loop's exception handler, and close only that connection."""
         self._reason = error
         writer._open = False
         self._server.loop.call_exception_handler(

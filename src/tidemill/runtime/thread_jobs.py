@@ -12,14 +12,14 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 JOBS_MAX: Final = 10_000
-"""The limit of jobs in flight.  It is asserted: every caller has a far lower bound, so reaching the limit is a bug."""
+"""The limit on jobs in flight.  It is asserted: every caller has a far lower bound, so reaching the limit is a bug."""
 
 _Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
 
 
 class ThreadJobs:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, name: str, threads: int = 1) -> None:
-        """Start the threads.  Only a single thread runs jobs in the order of submission."""
+        """Start the threads.  Jobs run in the order of submission only if `threads` is 1."""
         self._loop = loop
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._unreported = 0

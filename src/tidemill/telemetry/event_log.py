@@ -9,10 +9,10 @@ from typing import Final
 Field = str | int | float | bool | None
 NOTHING: Final[Mapping[str, Field]] = MappingProxyType({})
 OUTAGE_MS: Final = 20_000
-"""What ends within this time by itself, such as the start or restart of a broker, needs no warning."""
+"""A condition that ends by itself within this time, such as a broker's restart, needs no warning."""
 
 LINE_CHARACTERS_MAX: Final = 4_096  # journald and most log collectors split or truncate longer lines
-TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line and for the escapes of line ends in JSON
+TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line and for escaped newlines in JSON
 
 
 class EventLog:
@@ -49,7 +49,7 @@ class EventLog:
         self._line("warning", event, fields)
 
     def waiting(self, event: str, waited_ms: int, **fields: Field) -> None:
-        """Log that something has been awaited for `waited_ms`: as a warning after OUTAGE_MS."""
+        """Log that the broker has been waiting for `waited_ms`.  From OUTAGE_MS on, this is a warning."""
         self._line("info" if waited_ms < OUTAGE_MS else "warning", event, fields)
 
     def error(self, event: str, **fields: Field) -> None:
@@ -57,7 +57,7 @@ class EventLog:
         self._line("error", event, fields)
 
     def failure(self, event: str, error: BaseException, **fields: Field) -> None:
-        """Log an unexpected exception, which is a bug, with the end of its traceback in the same line."""
+        """Log an unexpected exception, which is a bug, with the end of its traceback on the same line."""
         trace = "".join(traceback.format_exception(error)).rstrip()
         self.error(
             event,

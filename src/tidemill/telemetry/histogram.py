@@ -1,4 +1,4 @@
-"""A histogram of durations: how many lie in each bucket, and their sum."""
+"""A histogram of durations: the number in each bucket, and the sum of all."""
 
 from bisect import bisect_left
 from typing import Final
@@ -14,10 +14,10 @@ class Histogram:
         """Create a histogram with ascending, inclusive upper `bounds`; `per_second` of their unit are one second."""
         self.bounds = bounds
         self.per_second = per_second
-        self.counts = [0] * (len(bounds) + 1)  # of each bucket; the last one is for durations above all bounds
+        self.counts = [0] * (len(bounds) + 1)  # one for each bucket; the last is for durations above all bounds
         self.sum = 0
 
     def observe(self, duration: int) -> None:
-        """Count a duration, which has the unit of the bounds."""
+        """Count a duration, given in the unit of the bounds."""
         self.counts[bisect_left(self.bounds, duration)] += 1
         self.sum += duration

@@ -1,6 +1,6 @@
 """The last hour of a broker's traffic, for the charts of the console: a sample every ten seconds, in a ring.
 
-A sample holds rates, not counters, so that a chart needs no arithmetic.  The ring of an hour takes 25 KB.
+A sample holds rates, not counters, so that a chart needs no arithmetic.  An hour of samples takes 25 KB.
 """
 
 from array import array
@@ -19,7 +19,7 @@ PRODUCE: Final = 0  # the API key
 
 
 class History:
-    """The samples of one broker.  `tick` may be called at any rate; it takes a sample when one is due."""
+    """The samples of one broker.  `tick` may be called as often as desired; it takes a sample only when one is due."""
 
     def __init__(self, metrics: Metrics, *, monotonic_ms: Callable[[], int], wall_ms: Callable[[], int]) -> None:
         self._metrics = metrics
@@ -58,7 +58,7 @@ class History:
         """
         Return the samples as columns of equal length, oldest first.  A latency is NaN where no request was answered.
         """
-        count = min(map(len, self._columns.values()))  # a thread may read while `tick` adds a sample
+        count = min(map(len, self._columns.values()))  # another thread may read while `tick` adds a sample
         return {name: list(column[-count:]) if count else [] for name, column in self._columns.items()}
 
     def _read_counters(self) -> list[int]:
@@ -71,10 +71,10 @@ class History:
 
 def percentile(counts: Sequence[int], share: float) -> float:
     """
-    Return the latency in milliseconds below which this share of the answered requests lies; NaN without any.
+    Return the latency in milliseconds below which `share` of the answered requests lie, or NaN if there are none.
 
-    `counts` has one number for each bucket of the latency histogram.  Within a bucket, latencies are taken as evenly
-    distributed; the bucket without an upper bound counts as its lower bound.
+    `counts` has one number for each bucket of the latency histogram.  Within a bucket, latencies are assumed to be
+    evenly distributed; the bucket without an upper bound counts as its lower bound.
     """
     wanted = sum(counts) * share
     if not wanted:

@@ -1,7 +1,7 @@
 """The metrics of one broker: plain numbers in slots, which hot paths increment and each scrape reads.
 
-There are no locks: only one thread writes each counter, either that of the event loop or that of the journal, and a
-reader may see a slightly older value.  Two brokers in one process have separate instances.
+There are no locks: each counter is written by only one thread, the event loop's or the journal's, and a reader may see
+a slightly older value.  Two brokers in one process have separate instances.
 """
 
 from collections import defaultdict
@@ -18,8 +18,8 @@ class ApiCounters:
 
     def __init__(self) -> None:
         self.requests = 0  # requests that have begun
-        self.errors: dict[int, int] = {}  # error code → how often it occurs in responses, as Kafka counts
-        # Of answered requests: the time from the beginning of each until its response is ready.
+        self.errors: dict[int, int] = {}  # error code → occurrences in responses, counted as in Kafka
+        # For each answered request: the time from when it begins until its response is ready.
         self.latencies = Histogram(LATENCY_BOUNDS_MS, per_second=1_000)
 
     def count_error(self, error_code: int) -> None:
@@ -80,7 +80,7 @@ class Metrics:
 
     def __init__(self, topics_max: int = 0) -> None:
         """`topics_max` is the number of topics with counters of their own."""
-        # Counters: each counts since the start of the broker.
+        # Counters: all start at zero when the broker starts.
         self.by_topic = CountersByTopic(topics_max)
         self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # API key → counters
         self.bytes_received = 0

@@ -88,7 +88,7 @@ class PrometheusText:
     ) -> None:
         """
         Render `metrics`.  `api_names` maps API keys to names; `error_name` returns the name of an error code; `build`
-        has the labels of `tidemill_build_info`.
+        holds the labels of `tidemill_build_info`.
         """
         self._build = build
         self._metrics = metrics
@@ -97,7 +97,7 @@ class PrometheusText:
         self._registry: Any = None
 
     def render(self) -> str:
-        # Imported at the first scrape, so that a broker that is never scraped does without (decision 12).
+        # Imported at the first scrape, so that a broker that is never scraped does not load it (decision 12).
         from prometheus_client import generate_latest
 
         if self._registry is None:
@@ -109,7 +109,7 @@ class PrometheusText:
         return generate_latest(self._registry).decode()
 
     def describe(self) -> list["Metric"]:
-        """Return no metrics.  Without this method, the library would collect them at registration to get the names."""
+        """Return no metrics.  Without this method, the library would collect them at registration for their names."""
         return []
 
     def collect(self) -> Iterator["Metric"]:
@@ -163,9 +163,9 @@ def _values(histogram: Histogram) -> dict[str, Any]:
 
 
 def counters_of(text: str) -> dict[tuple[str, str], float]:
-    """Return values by name and topic, added up over all other labels.  Without the label `topic`, the topic is empty.
+    """Return values by name and topic, summed over all other labels.  The topic is empty if there is no label `topic`.
 
-    Raise ValueError if `text` does not have the format.
+    Raise ValueError if `text` is not in this format.
     """
     from prometheus_client.parser import text_string_to_metric_families
 

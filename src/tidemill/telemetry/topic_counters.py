@@ -1,7 +1,7 @@
-"""The traffic of single topics.  A partition holds its topic's counters, so counting is one addition without a lookup.
+"""Traffic by topic.  Each partition holds its topic's counters, so counting is one addition without a lookup.
 
 The number of topics with counters of their own is bounded, because each makes every scrape larger and slower.  Further
-topics share one object, whose label no topic can have: names of topics have no parentheses.
+topics share one object, whose label no topic can have: topic names contain no parentheses.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ OTHER: Final = "(other)"
 
 
 class TopicCounters:
-    """What this broker, as the leader, has received and sent for one topic."""
+    """Counts what this broker, as a leader, has received and sent for one topic."""
 
     __slots__ = ("bytes_in", "bytes_out", "fetch_requests", "produce_requests", "records_in")
 
@@ -30,7 +30,7 @@ class CountersByTopic:
         self._by_topic: dict[str, TopicCounters] = {}
 
     def of(self, topic: str) -> TopicCounters:
-        """Return the counters that the partitions of `topic` hold from now on."""
+        """Return the counters that the partitions of `topic` are to hold."""
         counters = self._by_topic.get(topic)
         if counters is not None:
             return counters
