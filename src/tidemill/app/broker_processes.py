@@ -26,7 +26,7 @@ from tidemill.telemetry.event_log import EventLog
 
 CHECK_INTERVAL_S: Final = 0.05  # between checks of whether the cluster is complete
 PROGRESS_INTERVAL_S: Final = 10.0  # between messages that say what the cluster still lacks
-STOP_S_MAX: Final = 10.0  # a clean stop with leadership transfers takes two seconds; a broker that takes longer hangs
+STOP_S_MAX: Final = 10.0  # a clean stop with leadership transfers takes two seconds; a broker that takes 10 s is stuck
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _AWAITED_SIGNALS: Final = STOP_SIGNALS | {signal.SIGCHLD}
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
@@ -50,7 +50,7 @@ class BrokerProcesses:
         `ready` is called once every broker serves and the cluster tolerates the loss of any one of them.  Raises
         StartProblem if a broker cannot start or does not stop.
         """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED_SIGNALS)  # `sigwaitinfo` receives the signals
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED_SIGNALS)  # `sigwaitinfo` will receive the signals
         try:
             try:
                 for broker in self._brokers:
@@ -83,7 +83,7 @@ class BrokerProcesses:
         self._pids[broker] = process.pid
 
     def _wait_until_complete(self) -> bool:
-        """Wait until the cluster is complete.  Return False if a stop is requested before that."""
+        """Wait until the cluster is complete.  Return False if a stop is requested first."""
         began_at = reported_at = time.monotonic()
         while (problem := self._missing()) is not None:
             if time.monotonic() - reported_at > PROGRESS_INTERVAL_S:
@@ -109,7 +109,7 @@ class BrokerProcesses:
         return signal_info is not None and signal_info.si_signo in STOP_SIGNALS
 
     def _reap_exited(self) -> DevBroker | None:
-        """Log every broker that exited since the last call; return one of them, or None."""
+        """Log every broker that has exited since the last call; return one of them, or None."""
         exited = None
         for broker, process in [*self._running.items()]:
             if process.poll() is not None:

@@ -1,6 +1,6 @@
 """Limits the number of client connections and their idle time.
 
-Connections are counted over all listeners.  A connection beyond a limit is closed before anything is read from it, as
+Connections are counted across all listeners.  A connection beyond a limit is closed before anything is read from it, as
 Kafka does for `max.connections.per.ip`.  A connection that is idle for `connections.max.idle.ms` is closed, unless it
 waits for a response.
 """
@@ -43,9 +43,9 @@ class ConnectionLimits:
         return admits
 
     def close_idle(self, now: float) -> None:
-        """Close idle connections, at most once per SWEEP_S; `now` is the time of the loop's clock.
+        """Close idle connections, at most once per SWEEP_S; `now` is the time on the loop's clock.
 
-        If the limit of the idle time is negative, no connection is closed.
+        If the limit on the idle time is negative, no connection is closed.
         """
         if self._idle_s_max < 0 or now - self._swept_at < SWEEP_S:
             return

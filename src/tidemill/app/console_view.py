@@ -1,7 +1,7 @@
 """A broker's view of its cluster for the console.
 
-The methods run in worker threads.  They iterate over images, which are immutable, and look up single keys in the tables
-of the event loop's thread, which needs no lock.
+The methods run in worker threads.  They iterate over images, which are immutable, and look up single keys in tables
+that only the event loop's thread changes; neither needs a lock.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from tidemill.model.config_resolution import ConfigSource
 from tidemill.model.errors import KafkaError
 from tidemill.model.shard import METADATA_SHARD
 
-KEPT_MS: Final = 1_000  # the state of all shards is computed once for all pages of a second
+KEPT_MS: Final = 1_000  # the state of all shards is computed at most once a second, for all pages
 SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "this topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "broker",
@@ -44,7 +44,7 @@ class ConsoleView:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._shards: tuple[int, list[ShardRow]] | None = None  # with the time at which they were computed
+        self._shards: tuple[int, list[ShardRow]] | None = None  # and the time at which they were computed
 
     def overview(self) -> Overview:
         broker, image, shards = self._broker, self._broker.image, self.shards()
@@ -134,7 +134,7 @@ class ConsoleView:
     def settings(self, topic: str) -> list[Setting]:
         try:
             resolved = describe_topic(self._broker.image, topic, self._broker.layers)
-        except KafkaError:  # the topic was deleted just now
+        except KafkaError:  # the topic has just been deleted
             return []
         return [
             Setting(

@@ -4,13 +4,13 @@
     DIR/broker-1/        data of broker 1
     DIR/broker-1.yaml    settings of broker 1: `tidemill broker --config DIR/broker-1.yaml` starts it again
 
-The settings are beside the data directory and not in it, so that the same command can start a broker whose data is
-lost, as a new voter.  `cluster.key` and the settings contain the key and have mode 0600.  Broker 1 bootstraps the
-cluster.  After that, its settings have `tidemill.join`, too, so that it never bootstraps another cluster if its data is
+The settings are next to the data directory, not in it, so that if a broker's data is lost, the same command can start
+it as a new voter.  `cluster.key` and the settings contain the key and have mode 0600.  Broker 1 bootstraps the cluster.
+After that, its settings contain `tidemill.join` as well, so that it does not bootstrap another cluster if its data is
 lost.
 
-New topics have three replicas where there are three brokers, and tolerate the loss of one broker, unless the
-environment or the settings files say otherwise.
+With three or more brokers, new topics have three replicas and tolerate the loss of one broker, unless the environment
+or the settings files say otherwise.
 """
 
 import json
@@ -138,7 +138,7 @@ class DevDirectory:
         return self._root / f"broker-{number}.yaml"
 
     def _stored(self, number: int) -> Settings | None:
-        """Return the settings in the broker's file, which an earlier command has written and a user may have edited."""
+        """Return the settings in the broker's file, which an earlier command wrote and a user may have edited."""
         config = self._config(number)
         return settings_from(file=str(config), environment={}, sets=()) if config.exists() else None
 
@@ -172,7 +172,7 @@ class DevDirectory:
 
 
 def _replication(count: int) -> dict[str, str]:
-    """Return the replication settings that `count` brokers get unless others were chosen."""
+    """Return the replication settings that `count` brokers get unless others are chosen."""
     settings = {REPLICATION_FACTOR: str(min(REPLICAS_MAX, count))}
     return settings | ({MIN_INSYNC: "2"} if count >= REPLICAS_MAX else {})
 

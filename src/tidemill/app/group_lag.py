@@ -1,8 +1,8 @@
-"""The lag of consumer groups: how many records lie between what a group has committed and the end of the partition.
+"""The lag of consumer groups: the number of records from a group's committed offset to the end of the partition.
 
-The broker that coordinates a group computes its lag, at a scrape, from the replicas that it has itself: a follower's
-high watermark is at most a few milliseconds old.  It does not know the end of a partition without a replica here, and
-asks no other broker for it: such offsets are counted as unmeasured, and not as a lag of 0.
+The broker that coordinates a group computes its lag at each scrape, from its own replicas: even a follower's high
+watermark is at most a few milliseconds old.  If it has no replica of a partition, it does not know where the partition
+ends, and does not ask another broker: such offsets are counted as unmeasured, not as a lag of 0.
 """
 
 from typing import Final, NamedTuple
@@ -11,14 +11,14 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.telemetry.topic_counters import OTHER
 
-OFFSETS_MAX: Final = 10_000  # examined at a scrape, in a few milliseconds; groups beyond are unmeasured
+OFFSETS_MAX: Final = 10_000  # examined per scrape, in a few milliseconds; further groups are unmeasured
 
 
 class GroupLags(NamedTuple):
     rows: list[tuple[str, str, int]]
     """Group, topic and lag in records, the largest lag first."""
     unmeasured: int
-    """Committed offsets that are in no row."""
+    """The number of committed offsets that are in no row."""
 
 
 def group_lags(broker: Broker, rows_max: int) -> GroupLags:
@@ -39,7 +39,7 @@ def group_lags(broker: Broker, rows_max: int) -> GroupLags:
             for (topic, number), committed in offsets.items():
                 known = topics.get(topic)
                 if known is None or known.topic_id != committed.topic_id:
-                    continue  # the topic is deleted, and the offset will be
+                    continue  # the topic has been deleted, and the offset will be
                 partition = open_partitions[topic].get(number) if topic in open_partitions else None
                 if partition is None or partition.shard.log.damage is not None:
                     unmeasured += 1

@@ -1,8 +1,8 @@
 """Reserves ports for processes that will listen on them, now or after a restart.
 
 To reserve a port, this process binds it without listening.  A process that sets SO_REUSEADDR, as all of Tidemill's
-listeners do, can still bind the port and listen.  Meanwhile the system assigns the port neither to a listener that
-requests any free port nor to an outgoing connection.
+listeners do, can still bind the port and listen.  While the port is reserved, the system assigns it neither to a
+listener that requests any free port nor to an outgoing connection.
 """
 
 import socket

@@ -17,11 +17,11 @@ from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 if TYPE_CHECKING:
     from tidemill.http.application import Application
 
-CONNECTIONS_MAX: Final = 1_024  # connections of scrapers and health checks; further connections get status 503
+CONNECTIONS_MAX: Final = 1_024  # connections from scrapers and health checks; further connections get status 503
 BACKLOG: Final = 128
-DRAIN_S: Final = 1  # for open requests at a stop; the whole stop must take less than two seconds
+DRAIN_S: Final = 1  # for requests that are open at a stop; the whole stop must take less than two seconds
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
-"""uvicorn's imports, divided into short parts, so that the loop serves Kafka clients between them (decision 12)."""
+"""uvicorn's imports, divided into short parts, so that the loop can serve Kafka clients between them (decision 12)."""
 
 
 class HttpListener:
@@ -66,7 +66,7 @@ class HttpListener:
             await asyncio.sleep(0)
         self._log.begin()
         self._server = _server(application(), self._refused)
-        # `Server.serve` is not used: it would replace the broker's handlers of SIGINT and SIGTERM.
+        # `Server.serve` is not used: it would replace the broker's handlers for SIGINT and SIGTERM.
         await self._server.startup(sockets=[self._socket])
         self._serving = self._loop.create_task(self._server.main_loop())
 

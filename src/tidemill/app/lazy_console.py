@@ -1,7 +1,7 @@
-"""Imports the console at the first request for one of its pages, so that it delays no start and costs no memory before.
+"""Imports the console at the first request for one of its pages, so that until then it costs neither time nor memory.
 
-The imports are divided into parts of some 10 ms each, so that the loop serves Kafka clients between them; see
-`http_listener` for why no thread does it.
+The imports are divided into parts of some 10 ms each, so that the loop can serve Kafka clients between them.  Decision
+12 says why no thread imports them.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ IMPORTED_IN_TURN: Final = (
 
 
 class LazyConsole:
-    """An ASGI application: the console, or nothing yet."""
+    """An ASGI application: the console, which is imported at the first request."""
 
     def __init__(self, broker: Callable[[], Broker | None]) -> None:
-        """Show the cluster of the broker that `broker` returns: None while the process waits to join."""
+        """Show the cluster of the broker that `broker` returns, which is None while the process waits to join."""
         self._broker = broker
         self._console: Console | None = None
 

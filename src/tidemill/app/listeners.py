@@ -150,7 +150,7 @@ def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bi
 
 
 def join_of(texts: tuple[str, ...], own: Listener) -> tuple[str, ...]:
-    """Return HOST:PORT of each broker that can admit this broker to its cluster, without this broker itself.
+    """Return the HOST:PORT of each broker that can admit this broker to its cluster, excluding this broker itself.
 
     All brokers of a cluster may have the same list.  Raises SettingRefused.
     """

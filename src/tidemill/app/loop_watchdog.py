@@ -1,7 +1,7 @@
 """A watchdog for the event loop: logs every long stall, which delays all clients, with the loop's stack.
 
 A thread schedules a callback on the loop, waits until it is called, and repeats.  If the wait is too long, the thread
-captures the loop's current stack, and the loop logs the stall after its end.  A native call that holds the GIL blocks
+captures the loop's current stack, and the loop logs the stall once it is over.  A native call that holds the GIL blocks
 the thread as well; the captured stack is then the one just after that call.
 """
 
@@ -17,7 +17,7 @@ from tidemill.telemetry.metrics import Metrics
 
 CALLBACK_INTERVAL_S: Final = 0.1  # between callbacks, each of which wakes the loop
 STALL_S: Final = 0.25  # clients notice a stall of this length, and a busy machine alone does not cause it
-STACK_CHARACTERS_MAX: Final = 2_400  # of the innermost calls; the line of an event holds 4,096 characters
+STACK_CHARACTERS_MAX: Final = 2_400  # for the innermost calls; an event's line holds 4,096 characters
 
 
 class LoopWatchdog:

@@ -19,7 +19,7 @@ from tidemill.wire.api import ALL
 
 class ObservedBroker:
     def __init__(self, broker: Callable[[], Broker | None]) -> None:
-        """Observe the broker that `broker` returns: None while the process recovers its directory or waits to join."""
+        """Observe the broker that `broker` returns, which is None while the process recovers data or waits to join."""
         self._broker = broker
         self._text: PrometheusText | None = None
 
@@ -49,7 +49,7 @@ class ObservedBroker:
         return self._text.render()
 
     def reported(self) -> ClusterReport | None:
-        """Return the cluster report; None until the broker has metadata of its cluster."""
+        """Return the cluster report; None until the broker has its cluster's metadata."""
         broker = self._broker()
         return ClusterReport(broker) if broker is not None and broker.image.cluster_id else None
 

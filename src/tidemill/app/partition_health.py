@@ -1,7 +1,7 @@
-"""Counts partitions that are in danger, as one broker knows them.
+"""Counts partitions that are in danger, as far as one broker knows.
 
-Only the leader of a partition knows which of its replicas are in sync, so each broker counts those that it leads, and
-the sum over all brokers is that of the cluster.  Partitions without a leader are counted by every broker.
+Only the leader of a partition knows which of its replicas are in sync, so each broker counts the partitions that it
+leads, and the cluster's count is the sum over all brokers.  Partitions without a leader are counted by every broker.
 """
 
 from collections import Counter

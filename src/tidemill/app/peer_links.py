@@ -40,7 +40,7 @@ class PeerLinks:
     async def _bind(self, bind: Address, last_address: str) -> None:
         last_host, _, last_port = last_address.rpartition(":")
         if not bind.port and last_host == bind.host and self._listener.advertised is None:
-            with contextlib.suppress(OSError):  # another process uses the port by now
+            with contextlib.suppress(OSError):  # another process may use the port by now
                 await self._transport.bind(bind.host, int(last_port))
                 return
         await self._transport.bind(bind.host, bind.port)

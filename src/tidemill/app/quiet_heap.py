@@ -1,4 +1,4 @@
-"""Returns freed memory to the operating system after a load, once the broker is nearly idle."""
+"""Returns freed memory to the operating system after heavy traffic, once the broker is nearly idle."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,7 +14,7 @@ LOAD_TRAFFIC_BYTES_MIN: Final = 16 << 20  # memory is returned only after this m
 
 class QuietHeap:
     def __init__(self, metrics: Metrics, jobs: Jobs, failed: Callable[[BaseException], None]) -> None:
-        """Return memory in `jobs`, on a thread other than the loop's; `failed` receives exceptions of these jobs."""
+        """Return memory through `jobs`, on a thread other than the loop's; `failed` receives the jobs' exceptions."""
         self._metrics = metrics
         self._jobs = jobs
         self._failed = failed
@@ -22,9 +22,9 @@ class QuietHeap:
         self._traffic_bytes = self._traffic_bytes_at_return = 0
 
     def tick(self, now: float) -> None:
-        """Return freed memory if a load is over.
+        """Return freed memory if a period of heavy traffic is over.
 
-        The process calls this a few times a second; `now` is the time of the loop's clock.
+        The process calls this a few times a second; `now` is the time on the loop's clock.
         """
         if now < self._next_check_at:
             return

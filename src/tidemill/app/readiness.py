@@ -1,6 +1,6 @@
-"""What is degraded on a broker, for `/health/ready`: a list of problems, each with a name, a count and a sentence.
+"""Lists what is degraded on a broker, for `/health/ready`: problems, each with a name, a count and a sentence.
 
-A degraded broker still serves, so it stays ready: to stop sending clients to it would take away what is left.
+A degraded broker still serves, so it stays ready: sending its clients elsewhere would take away what still works.
 """
 
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from typing import Any, Final
 from tidemill.app.partition_health import partition_health
 from tidemill.broker.broker import Broker
 
-NEARLY_FULL: Final = 4  # times the free bytes below which writes are refused: at least 1 GiB
+NEARLY_FULL: Final = 4  # times the free bytes below which writes are refused; this is at least 1 GiB
 
 
 def problems(broker: Broker) -> list[dict[str, Any]]:
-    """Return the problems, the worst first; `docs/http.md` documents the fields."""
+    """Return the problems, worst first; `docs/http.md` documents the fields."""
     found = [*_of_partitions(broker), *_of_broker(broker)]
     return [{"problem": name, "count": int(count), "detail": detail} for name, count, detail in found if count]
 

@@ -61,7 +61,7 @@ def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Seq
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
     """Return the settings of `tidemill dev`: three options, and all other keys from the environment.
 
-    By default the peer listener has any free port, so that several such brokers can run on one machine.  A restarted
+    By default the peer listener takes any free port, so that several such brokers can run on one machine.  A restarted
     broker takes the same port again.
     """
     options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", HTTP_LISTENER: http}
@@ -71,7 +71,7 @@ def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, 
 def check_dev_broker(
     own: Mapping[str, str], environment: Mapping[str, str], defaults: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return all settings of a broker that `tidemill dev --brokers` starts: `own` and those of the environment.
+    """Return all settings of a broker that `tidemill dev --brokers` starts: `own` and those from the environment.
 
     The environment overrides `defaults`.  Raises SettingRefused if it sets a key that must have a different value
     on each broker.

@@ -54,7 +54,7 @@ FAILED_EXIT: Final = 1  # the exit code of every failed command, `cli.failure.Ex
 
 
 class Ready(NamedTuple):
-    """The addresses of the broker and its data directory, as text."""
+    """The broker's addresses and its data directory, as text."""
 
     kafka: str
     http: str
@@ -71,7 +71,7 @@ def run(
 ) -> None:
     """Run a broker until SIGINT or SIGTERM.
 
-    `ready` is called once the broker serves.  `extra_coordinators` are hosted in addition to those of every broker.
+    `ready` is called once the broker serves.  `extra_coordinators` are hosted in addition to the usual ones.
     Raises StartProblem if the broker cannot start.
     """
     raise_open_files_limit()
@@ -123,7 +123,7 @@ class _Process:
         tick = self.loop.create_task(self._tick(broker, limits))
         addresses = await self._unless_stopped(stopping, self._bring_up(broker, limits, http))
         if addresses is not None:
-            gc.freeze()  # Objects made by the start live long: exclude them from later collections.
+            gc.freeze()  # Objects made during the start live long: exclude them from later collections.
             gc.set_threshold(50_000, 20, 20)
             ready(addresses)
             watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
@@ -156,7 +156,7 @@ class _Process:
     def _open_http(self) -> Address:
         """Open the HTTP listener and return its address.
 
-        This happens first, because a broker that waits for others must answer liveness and readiness probes.
+        This happens first, because a broker must answer liveness and readiness probes even while it waits for others.
         """
         try:
             address = self.http.bind(self.settings.http)

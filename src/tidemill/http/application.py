@@ -1,9 +1,9 @@
-"""The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and `cluster_api`.
+"""The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, those of `cluster_api`.
 
 All other paths belong to the console, which is an application of its own and is served to this machine only.
 There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
 A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  A broker is
-ready while it serves Kafka clients, also if something is degraded, which the response to `/health/ready` lists.
+ready while it serves Kafka clients, even if something is degraded; the response to `/health/ready` lists what is.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -19,7 +19,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-API_FOLDERS: Final = ("health", "metrics", "v1")  # the first parts of the paths that the console never gets
+API_FOLDERS: Final = ("health", "metrics", "v1")  # the first parts of paths that are never passed to the console
 
 
 class ObservableBroker(Protocol):
@@ -32,7 +32,7 @@ class ObservableBroker(Protocol):
     def is_ready(self) -> bool: ...
 
     def problems(self) -> Sequence[Mapping[str, object]]:
-        """Return what is degraded, although the broker may serve; `docs/http.md` describes the fields."""
+        """Return what is degraded, even if the broker serves; `docs/http.md` describes the fields."""
         ...
 
     def metrics_text(self) -> str | None:

@@ -42,7 +42,7 @@ class ClusterApi:
         }
 
     def answer(self, scope: MutableMapping[str, Any]) -> Answer:
-        """Return the response to a GET of one of `routes`."""
+        """Return the response to a GET request for one of `routes`."""
         if not is_from_loopback(scope):
             return loopback_only(scope["path"])
         state = self._state()

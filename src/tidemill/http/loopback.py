@@ -1,7 +1,7 @@
-"""The rule for what is served without authentication, which is not implemented: only clients on this machine.
+"""The rule that replaces authentication, which is not implemented: only clients on this machine are served.
 
 The client's address and the Host header must both be loopback.  The check of the header prevents DNS rebinding, in
-which a browser reaches 127.0.0.1 under the name of a foreign page.
+which a browser reaches 127.0.0.1 under the host name of a hostile page.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from tidemill.http.answer import Answer, problem
 
 
 def is_from_loopback(scope: MutableMapping[str, Any]) -> bool:
-    """Return whether a request comes from this machine, and was sent to a name or address of this machine."""
+    """Return whether a request came from this machine, and was sent to a name or address of this machine."""
     client = scope.get("client")
     return client is not None and _is_loopback(str(client[0])) and _is_sent_to_loopback(scope)
 

@@ -1,1 +1,1 @@
-"""The protocol between two brokers below the level of shards, free of I/O.  Entry point: `peer.session`."""
+"""The protocol between two brokers below the level of shards, without I/O.  Entry point: `peer.session`."""

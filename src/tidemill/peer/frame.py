@@ -2,7 +2,7 @@
 
 A frame carries everything that one turn of the event loop produced for one broker, for all shards.  This module neither
 copies nor parses the bytes of messages, requests and responses: encoding keeps them as parts, and decoding returns
-views of the received frame.  Sections of unknown kinds and unknown tags of a heartbeat are skipped, so that a feature
+views of the received frame.  Sections of unknown kinds and unknown tags in a heartbeat are skipped, so that a feature
 can add them without a new protocol version.
 """
 
@@ -26,10 +26,10 @@ DRAINING: Final = 1
 HAS_CONTROLLER_CONTACT: Final = 2
 """The sender is the controller, or has contact with it."""
 HEARS_RECEIVER: Final = 4
-"""The sender receives heartbeats of the receiver; a network partition may cut only one direction."""
+"""The sender receives heartbeats from the receiver; a network partition may cut only one direction."""
 
 FRAME_BYTES_MAX: Final = 64 << 20
-"""The limit for the total size of a frame's sections; further sections are sent in the next frame."""
+"""The limit on the total size of a frame's sections; further sections are sent in the next frame."""
 
 _SECTION: Final = Struct(">BI")  # kind, length of the body
 _U32: Final = Struct(">I")
@@ -59,12 +59,12 @@ class Heartbeat:
 
 @dataclass(slots=True)
 class Leaders:
-    """The changes of the sender's leader table from one version to another; from version 0: the whole table."""
+    """The changes to the sender's leader table from one version to another; from version 0, this is the whole table."""
 
     from_version: int
     to_version: int
     terms: tuple[tuple[ShardId, int], ...]
-    """Shard and confirmed term; term 0: the sender no longer leads the shard."""
+    """Shard and confirmed term; term 0 means that the sender no longer leads the shard."""
 
 
 @dataclass(slots=True)
@@ -127,8 +127,8 @@ def encode_response(correlation: int, parts: Sequence[Buffer]) -> list[Buffer]:
 
 def sections(frame: memoryview) -> Iterator[Section]:
     """
-    Yield the sections of a frame in the order in which they were sent, without those of unknown kinds.  Each section is
-    checked when the iterator reaches it.  Raises MalformedFrame.
+    Yield the sections of a frame in the order in which they were sent, skipping those of unknown kinds.  Each section
+    is checked when the iterator reaches it.  Raises MalformedFrame.
     """
     at = 0
     while at < len(frame):
@@ -160,7 +160,7 @@ def _decode(kind: int, body: memoryview) -> Section:
 
 
 def _decode_heartbeat(body: memoryview) -> Heartbeat:
-    """Decode a heartbeat.  A field that the sender has omitted keeps its default: zero, or no replicas."""
+    """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, or no replicas."""
     heartbeat = Heartbeat(0, 0, ())
     at = 0
     while at < len(body):

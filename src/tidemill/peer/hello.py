@@ -11,9 +11,9 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
 DIRECTORY_ID_BYTES: Final = 16
 TEXT_BYTES_MAX: Final = 1024
-"""The limit for the cluster id, and for the address.  A DNS name has at most 253 bytes, a handshake frame 4 KiB."""
+"""The limit on the cluster id, and on the address.  A DNS name has at most 253 bytes, a handshake frame 4 KiB."""
 
-_HEAD: Final = Struct(">B3xi16sQHH")  # has a voter, broker id, directory id, incarnation, lengths of the two strings
+_HEAD: Final = Struct(">B3xi16sQHH")  # whether there is a voter, its two ids, incarnation, lengths of the two strings
 
 
 class MalformedHello(ValueError):

@@ -1,6 +1,6 @@
 """Join: a broker without a cluster asks the controller for admission.
 
-A repeated request of the same directory gets the same response.  DUPLICATE_BROKER_REGISTRATION: the requested id
+A repeated request from the same directory gets the same response.  DUPLICATE_BROKER_REGISTRATION: the requested id
 belongs to a live broker with another directory.  If the request says that its directory was already admitted, the other
 broker need not be alive.
 BROKER_ID_NOT_REGISTERED: the directory claims to be admitted, but its id is unknown.  NOT_CONTROLLER: retry, possibly

@@ -50,9 +50,9 @@ class Links(Protocol):
     def reach(self, addresses: Collection[str]) -> None:
         """Keep a link to each of these addresses (host:port).
 
-        Each is dialled until a link is established, with jittered back-off of 50 ms to 1 s, and again when the link is
-        lost.  A further call replaces the set of addresses; links to other addresses stay open until either end closes
-        them.
+        Each is dialled until a link is established, with a jittered back-off of 50 ms to 1 s, and again whenever the
+        link is lost.  A further call replaces the set of addresses; links to other addresses stay open until either
+        end closes them.
         """
         ...
 
@@ -60,32 +60,32 @@ class Links(Protocol):
         """Accept links from other brokers, and return the advertised host:port.
 
         `last_address` is the address that this broker advertised before its restart, or empty.  A listener with port 0
-        takes that port again if it is free, so that other brokers reach this one at once.
-        A broker that has not joined a cluster yet does not listen.
+        takes the port of that address again if it is free, so that other brokers reach this one at once.  A broker that
+        has not joined a cluster yet does not listen.
         """
         ...
 
     def close(self) -> None:
-        """Close every link, and establish no further ones."""
+        """Close every link, and establish no more."""
         ...
 
 
 class LinkOwner(Protocol):
-    """The broker's side of its links.  An exception it raises is reported and closes only the link concerned."""
+    """The broker's side of its links.  An exception that it raises is reported and closes only the link concerned."""
 
     def hello(self) -> Hello:
         """Return this broker's current Hello."""
         ...
 
     def linked(self, link: Link) -> str | None:
-        """Take a new link, which can be used immediately.
+        """Handle a new link, which can be used immediately.
 
-        Return None to accept it, or the reason for refusing it: the link is then closed without a call of `lost`.
+        Return None to accept it, or the reason for refusing it: the link is then closed without a call to `lost`.
         """
         ...
 
     def received(self, link: Link, frame: memoryview) -> None:
-        """Handle one frame (`peer/frame.sections`).  The owner may keep its memory, which is writable."""
+        """Handle one frame (`peer/frame.sections`).  The owner may keep the frame's memory, which is writable."""
         ...
 
     def lost(self, link: Link, why: str) -> None:

@@ -1,4 +1,4 @@
-"""One connection between two brokers, free of I/O: it converts bytes to frames and back.  `docs/formats/peer.md`.
+"""One connection between two brokers, without I/O: it converts bytes to frames and back.  `docs/formats/peer.md`.
 
     dialler   Opening: versions, dial number, nonce ─▶
                                      ◀─ Opening: versions, nonce, proof of the cluster key   acceptor
@@ -179,7 +179,7 @@ class Session:
         return self._seal(HELLO, [encode_hello(self.ours)])
 
     def _check_versions(self, frame: memoryview) -> None:
-        """Check the start of an Opening, which never changes between versions."""
+        """Check the start of an Opening, which is the same in every version."""
         if len(frame) < _VERSIONS.size or bytes(frame[: len(MAGIC)]) != MAGIC:
             raise PeerRefused(
                 "the other end does not speak the peer protocol: only brokers may connect to tidemill.peer.listener"
@@ -224,7 +224,7 @@ class Session:
         return [b"%b%c%b" % (_LENGTH.pack(_HEAD_BYTES + size), kind, mac.digest(length=_MAC_BYTES)), *parts]
 
     def _unseal(self, sealed: memoryview) -> tuple[int, memoryview]:
-        """Return kind and bytes; raises PeerRefused, or PeerLeft for a farewell."""
+        """Return the kind and the bytes; raises PeerRefused, or PeerLeft for a farewell."""
         if len(sealed) < _HEAD_BYTES:
             raise PeerRefused(f"{len(sealed)} bytes are too few for a frame")
         kind, data = sealed[0], sealed[_HEAD_BYTES:]
@@ -253,7 +253,7 @@ class Session:
 
 
 def _refusal(ours: Hello, theirs: Hello, expected: ReplicaKey | None) -> str | None:
-    """Return why a broker that knows the cluster key is refused nevertheless; None if it is not."""
+    """Return why a broker is refused although it knows the cluster key; None if it is accepted."""
     if theirs.cluster_id and ours.cluster_id and theirs.cluster_id != ours.cluster_id:
         return (
             f"{theirs.address} belongs to cluster {theirs.cluster_id!r}, but {ours.address} to {ours.cluster_id!r}: "
