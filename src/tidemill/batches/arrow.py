@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
 OFFSET_MAX: Final = (1 << 63) - 1
-GROUP_BYTES_MAX: Final = 64 << 20  # of records in a RecordBatch; far below 2 GiB, the limit of Arrow's 32-bit offsets
+GROUP_BYTES_MAX: Final = 64 << 20  # of records per RecordBatch; far below 2 GiB, the limit of Arrow's 32-bit offsets
 BATCH_BYTES_MAX: Final = 1 << 20  # below Kafka's default `max.message.bytes` of 1,048,588
 BATCH_RECORDS_MAX: Final = (1 << 31) - 1
 
@@ -123,8 +123,8 @@ def record_batches_from(
     Yield the records with offsets in [start_offset, end_offset) of the batches in `parts`, as RecordBatches.
 
     Each part is a sequence of batches; the last batch may be incomplete.  Incomplete batches and control batches are
-    skipped, and so are the records of the transactions in `aborted`, the list from a Fetch response.  A RecordBatch has
-    the records of at most `group_bytes_max` decompressed bytes, or of one batch that is larger; it is never empty.
+    skipped, and so are the records of the transactions in `aborted`, the list from a Fetch response.  A RecordBatch
+    holds at most `group_bytes_max` decompressed bytes of records, or those of one larger batch; it is never empty.
     `size_max` limits the number of decompressed bytes of one batch.
 
     Raise ValueError (MalformedBatch, MalformedRecords, CompressionError) if a batch cannot be read.
@@ -256,7 +256,7 @@ def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
     kind = _headers_type()
     try:
         checked_names = names.cast(pa.string())
-    except pa.ArrowInvalid:  # A producer may send any bytes.  Invalid UTF-8 is replaced, as Java's clients do.
+    except pa.ArrowInvalid:  # A producer may send any bytes.  Invalid UTF-8 is replaced, as in Java's clients.
         checked_names = pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
     entries = pa.StructArray.from_arrays([checked_names, values], fields=list(kind.value_type))
     return pa.Array.from_buffers(

@@ -1,8 +1,8 @@
 """The header of a record batch (Kafka's format v2), read and written in place.
 
 A batch is a header of 61 bytes followed by the records, compressed or not.  The CRC covers all bytes from the
-attributes on.  It does not cover base offset and leader epoch, so a leader can write these without computing the CRC
-again.
+attributes on.  It does not cover the base offset and the leader epoch, so a leader can write these without recomputing
+the CRC.
 
     0  base offset        int64      23  last offset delta  int32      51  producer epoch  int16
     8  batch length       int32      27  base timestamp     int64      53  base sequence   int32
@@ -115,7 +115,7 @@ def write_header(buffer: bytearray | memoryview, header: BatchHeader, position: 
 
 
 def stamp(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:
-    """Write base offset and leader epoch into the batch at `position`.  The CRC does not cover these fields."""
+    """Write the base offset and leader epoch into the batch at `position`.  The CRC does not cover these fields."""
     _pack_base_offset(buffer, position, base_offset)
     _pack_leader_epoch(buffer, position + 12, leader_epoch)
 
@@ -138,7 +138,7 @@ def stamp_max_timestamp(buffer: bytearray | memoryview, timestamp: int, position
 
 
 def stamp_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Compute and write the CRC after a change of bytes that it covers.  Raise MalformedBatch as `crc_of` does."""
+    """Compute and write the CRC after a change to the bytes that it covers.  Raise MalformedBatch as `crc_of` does."""
     _CRC.pack_into(buffer, position + 17, crc_of(buffer, position))
 
 
@@ -158,7 +158,7 @@ def checksum_of_verified(batch: Buffer) -> int:
 
 
 def crc_of(buffer: Buffer, position: int = 0) -> int:
-    """Return the value that the CRC field should have.  Raise MalformedBatch if the batch does not fit the buffer."""
+    """Return the value that the CRC field should have.  Raise MalformedBatch if the batch is longer than the buffer."""
     (batch_length,) = _LENGTH.unpack_from(buffer, position + 8)
     end = position + LENGTH_BYTES + batch_length
     if not position + HEADER_BYTES <= end <= len(buffer):
@@ -174,7 +174,7 @@ def crc_matches(buffer: Buffer, position: int = 0) -> bool:
 
 
 class Span(NamedTuple):
-    """The position and size of one batch in a buffer of several, in bytes."""
+    """One of several batches in a buffer: its position and size in bytes, and its header."""
 
     position: int
     size: int

@@ -90,7 +90,7 @@ def append_record(
     value: bytes | None,
     headers: Sequence[Header],
 ) -> None:
-    """Append one record to the records of a batch, with its length in front.  `timestamp_delta` is in milliseconds."""
+    """Append one record, preceded by its length, to the records of a batch.  `timestamp_delta` is in milliseconds."""
     record = bytearray(1)  # attributes: none are defined
     append_varint(record, timestamp_delta)
     append_varint(record, offset_delta)

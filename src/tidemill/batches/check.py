@@ -37,7 +37,7 @@ class BatchProblem(NamedTuple):
 
     error_code: int
     message: str
-    max_timestamp: int | None = None  # only if the header's is wrong: the caller corrects it and accepts, as Kafka does
+    max_timestamp: int | None = None  # only if the header's is wrong: like Kafka, the caller corrects it and accepts
 
 
 def checked_header(
@@ -49,7 +49,7 @@ def checked_header(
     is_zstd_allowed: bool = True,
 ) -> BatchHeader | BatchProblem:
     """
-    Return the header of `batch`, or the problem for which the batch must be refused.
+    Return the header of `batch`, or the problem because of which the batch must be refused.
 
     `batch` is the data of one partition in a Produce request.  `timestamp_min` and `timestamp_max` (milliseconds since
     the epoch) are the bounds that follow from `message.timestamp.before.max.ms` and `.after.max.ms`.  With

@@ -1,7 +1,7 @@
 """The compression codecs of record batches, with a limit on the decompressed size.
 
 Compressed data comes from producers and is not trusted.  Decompression is incremental and stops at the limit, so that
-8 KiB cannot expand to 256 MiB.  All concatenated frames are read, while each library's one-shot call would stop after
+8 KiB cannot expand to 256 MiB.  All concatenated frames are read, whereas each library's one-shot call would stop after
 the first.  Data that ends in the middle of a frame is refused.
 
     gzip    members as in RFC 1952

@@ -1,10 +1,10 @@
 """Control batches: the markers that the broker writes into a partition when a transaction ends (KIP-98).
 
-A control batch has one record, the control and transactional bits, and the producer's id and epoch, but no sequence.
-The key is a version (int16) and a type (int16: 0 abort, 1 commit).  The value is a version (int16) and the epoch of the
-coordinator (int32).  Clients do not return control records to applications; for a reader of committed records, the
-marker ends the transaction.  Other types (leader change, snapshots) belong to the log of KRaft; Tidemill does not write
-them.
+A control batch has one record, the control and transactional bits, and the producer's id and epoch, but no sequence
+number.  The key is a version (int16) and a type (int16: 0 abort, 1 commit).  The value is a version (int16) and the
+epoch of the coordinator (int32).  Clients do not return control records to applications; for a reader of committed
+records, the marker ends the transaction.  Other types (leader change, snapshots) belong to KRaft's log; Tidemill does
+not write them.
 """
 
 from enum import IntEnum
@@ -48,7 +48,7 @@ def build_end_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """Return the control batch that ends a transaction, which takes one offset.  `timestamp` is in milliseconds."""
+    """Return the control batch that ends a transaction.  It takes one offset.  `timestamp` is in milliseconds."""
     key = _KEY.pack(_VERSION, marker)
     value = _VALUE.pack(_VERSION, coordinator_epoch)
     return build_batch(

@@ -1,4 +1,4 @@
-"""Selects the implementation of `scan`: the compiled one if exactly the current source was built, else plain Python.
+"""Selects the implementation of `scan`: the compiled one if it was built from the current source, else plain Python.
 
     from tidemill.batches.native import scan
 

@@ -1,10 +1,10 @@
-"""Recompresses a producer's batch in the codec of its topic (`compression.type`), with the semantics of Kafka.
+"""Recompresses a producer's batch with the codec of its topic (`compression.type`), with Kafka's semantics.
 
 Only the compression changes: the records are the same bytes after decompression, and the header keeps every field
-except the batch length, the codec and the CRC.  The checks are those of `checked_header`, so a batch that is refused
-when it is stored as sent is refused here, too; and the records of a compressed batch are checked as well.
+except the batch length, the codec and the CRC.  The checks are those of `checked_header`, so a batch that would be
+refused if it were stored as sent is refused here, too.  The records of a compressed batch are checked as well.
 
-The functions take up to seconds for a large batch, so they run off the event loop.
+The functions can take seconds for a large batch, so they run off the event loop.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from tidemill.batches.compression import (
 from tidemill.model import errors
 from tidemill.model.topic_config import TopicConfig
 
-RECOMPRESSED_BYTES_MAX: Final = 64 << 20  # the results of one request: small batches can decompress to far more bytes
+RECOMPRESSED_BYTES_MAX: Final = 64 << 20  # of results per request: small batches can decompress to far more bytes
 
 _LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's default, at which its clients and brokers use the fast method
 _LZ4_FAST: Final = 0
@@ -79,12 +79,12 @@ def compression_of(config: TopicConfig) -> Compression | None:
 
 
 def has_other_codec(batch: Buffer, codec: Codec) -> bool:
-    """Return whether `batch` is compressed in another codec.  False if it is not a batch at all."""
+    """Return whether `batch` is compressed with another codec.  False if it is not a batch at all."""
     return len(batch) >= HEADER_BYTES and batch[MAGIC_POSITION] == MAGIC and batch[CRC_START + 1] & CODEC_MASK != codec
 
 
 def recompress_all(asked: Sequence[Recompression]) -> list[bytearray | BatchProblem]:
-    """Return the recompressed batches of one request, or for each batch the problem for which it must be refused."""
+    """Return the recompressed batches of one request, or for each batch the problem because of which it is refused."""
     results: list[bytearray | BatchProblem] = []
     size = 0
     for recompression in asked:
@@ -103,7 +103,7 @@ def recompress_all(asked: Sequence[Recompression]) -> list[bytearray | BatchProb
 
 
 def recompress(asked: Recompression) -> bytearray | BatchProblem:
-    """Return the batch in the codec that is asked for, or the problem for which it must be refused."""
+    """Return the batch in the requested codec, or the problem because of which it must be refused."""
     batch, (codec, level) = asked.batch, asked.compression
     plain: Buffer = batch
     if has_other_codec(batch, Codec.NONE):

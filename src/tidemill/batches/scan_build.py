@@ -1,6 +1,6 @@
 """The module name of the compiled `scan.py`.
 
-The name contains a digest of the source, so a stale build, which was made from another source, never runs.
+The name contains a digest of the source, so a stale build, which was made from a different source, never runs.
 `tools/build_extension.py` builds the current source and removes stale builds.  Without a build, `scan.py` runs as plain
 Python, which is slow but correct.
 """
@@ -11,5 +11,5 @@ COMPILED_PREFIX = "_scan_"
 
 
 def compiled_name(source: bytes) -> str:
-    """Return the name, without its package, of the module to which this source of `scan.py` is compiled."""
+    """Return the name, without its package, of the module into which this source of `scan.py` is compiled."""
     return COMPILED_PREFIX + sha256(source).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""The console as an ASGI application.  It checks no addresses: `http` passes on requests of this machine only.
+"""The console as an ASGI application.  It checks no addresses: `http` passes on only requests from this machine.
 
 The pages work without JavaScript.  With it, htmx reloads the content every few seconds.  The content security policy
-allows files of this server only, no inline script or style, so that nothing a record contains could run.
+allows only files from this server, and no inline scripts or styles, so that nothing that a record contains can run.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -25,7 +25,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-THREADS_MAX: Final = 8  # pages that are made at the same time; further requests wait
+THREADS_MAX: Final = 8  # pages that are rendered at the same time; further requests wait
 HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -45,7 +45,7 @@ PAGES: Final[dict[str, Page]] = {
     "/topics/{topic}": topic_pages.topic,
     "/topics/{topic}/{partition:int}": record_page.records,
     "/groups": group_pages.groups,
-    "/group": group_pages.group,  # with the parameter `id`: an id may have any characters, even "/" and ".."
+    "/group": group_pages.group,  # with the parameter `id`: an id may contain any characters, even "/" and ".."
 }
 
 

@@ -47,5 +47,5 @@ def shards(visit: Visit) -> HTMLResponse:
 
 
 def _last(column: list[float]) -> float | None:
-    """Return the newest value; None without samples, or if it is NaN."""
+    """Return the newest value; None if there are no samples, or if it is NaN."""
     return None if not column or isnan(column[-1]) else column[-1]

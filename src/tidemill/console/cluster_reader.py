@@ -1,6 +1,6 @@
-"""Reads from the brokers of the cluster as a Kafka client: what only the leaders and coordinators know.
+"""Reads from the other brokers, as a Kafka client, the data that only leaders and coordinators have.
 
-A reader serves one page: it connects to the brokers that the page needs, one after the other, and is closed with it.
+A reader serves one page: it connects to the brokers that the page needs, one after the other, and is then closed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import list_offsets
 from tidemill.wire.schema import Api, Message
 
-PARTITIONS_MAX: Final = 5_000  # of one page, whose offsets are asked of other brokers; of the rest they are unknown
+PARTITIONS_MAX: Final = 5_000  # per page, whose offsets other brokers are asked for; further offsets are unknown
 
 
 class Offsets(NamedTuple):
     start: int
     end: int  # exclusive
-    is_last_known: bool = False  # not from the leader, so the leader may be ahead
+    is_last_known: bool = False  # from a follower, so the leader may be ahead
 
 
 class ClusterReader:
@@ -33,7 +33,7 @@ class ClusterReader:
         self.settings = ConnectionSettings(
             bootstrap=tuple(row.kafka for row in brokers if row.kafka is not None and row.is_up),
             client_id="tidemill-console",
-            connect_timeout_ms=1_000,  # a person waits for the page
+            connect_timeout_ms=1_000,  # a person is waiting for the page
             request_timeout_ms=2_000,
             api_timeout_ms=3_000,
             fetch_wait_ms_max=100,
@@ -77,8 +77,8 @@ class ClusterReader:
         """
         Return the offsets of the wanted partitions of each topic, and why offsets are missing or may be outdated.
 
-        What this broker leads is read without a request.  If the leader does not respond, the offsets are those of the
-        replica on this broker, if it has one.
+        The offsets of partitions that this broker leads are read without a request.  If another leader does not
+        respond, the offsets are those of this broker's own replica, if it has one.
         """
         found: dict[TopicPartition, Offsets] = {}
         led: dict[int, list[TopicPartition]] = {}

@@ -1,6 +1,6 @@
-"""What the pages show of the cluster, and the port through which they get it from the broker that serves them.
+"""The data about the cluster that the pages show, and the port through which they get it from the serving broker.
 
-Everything here is one broker's own view, without a request to another broker.
+All of this is one broker's own view, obtained without a request to another broker.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,8 @@ from tidemill.client.connection_settings import Endpoint
 
 OK: Final = "ok"
 UNDER_REPLICATED: Final = "under-replicated"  # a planned replica is not in sync
-LEADERLESS: Final = "leaderless"  # neither written nor read
-STATES: Final = (LEADERLESS, UNDER_REPLICATED, OK)  # the worst first
+LEADERLESS: Final = "leaderless"  # can be neither written nor read
+STATES: Final = (LEADERLESS, UNDER_REPLICATED, OK)  # worst first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class BrokerRow:
     http: Endpoint | None
     rack: str | None
     heartbeat_age_ms: int | None
-    led: int  # shards
-    carried: int  # shards
+    led: int  # the number of shards
+    carried: int  # the number of shards of which it has a replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class LocalReplica:
 
     is_leader: bool
     start_offset: int
-    end_offset: int  # the high watermark: exclusive, and behind the leader's on a follower
+    end_offset: int  # the high watermark: exclusive; on a follower it may be behind the leader's
     size_bytes: int
 
 
@@ -57,7 +57,7 @@ class TopicRow:
     is_internal: bool
     partition_count: int
     replication_factor: int
-    state: str  # the worst of its partitions
+    state: str  # the worst state of its partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class ShardRow:
     term: int | None
     replicas: Sequence[int]
     in_sync: Sequence[int]
-    damage: str | None  # of the replica on this broker
+    damage: str | None  # to the replica on this broker
 
     @property
     def last_partition(self) -> int:
@@ -99,7 +99,7 @@ class Span(NamedTuple):
 
 
 def spans(shards: Iterable[ShardRow]) -> list[Span]:
-    """Return the partitions of `shards`, with consecutive ones in one span."""
+    """Return the partitions of `shards`, with consecutive ones joined into one span."""
     found: list[Span] = []
     for shard in shards:
         last = found[-1] if found else None
@@ -117,7 +117,7 @@ class Overview:
     controller: int | None
     brokers: int
     brokers_down: Sequence[int]
-    topics: int  # without internal ones
+    topics: int  # excluding internal ones
     internal_topics: int
     partitions: int
     shards: int
@@ -132,7 +132,7 @@ class Overview:
 
 
 class ClusterView(Protocol):
-    """Methods are called in worker threads, and return values that no other thread changes."""
+    """The methods are called in worker threads, and return values that no other thread changes."""
 
     def overview(self) -> Overview: ...
 
@@ -155,5 +155,5 @@ class ClusterView(Protocol):
         ...
 
     def history(self) -> dict[str, list[float]]:
-        """Return the traffic of this broker in the last hour; see `telemetry.history`."""
+        """Return this broker's traffic in the last hour; see `telemetry.history`."""
         ...

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them."""
+"""Formats numbers, sizes and times for people."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -46,7 +46,7 @@ def milliseconds(duration_ms: float | None) -> str:
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """Return a timestamp in UTC, with milliseconds; one that no calendar has, as a number."""
+    """Return a timestamp in UTC, with milliseconds; or as a plain number if it is beyond the calendar."""
     if timestamp_ms is None:
         return UNKNOWN
     try:
@@ -57,7 +57,7 @@ def moment(timestamp_ms: int | None) -> str:
 
 
 def meant(setting: Setting) -> str:
-    """Return the value of a setting in milliseconds or bytes as people say it: "7 days"; empty if it needs no words."""
+    """Return a setting's milliseconds or bytes as people would say them, such as "7 days"; empty if not needed."""
     value = setting.value or ""
     if not value.isdigit() or int(value) < 1_000:
         return ""

@@ -18,7 +18,7 @@ Committed = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a group is in one partition."""
+    """A group's progress in one partition."""
 
     partition: TopicPartition
     committed: int | None
@@ -86,7 +86,7 @@ def group(visit: Visit) -> HTMLResponse:
 def _ends(
     visit: Visit, reader: ClusterReader, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, Offsets], tuple[str, ...]]:
-    """Return the offsets of partitions, as far as they exist."""
+    """Return the offsets of those of `partitions` that exist, and the problems met."""
     wanted: dict[str, set[int]] = {}
     for topic, number in partitions:
         wanted.setdefault(topic, set()).add(number)
@@ -98,6 +98,6 @@ def _ends(
 
 
 def _lag(committed: Committed, ends: Mapping[TopicPartition, Offsets]) -> int | None:
-    """Return the lag of a group in records, as far as it is known; None if nothing of it is known."""
+    """Return a group's lag in records, as far as it is known; None if it is not known for any partition."""
     known = [max(ends[it].end - offset, 0) for it, offset in committed.items() if it in ends]
     return sum(known) if known else None

@@ -12,7 +12,7 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import describe_groups, list_groups, offset_fetch
 
 NO_OFFSET: Final = -1
-_OFFSET_FETCH_VERSION: Final = 8  # of many groups at once, with topics by name
+_OFFSET_FETCH_VERSION: Final = 8  # which takes many groups at once, and topics by name
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
@@ -43,7 +43,7 @@ class GroupDetail:
 
 
 def list_all(reader: ClusterReader) -> tuple[list[GroupRow], tuple[str, ...]]:
-    """Return the groups of all brokers that respond, by id, and the problems of the others."""
+    """Return the groups of all brokers that respond, ordered by id, and the problems with the others."""
     rows: list[GroupRow] = []
     problems = []
     for broker_id, broker in sorted(reader.brokers.items()):
@@ -67,7 +67,7 @@ def list_all(reader: ClusterReader) -> tuple[list[GroupRow], tuple[str, ...]]:
 def committed(
     reader: ClusterReader, rows: Iterable[GroupRow]
 ) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
-    """Return the committed offsets of each group, and problems."""
+    """Return the committed offsets of each group, and the problems met."""
     by_coordinator: dict[int, list[str]] = {}
     for row in rows:
         by_coordinator.setdefault(row.coordinator, []).append(row.group_id)
@@ -128,7 +128,7 @@ def assigned(assignment: bytes) -> list[TopicPartition]:
     """
     found = []
     try:
-        position = _INT16.size  # the version, of which nothing that is read here depends
+        position = _INT16.size  # skip the version: the fields read here are the same in all versions
         (topic_count,) = _INT32.unpack_from(assignment, position)
         position += _INT32.size
         for _ in range(topic_count):

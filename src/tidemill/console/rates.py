@@ -1,6 +1,6 @@
-"""How fast partitions grow, from the end offsets that earlier pages read.
+"""Computes how fast partitions grow, from the end offsets that were read for earlier pages.
 
-No broker counts what another one appends; two looks at the end offset tell it, for every partition that is looked at.
+A broker does not count what others append, but two observations of a partition's end offset give its rate.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from typing import Final
 from tidemill.model.clock import Clock
 from tidemill.model.partition import TopicPartition
 
-PARTITIONS_MAX: Final = 20_000  # then the partitions seen longest ago are forgotten
+PARTITIONS_MAX: Final = 20_000  # beyond this, the partitions observed longest ago are forgotten
 SPAN_MS: Final = 5_000  # a rate is measured over one to two spans
-FORGOTTEN_MS: Final = 60_000  # a look that is older says nothing about the present
+FORGOTTEN_MS: Final = 60_000  # an older observation says nothing about the present
 
 
 class Rates:
@@ -22,7 +22,7 @@ class Rates:
         self._looks: dict[TopicPartition, tuple[tuple[int, int], tuple[int, int]]] = {}  # older, newer: (time, offset)
 
     def observe(self, end_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """Take note of end offsets.  Return the records per second of the partitions that were seen before."""
+        """Remember end offsets.  Return the records per second of those partitions that were observed before."""
         now_ms = self._clock.monotonic_ms()
         rates = {}
         with self._lock:

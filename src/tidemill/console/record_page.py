@@ -1,4 +1,4 @@
-"""The page of a partition's records: the last ones first, and older ones page by page."""
+"""The page of a partition's records: it begins with the newest ones, and older ones follow page by page."""
 
 from typing import Final
 
@@ -53,6 +53,6 @@ def records(visit: Visit) -> HTMLResponse:
 
 
 def _start(visit: Visit, offsets: Offsets, limit: int) -> int:
-    """Return the first offset of the page: the parameter `offset`, moved into the log, or that of the last page."""
+    """Return the page's first offset: the parameter `offset`, clamped to the log; by default that of the last page."""
     last = max(offsets.end - limit, offsets.start)
     return min(max(visit.number("offset", last), offsets.start), max(offsets.end - 1, offsets.start))

@@ -1,6 +1,6 @@
 """Reads a page of a partition's records, and renders keys and values as text, JSON or hexadecimal bytes.
 
-What it returns is plain text with a bounded size; the templates escape it.
+The results are plain text of a bounded size; the templates escape it.
 """
 
 import json
@@ -15,10 +15,10 @@ from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.raw_fetcher import RawFetcher
 from tidemill.model.partition import TopicPartition
 
-BYTES_READ_MAX: Final = 16 << 20  # of the batches of one page: enough for fifty records of the usual sizes
+BYTES_READ_MAX: Final = 16 << 20  # for the batches of one page: enough for fifty records of usual size
 BATCH_BYTES_MAX: Final = 64 << 20  # of one decompressed batch
 SHOWN_BYTES_MAX: Final = 2 << 10  # of each key, value or header in a list
-SHOWN_ALONE_BYTES_MAX: Final = 128 << 10  # the same of a record shown alone
+SHOWN_ALONE_BYTES_MAX: Final = 128 << 10  # the same for a record that is shown alone
 HEADERS_MAX: Final = 50  # per record
 
 AUTO: Final = "auto"
@@ -50,8 +50,8 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPage:
-    rows: Sequence[RecordRow]  # in the order of their offsets
-    next_offset: int  # the first offset after what was read
+    rows: Sequence[RecordRow]  # in ascending order of offsets
+    next_offset: int  # the first offset that was not read
     is_cut: bool  # whether BYTES_READ_MAX ended the read
 
 
@@ -99,8 +99,8 @@ def show(data: bytes | None, format_: str, bytes_max: int) -> Shown | None:
     """
     Return `data` in one of FORMATS.  AUTO is text if the bytes are text, and hex otherwise.
 
-    JSON is indented; what is not JSON, or too large to be shown whole, is shown as AUTO.  None, which is not the same
-    as no bytes, stays None.
+    JSON is indented; data that is not JSON, or is too large to be shown whole, is shown as AUTO.  None, which is not
+    the same as no bytes, stays None.
     """
     if data is None:
         return None
@@ -114,7 +114,7 @@ def show(data: bytes | None, format_: str, bytes_max: int) -> Shown | None:
         return Shown(text=_as_hex(part), format=HEX, size_bytes=len(data), is_cut=is_cut)
     text = part.decode(errors="replace")
     if is_cut:
-        text = text.rstrip("\ufffd")  # the cut may have gone through a character
+        text = text.rstrip("\ufffd")  # the cut may have split a character
     return Shown(text=_visible(text), format=TEXT, size_bytes=len(data), is_cut=is_cut)
 
 
@@ -127,11 +127,11 @@ def _as_json(data: bytes) -> str | None:
 
 
 def _is_text(data: bytes, *, is_cut: bool) -> bool:
-    """Return whether `data` is UTF-8 with few control characters, as in the colours of a log line, and no zero byte."""
+    """Return whether `data` is UTF-8 with no zero bytes and few control characters, such as a log line's colours."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        if not (is_cut and error.reason == "unexpected end of data"):  # the cut went through a character
+        if not (is_cut and error.reason == "unexpected end of data"):  # the cut split a character
             return False
         text = data[: error.start].decode()
     controls = sum(ord(it) < 32 and it not in "\t\n\r" for it in text)

@@ -1,4 +1,4 @@
-"""What all pages share: the templates, the parameters of a request, and the parts of the page around the content."""
+"""The parts that all pages share: the templates, the request's parameters, and the page around the content."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from tidemill.model.clock import Clock
 
 T = TypeVar("T")
 
-ROWS_MAX: Final = 50  # of one page of a table: more would be slow to read and to render
-TEXT_MAX: Final = 300  # characters of a parameter
+ROWS_MAX: Final = 50  # per page of a table: more would be slow to read and to render
+TEXT_MAX: Final = 300  # the limit on characters in a parameter
 NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -31,14 +31,14 @@ class Slice:
     rows: Sequence[Any]
     total: int
     first: int  # the number of the first row, from 1
-    number: int  # of the page, from 1
-    previous: str | None  # the query of the page before
+    number: int  # the number of the page, from 1
+    previous: str | None  # the address of the previous page
     next: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """One request for a page, with what the page is made from."""
+    """One request for a page, and the data from which the page is rendered."""
 
     request: Request
     view: ClusterView
@@ -57,7 +57,7 @@ class Visit:
         return self.query.get(name, "").strip()[:TEXT_MAX]
 
     def number(self, name: str, default: int) -> int:
-        """Return a parameter as a number; the default if it is missing or not a number, as people edit addresses."""
+        """Return a parameter as a number, or the default if it is missing or not a number: people edit addresses."""
         text = self.query.get(name, "")
         return min(int(text), NUMBER_MAX) if text.isascii() and text.isdigit() and len(text) < 20 else default
 
@@ -138,7 +138,7 @@ class Site:
         return answer
 
     def plain(self, status: int, problem: str) -> HTMLResponse:
-        """Return a page that shows nothing of the cluster."""
+        """Return a page that shows nothing about the cluster."""
         return HTMLResponse(self._templates.get_template("plain.html").render(problem=problem), status)
 
     def history(self) -> dict[str, list[float]]:

@@ -17,7 +17,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """What partitions hold.  A sum is None unless it is known for all of them."""
+    """Sums over a topic's partitions.  A sum is None unless all its terms are known."""
 
     records: int | None  # between the starts and the ends of the logs
     rate: float | None  # records per second
@@ -87,7 +87,7 @@ def _volume(
 
 
 def _within_limit(topics: Iterable[TopicRow]) -> Iterator[TopicRow]:
-    """Yield topics while they have at most PARTITIONS_MAX partitions together; of the rest only the list is shown."""
+    """Yield the first topics, up to PARTITIONS_MAX partitions in total; the volumes of the others are not shown."""
     count = 0
     for row in topics:
         count += row.partition_count
