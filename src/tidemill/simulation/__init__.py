@@ -1,1 +1,1 @@
-"""Simulations from a seed: one store, one shard or a whole cluster, on simulated machines."""
+"""Simulations that a seed determines: one store, one shard or a whole cluster, on simulated machines."""

@@ -1,4 +1,4 @@
-"""The error of every simulation that finds a rule broken."""
+"""The error that a simulation raises when it finds an invariant broken."""
 
 
 class InvariantViolation(AssertionError):

@@ -1,9 +1,9 @@
 """
 The administrator of a simulated cluster: it creates and deletes topics, deletes records and elects preferred leaders.
 
-Each step is retried until it succeeds, except an election.  A topic that the administrator creates has a producer and a
-reader.  Both end before the topic is deleted.  A later topic may have the same name, and must contain no records of the
-earlier one.
+Every step except an election is retried until it succeeds.  Each topic that the administrator creates has a producer
+and a reader, and both end before the topic is deleted.  A later topic may have the same name, but must not contain any
+records of the earlier one.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tidemill.wire.messages import delete_records, elect_leaders
 
 NAMES: Final = ("arrivals", "departures")
 ELECTION_MS: Final = 2_000
-READ_S: Final = 0.2  # the time between checks whether all acknowledged records were read
+READ_S: Final = 0.2  # the time between checks for whether all acknowledged records have been read
 
 
 class _TemporaryTopic:
@@ -52,7 +52,7 @@ class Administrator:
         pause_s: Callable[[], float],
         producer_pause_s: Callable[[], float],
     ) -> None:
-        """`readers` maps partitions to their readers: the administrator deletes only records that were read."""
+        """`readers` maps partitions to their readers: the administrator deletes only records that have been read."""
         self._client = client
         self._new_client = new_client
         self._history = history
@@ -66,8 +66,8 @@ class Administrator:
 
     async def run(self) -> None:
         """
-        Run until `is_stopping` is set.  Then finish the current step, and wait until every temporary topic was read
-        completely.
+        Run until `is_stopping` is set.  Then finish the current step, and wait until every temporary topic has been
+        read completely.
         """
         while not self.is_stopping:
             await self._client.random.choice((self._create_or_delete_topic, self._delete_records, self._elect))()
@@ -96,7 +96,7 @@ class Administrator:
         self._history.check_read(name, 0)
 
     async def _delete_records(self) -> None:
-        """Delete some of the records that were read."""
+        """Delete some of the records that have been read."""
         client = self._client
         (topic, number), reader = client.random.choice([*self._readers.items()])
         offset = client.random.randint(0, reader.offset)

@@ -1,7 +1,8 @@
 """A Kafka client on virtual time: its connections, and its knowledge of partition leaders.
 
 It consists of coroutines on a `SimulatedLoop`, and exchanges bytes with brokers through the simulated network.  It
-follows the protocol and uses no client library.  `producer.py` and `reader.py` use it; `history.py` checks the answers.
+speaks the protocol itself, without a client library.  `producer.py` and `reader.py` use it; `history.py` checks the
+answers.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from tidemill.wire.schema import Message
 REQUEST_S: Final = 8.0  # a client closes a connection that has not answered within this time
 BACK_OFF_S: Final = 0.1
 EARLIEST: Final = -2
-BY_NAME: Final = 12  # the last version of Produce and Fetch that names topics
+BY_NAME: Final = 12  # the last version of Produce and Fetch that identifies topics by name
 Address = tuple[str, int]
 
 APIS: Final = {
@@ -112,7 +113,7 @@ class Connection:
         return await self.outcome(self.send(request, version))
 
     async def outcome(self, answer: "asyncio.Future[Any]") -> Any:
-        """Return the answer.  Close the connection and raise `Unreachable` after `REQUEST_S`."""
+        """Return the answer.  If it does not come within `REQUEST_S`, close the connection and raise `Unreachable`."""
         try:
             async with asyncio.timeout(REQUEST_S):
                 return await answer
@@ -173,7 +174,7 @@ class Client:
         await asyncio.sleep(BACK_OFF_S * (0.5 + self.random.random()))
 
     async def ask_any(self, request: Message, version: int | None = None) -> Any:
-        """Return the answer of a random broker; retry until one answers."""
+        """Return the answer from a random broker; retry until one answers."""
         while True:
             try:
                 return await self.ask_once(request, version)
@@ -256,7 +257,7 @@ class Client:
         return int(answer.offset)
 
     async def epoch_end(self, topic: str, number: int, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) from the answer of the partition's leader to OffsetForLeaderEpoch."""
+        """Return (epoch, end offset) from the partition leader's answer to OffsetForLeaderEpoch."""
         asked = offset_for_leader_epoch.Request.Topic.Partition(partition=number, leader_epoch=epoch)
         request = offset_for_leader_epoch.Request(
             topics=[offset_for_leader_epoch.Request.Topic(topic=topic, partitions=[asked])]

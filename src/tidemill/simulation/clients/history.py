@@ -1,7 +1,7 @@
-"""The history of what the clients of a simulated cluster sent, were answered and read, and the checks on it.
+"""The history of all records that a simulated cluster's clients sent, had acknowledged and read, and the checks on it.
 
-Every value is unique: it names its sender, its partition and its number among the sender's values.  So all checks need
-only the values that were read.
+Every value is unique: it names its sender, its partition and its number among the sender's values.  A record that was
+read can therefore be checked by its value alone.
 """
 
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ class Read(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionHistory:
-    sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in the order of sending
+    sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in the order in which they were sent
     acknowledged: dict[bytes, int] = field(default_factory=dict)  # value → offset
-    read: dict[int, Read] = field(default_factory=dict)  # by offset: the first read
+    read: dict[int, Read] = field(default_factory=dict)  # by offset: the record as first read
     delete_asked: int = 0  # a deletion up to this offset was requested: records below it may be deleted
     deleted: int = 0  # a deletion up to this offset was acknowledged: records below it are deleted
 
@@ -63,7 +63,7 @@ class History:
                 )
 
     def read(self, topic: str, number: int, expected_offset: int, read: Read) -> None:
-        """Check a record that a reader at `expected_offset` received."""
+        """Check a record that a reader received when its position was `expected_offset`."""
         where = f"{topic}-{number}"
         if read.offset != expected_offset:
             raise InvariantViolation(f"{where}: a reader at {expected_offset} got {read.offset}: offsets are not dense")
@@ -82,7 +82,7 @@ class History:
 
     def check_read(self, topic: str, number: int) -> None:
         """
-        Check a partition that was read to its end: it holds every acknowledged value once, in the producer's order.
+        Check a partition that was read to its end: each acknowledged value is there once, in its producer's order.
         """
         partition = self.partition(topic, number)
         where = f"{topic}-{number}"

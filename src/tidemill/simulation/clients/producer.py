@@ -1,4 +1,4 @@
-"""An idempotent producer of one partition, on virtual time.
+"""An idempotent producer for one partition, on virtual time.
 
 Up to five batches are in flight.  After an uncertain outcome the producer sends them again, in order and with the same
 sequence numbers, until they are acknowledged (KIP-98).  Each value is unique, and names its sender and its number among
@@ -30,7 +30,7 @@ class Unacknowledged:
 
 
 class Producer:
-    """An idempotent producer of one partition."""
+    """An idempotent producer for one partition."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Producer:
         acks: int,
         batches_max: int | None = None,
     ) -> None:
-        """The producer stops after `batches_max` batches, or when `is_stopping` is set; None: no limit."""
+        """The producer stops after `batches_max` batches, unless that is None, or when `is_stopping` is set."""
         self._client = client
         self._batches_max = batches_max
         self._history = history
@@ -63,8 +63,8 @@ class Producer:
         """Run until `is_stopping` is set and all sent batches are acknowledged."""
         self._id = await self._producer_id()
         while True:
-            # Send one batch at a time until the first is acknowledged: a broker accepts any first sequence number of a
-            # producer that it does not know (KIP-98).
+            # Send one batch at a time until the first is acknowledged: a broker accepts any first sequence number from
+            # a producer that it does not know (KIP-98).
             in_flight = self._in_flight if self._acknowledged else 1
             while not self.is_stopping and len(self._waiting) < in_flight:
                 self._waiting.append(self._next_batch())

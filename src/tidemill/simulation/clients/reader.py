@@ -1,5 +1,5 @@
 """
-A reader of one partition from its start, on virtual time.  It checks that records are valid and never change.
+Reads one partition from its start, on virtual time, and checks that records are valid and never change.
 """
 
 from tidemill.batches.batch import spans
@@ -35,7 +35,7 @@ class Reader:
                 await client.back_off()
 
     async def _fetch(self, leader: Leader) -> int:
-        """Fetch once.  Return 0, or the error code if it is one that a client retries."""
+        """Fetch once.  Return 0, or the code of an error after which a client retries."""
         wanted = fetch.Request.Topic.Partition(
             partition=self._number,
             current_leader_epoch=leader.epoch,

@@ -1,4 +1,4 @@
-"""A simulated machine and its broker: a disk and a wall clock that outlive the processes, which start and end.
+"""A simulated machine and its broker: a disk and a wall clock that outlive the processes running on the machine.
 
     start ─▶ open_directory ─▶ make ─▶ ticks, bring_up ─▶ register ─▶ listens ─▶ kill │ power loss │ stop ─▶ start
 
@@ -41,7 +41,7 @@ from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # as in `app/start.py`
-START_S: Final = 0.3  # the time between the start of a process and the reading of its directory
+START_S: Final = 0.3  # the time from the start of a process until it reads its directory
 STOP_S: Final = 10.0  # the process is killed if a clean stop takes longer
 LINES_KEPT: Final = 200  # the newest lines of the event log
 # The share of bit flips that hit the start of a batch, which the batch's CRC does not cover.
@@ -66,7 +66,7 @@ class BrokerMachine:
         """
         The broker bootstraps a cluster or, if `join` is not empty, joins the cluster at these addresses.  Its clocks
         run faster or slower than virtual time by a share of up to `clock_rate`.  `machine_types` are shard state
-        machines in addition to those that ship.
+        machines in addition to the built-in ones.
         """
         self.name = f"broker-{broker_id}"  # the host name
         self.disk = SimulatedDisk()
@@ -82,7 +82,7 @@ class BrokerMachine:
         self.ends: Counter[str] = Counter()  # the number of unplanned ends of its processes, by cause
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term of the entries in the synced journal
         self._whole: dict[ShardId, int] = {}  # the index up to which entries are durable in segments
-        # Former identities: the key, and the values of `_durable` and `_whole` at the end of its use.
+        # Former identities: each key, with the last values of `_durable` and `_whole` under it.
         self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []
         self.after_turn: Callable[[BrokerMachine], None] = _do_nothing
         self._timeline = timeline
@@ -95,7 +95,7 @@ class BrokerMachine:
         self._join = join
         self._broker_id = broker_id
         self._extra_coordinators = extra_coordinators
-        self._fate_of_crash: Fate | None = None  # None: the process dies, the machine keeps its power
+        self._fate_of_crash: Fate | None = None  # None: the process dies, but the machine keeps its power
 
     @property
     def is_running(self) -> bool:
@@ -128,8 +128,8 @@ class BrokerMachine:
     async def _up(self, loop: SimulatedLoop, random: Random) -> None:
         def failed(error: BaseException) -> None:
             if not isinstance(error, (OSError, DirectoryProblem, MetadataFormatError)):
-                raise error  # a bug, and no fault of a disk
-            if loop is self.loop:  # otherwise the process has ended already, and the rest of its turn has no effect
+                raise error  # a bug, not a disk fault
+            if loop is self.loop:  # otherwise the process has already ended, and the rest of its turn has no effect
                 self.ends[type(error).__name__] += 1
                 self._log(f"the broker ends: {error!r}")
                 self.kill()
@@ -180,7 +180,7 @@ class BrokerMachine:
         if loop is self.loop:
             self.after_turn(self)
 
-    # The durable entries, known also while no process runs.
+    # The durable entries, which are known even while no process runs.
 
     def holders(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
         """
@@ -234,7 +234,7 @@ class BrokerMachine:
         self.kill()
 
     def wipe(self, join: tuple[str, ...]) -> None:
-        """Replace the disk by an empty one.  The next start joins at the addresses `join` under the same broker id."""
+        """Replace the disk with an empty one.  The next start joins at the addresses `join` with the same broker id."""
         if self.loop is not None:
             self.lose_power(ALL_LOST)
         self.disk = SimulatedDisk()
@@ -282,7 +282,7 @@ class BrokerMachine:
 
     @property
     def is_rotten(self) -> bool:
-        """Whether a byte of a segment is wrong, or was wrong and the replica is not repaired yet."""
+        """Whether a byte of a segment is wrong, or was wrong and the replica has not been repaired yet."""
         if self._rot is None:
             return False
         path, position, wrong = self._rot
@@ -356,8 +356,8 @@ class BrokerMachine:
 
     def crash_within(self, operations: int, fate: Fate | None) -> None:
         """
-        End the process after `operations` further operations of the disk, in the middle of a write or a recovery.  The
-        machine loses power with `fate`; if `fate` is None, only the process dies.
+        End the process after `operations` further disk operations, in the middle of a write or a recovery.  The machine
+        loses power with `fate`; if `fate` is None, only the process dies.
         """
         self.disk.cut_before = self.disk.operations + 1 + operations
         self._fate_of_crash = fate

@@ -1,8 +1,8 @@
-"""Whole brokers in one process: the production wiring on simulated time, disks, clocks and network, from one seed.
+"""Runs whole brokers in one process: production wiring on simulated time, disks, clocks and network, from one seed.
 
     ClusterRun(seed).run()   runs with faults, then heals the cluster and checks it; raises InvariantViolation
 
-The seed determines everything: two runs of a seed have the same `digest`, which covers every byte on the network.
+The seed determines everything: runs with the same seed have the same `digest`, which covers every byte on the network.
 """
 
 from bisect import bisect_right
@@ -34,7 +34,7 @@ from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # a healed cluster must acknowledge and serve all records within this time
-STEP_S: Final = 0.5  # the time between checks of this
+STEP_S: Final = 0.5  # the time between checks for that
 NO_EPOCH_YET: Final = (1 << 31) - 1
 STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
@@ -48,7 +48,7 @@ class ClusterRun:
         *,
         extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
-        """Every broker hosts `machine_types` and `extra_coordinators` in addition to those that ship."""
+        """Every broker hosts `machine_types` and `extra_coordinators` in addition to the built-in ones."""
         self.seed = seed
         self._extra_coordinators = extra_coordinators
         self.random = Random(seed)
@@ -78,13 +78,13 @@ class ClusterRun:
 
     @property
     def digest(self) -> str:
-        """A digest of everything that was sent and acknowledged, and when."""
+        """A digest of everything that was sent and acknowledged, with the times."""
         found = sha1(self.network.digest.digest() + self.history.digest.digest(), usedforsecurity=False)
         found.update(f"{self.timeline.now_us} {self.timeline.events}".encode())
         return found.hexdigest()
 
     def run(self) -> None:
-        """Run the simulation.  Raise `InvariantViolation`, or the error of a broker."""
+        """Run the simulation.  Raise `InvariantViolation` if an invariant is broken, and re-raise any other error."""
         try:
             self._run()
         except InvariantViolation as broken:
@@ -197,7 +197,7 @@ class ClusterRun:
         """Write to the metadata shard and to each shard of the topic."""
         assert self._client is not None, "there was no client"
         await self._client.create_topic("probe", 1, 1)
-        await self._client.delete_topic("probe")  # a later loss of a disk could destroy its only replica
+        await self._client.delete_topic("probe")  # its only replica could be on a disk that is lost later
         for number in range(self.knobs.partitions):
             client = self._new_client(f"probe-{number}")
             producer = Producer(client, self.history, TOPIC, number, in_flight=1, acks=self.knobs.acks, batches_max=1)
@@ -268,8 +268,8 @@ class ClusterRun:
 
     def _lose_all_power(self) -> None:
         """
-        Make all brokers lose power and their unsynced data.  A reader from the start must then find all records that
-        were read before.
+        Make all brokers lose power, and with it their unsynced data.  A reader that starts from the beginning must then
+        find all records that were read before.
         """
         for machine in self.machines:
             machine.lose_power(ALL_LOST)

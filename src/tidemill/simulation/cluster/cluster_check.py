@@ -1,5 +1,5 @@
 """
-The invariants inside a simulated cluster, checked after every turn of a broker, and at the end of the healed run.
+The invariants of a simulated cluster, checked after every turn of a broker, and at the end of a run, after healing.
 """
 
 from typing import Any, Final
@@ -33,7 +33,7 @@ class ClusterCheck:
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
         # Commit indexes, by (machine, number of its start).
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
-        self._majority_checked: dict[ShardId, int] = {}  # the highest index whose majority was counted
+        self._majority_checked: dict[ShardId, int] = {}  # the highest index for which a majority was checked
         # By log index: the memberships that may be in force.
         self._memberships: dict[ShardId, dict[int, Membership]] = {}
         # By term: the highest index that replicas in that term regarded as committed.
@@ -47,7 +47,7 @@ class ClusterCheck:
         seen = self._seen.setdefault((machine, machine.starts), {})
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
-            # No replica has led the shard yet, but a majority of its first voters must survive, too.
+            # A majority of the first voters must survive even before the first of them leads the shard.
             if shard_id not in self._memberships:
                 self._memberships[shard_id] = {0: shard.log.descriptor.membership}
             if replica.leads:
@@ -118,10 +118,10 @@ class ClusterCheck:
             )
 
     def may_lose(self, lost: BrokerMachine) -> bool:
-        """Return whether every shard keeps a majority without the machine `lost`, in any membership possibly in force.
+        """Return whether, without the machine `lost`, each shard has a majority in any membership that may be in force.
 
-        Learners that are lost count as voters: a leader may still promote them, because it regards a broker that has
-        fallen silent as alive for two seconds.
+        Learners that are lost count as voters: a leader may still promote them, because it regards a silent broker as
+        alive for another two seconds.
         """
         for machine in self._machines:
             if machine.broker is not None:
@@ -141,8 +141,8 @@ class ClusterCheck:
         """Return whether every broker is up and all of them agree.
 
         All replicas of a partition must have the same log start, high watermark, epochs, producer states and bytes, and
-        all brokers the same metadata.  Return False while a replica or broker lags; raise `InvariantViolation` if two
-        differ.
+        all brokers the same metadata.  Return False while a replica or broker lags behind; raise `InvariantViolation`
+        if two differ.
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
@@ -199,7 +199,7 @@ class ClusterCheck:
                         )
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
-        """Return whether the broker's assigned shards have the planned voters, and none is of a deleted topic."""
+        """Return whether the broker's assigned shards have the planned voters, and none belongs to a deleted topic."""
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
         for shard in broker.image.shards.values():
@@ -254,7 +254,7 @@ class ClusterCheck:
 def _state(store: Store, partition: Partition) -> tuple[Any, ...]:
     """Return a replica's state: its bounds, then the epochs and producers, which must be equal if the bounds are.
 
-    Producers that may have expired are omitted, because each replica drops them at its own time.
+    Producers that may have expired are omitted, because each replica drops them in its own time.
     """
     log, shard = partition.log, partition.shard.log
     silent_since = shard.committed_append_time - store.options.producer_expiration_ms

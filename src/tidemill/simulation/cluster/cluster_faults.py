@@ -1,4 +1,4 @@
-"""The faults of a simulated cluster, drawn once a second with the probabilities of the knobs, and their end."""
+"""Injects faults into a simulated cluster, drawn once a second with the knobs' probabilities, and ends them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -104,7 +104,7 @@ class ClusterFaults:
         return tuple(f"{other.name}:{PEER_PORT}" for other in self._machines if other is not machine)
 
     def _keep_running(self) -> None:
-        """Restart brokers whose process has ended, every second: earlier faults may still take effect."""
+        """Every second, restart the brokers whose processes have ended: earlier faults may still take effect."""
         for machine in self._machines:
             if machine.loop is None and machine is not self._excluded:
                 machine.start()
@@ -146,7 +146,7 @@ class ClusterFaults:
         return None if self._chance(0.4) else self._fate()
 
     def _strike(self, machine: BrokerMachine) -> None:
-        """Strike a machine with at most one of the faults that end or stop its process, and perhaps with others."""
+        """Strike a machine with at most one of the faults that end or stop its process, and perhaps with other ones."""
         if self._is_over:
             return
         knobs, chance, random = self._knobs, self._chance, self._random
@@ -188,7 +188,7 @@ class ClusterFaults:
         self._disturb(machine)
 
     def _may_be_destroyed(self, machine: BrokerMachine) -> bool:
-        """Return whether the machine may be lost permanently, which needs undamaged segments on all others."""
+        """Return whether the machine may be lost permanently, which requires undamaged segments on all others."""
         return self._may_lose(machine) and not any(other.is_rotten for other in self._machines if other is not machine)
 
     def _transfer_leadership(self, machine: BrokerMachine) -> None:

@@ -21,15 +21,15 @@ class ClusterKnobs:
     acks: int  # 1 only for control runs, in which the cluster may lose records that only the leader has
     pause_s: float  # mean time between two batches of a producer
     delay_us: int
-    tail: float  # the share of the messages that take a hundred times as long
+    tail: float  # the share of messages that take a hundred times as long
     sync_us: int
     clock_rate: float  # each clock runs faster or slower by up to this share
     kill: float
     power: float
     power_of_all: float
-    crash_midway: float  # the process or the power ends in the middle of a block, a checkpoint or a recovery
+    crash_midway: float  # the process ends, or the power fails, in the middle of a block, a checkpoint or a recovery
     crash_in_recovery: float  # per start
-    lasting_pages: float  # the share of the power losses that lose no data
+    lasting_pages: float  # the share of power losses in which no data is lost
     pause: float
     clock_jump: float
     disk_full: float
@@ -44,7 +44,7 @@ class ClusterKnobs:
     rot: float  # a bit is flipped in a segment or in the journal
     administration_s: float  # mean time between administrative steps (topics, deletions of records, elections); 0: none
     options: StoreOptions
-    leader_isolation: float  # the share of the network partitions that isolate a leader
+    leader_isolation: float  # the share of network partitions that isolate a leader
     client_isolation: float  # a client loses contact with one broker; per second, of the whole cluster
     roll_ms: int  # the interval at which partitions begin a new segment; 0: never
 
@@ -101,7 +101,7 @@ class ClusterKnobs:
         )
 
     def without_faults(self) -> "ClusterKnobs":
-        """Return these knobs with every fault rate zero."""
+        """Return these knobs with every fault rate set to zero."""
         faults = (
             "kill",
             "power",

@@ -2,9 +2,9 @@
 
 The fate of an unsynced page is a mask of its eight sectors: bit k says that sector k (512 B) is new.  255 keeps the
 page, 0 loses it, and any other mask is a tear.  A page whose sync failed is clean, so the kernel does not write it
-back.  Every fate loses it, except a mix, which may also decide that the disk wrote it in spite of the error.
+back.  Every fate loses it, except that a mix may decide that the disk wrote it despite the error.
 
-Of changes of names that depend on each other (create, then rename), a power loss keeps those up to some point.
+If changes to names depend on each other (create, then rename), a power loss keeps those up to some point.
 """
 
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class Fate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """A fate that keeps everything unsynced, or loses everything."""
+    """A fate that keeps all unsynced items, or loses all of them."""
 
     kept: bool
 
@@ -105,7 +105,7 @@ ALL_LOST: Final = Everything(kept=False)
 class Alone:
     """
     A fate in which one item differs from all others.  A page keeps only the sectors in the mask `sectors_kept`; a
-    change of size or name is undone.  The others are kept.
+    change to a size or a name is undone.  All other items are kept.
 
     With `others_kept=False`, the others are lost and the one item is kept; for a page, pass `sectors_kept=255`.
     """
@@ -129,7 +129,7 @@ class Alone:
         if isinstance(self.what, UnsyncedSize) and self.what.file == file:
             return None if self.others_kept else cached
         if isinstance(self.what, UnsyncedPage) and self.what.file == file and self.sectors_kept:
-            return cached  # the page may be after the durable end, where it is visible only with the new size
+            return cached  # the page may be beyond the durable end, where it is visible only with the new size
         return cached if self.others_kept else None
 
     def names_kept(self, changes: tuple[int, ...]) -> int:

@@ -1,4 +1,4 @@
-"""The simulated disk: the Disk port in memory, which may lose or tear all unsynced data, as a real disk may.
+"""The simulated disk: the Disk port in memory, which may lose or tear any unsynced data, as a real disk may.
 
 A test runs code on a `SimulatedDisk` and stops at any of its operations.  With `cut_before = n`, every call from
 operation n on raises `PowerLost`.  `before_operation` observes operations without stopping the code.  The test then
@@ -41,7 +41,7 @@ from tidemill.storage.disk_path import path_parts
 class SimulatedDisk(DiskControls):
     def __init__(self) -> None:
         super().__init__()
-        self.opened = 0  # the number of handles that were opened
+        self.opened = 0  # the number of handles that have been opened
         self._tree = DiskTree()
 
     # The Disk port.
@@ -191,7 +191,7 @@ class SimulatedDisk(DiskControls):
         return after
 
     def after_failed_sync(self, operation: Operation) -> "SimulatedDisk":
-        """Return the disk after `operation`, a sync that is about to be executed, fails and the process stops."""
+        """Return the disk as it is if `operation`, a sync that is about to be executed, fails and the process stops."""
         after = self.after_kill()
         for _, content in after._tree.contents():
             if content.number == operation.file:
@@ -228,7 +228,7 @@ class SimulatedDisk(DiskControls):
         Return masks for `Alone(page, mask)` with different outcomes: the page is lost, or only its head or its tail is
         written.
 
-        The result is empty if a loss of the page changes nothing, because the write repeated the durable bytes.
+        The result is empty if losing the page changes nothing, because the write repeated the durable bytes.
         """
         with self.mutex:
             content = next(content for _, content in self._tree.contents() if content.number == page.file)
@@ -239,10 +239,10 @@ class SimulatedDisk(DiskControls):
                 outcomes.setdefault(mask & changed, mask)
         return list(outcomes.values())
 
-    # Controls of the test, which do not count as operations.
+    # Controls for tests, which do not count as operations.
 
     def beside(self) -> "SimulatedDisk":
-        """Return a handle of another process on the same disk, with its own count of operations."""
+        """Return the same disk for use by another process, with its own count of operations."""
         other = SimulatedDisk()
         other._tree, other.mutex = self._tree, self.mutex
         return other

@@ -2,8 +2,8 @@
 
 A `Content` keeps the cached bytes and, for every page that differs from the disk, the bytes of the disk (`_before`).  A
 page in `_before` is not durable.  If the page is in `_dirty` too, the next sync makes it durable.  Otherwise its sync
-has failed, and only a new write and sync can make it durable.  So a write copies at most the pages that it touches, a
-sync drops copies, and a power loss copies one buffer.
+has failed, and only a new write and sync can make it durable.  A write therefore copies at most the pages that it
+touches, a sync drops copies, and a power loss copies one buffer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Content:
         self._digest: bytes | None = None
         self._shared = False  # the buffer also belongs to another disk, and must be copied before a change
         self._durable_size = 0
-        self._lowest_size = 0  # the smallest size since the last sync; bytes after it read as zeros once it grows
+        self._lowest_size = 0  # the smallest size since the last sync; bytes beyond it read as zeros if the file grows
         self._before: dict[int, bytes] = {}  # page → its durable bytes (shorter for the last durable page)
         # Page → the bytes of an earlier unsynced write, which a power loss may leave on the disk.
         self._earlier: dict[int, bytes] = {}
@@ -119,7 +119,7 @@ class Content:
         return changed
 
     def copy(self) -> "Content":
-        """Return a copy of cache and disk, for the state after a killed process."""
+        """Return a copy of cache and disk: the state after the process is killed."""
         copy = self._sharing()
         copy._durable_size, copy._lowest_size = self._durable_size, self._lowest_size
         copy._before, copy._earlier, copy._dirty = self._before.copy(), self._earlier.copy(), self._dirty.copy()

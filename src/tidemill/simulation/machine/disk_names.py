@@ -1,7 +1,7 @@
 """The names on a simulated disk: the visible names, the durable names, and the changes between the two.
 
 A change affects one or two names: a rename removes one and adds the other, atomically.  Changes that share a name
-depend on each other and form a run, of which a power loss keeps the changes up to some point.  Changes in different
+depend on each other and form a run.  A power loss keeps the changes of a run up to some point.  Changes in different
 runs survive or are lost independently of each other.
 """
 

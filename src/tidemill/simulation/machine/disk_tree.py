@@ -127,7 +127,7 @@ class DiskTree:
     # Inspection.
 
     def contents(self) -> list[tuple[str, Content]]:
-        """Return once each content that exists now or may exist after a crash, with one of its possible paths."""
+        """Return each content that exists now or may exist after a crash, only once, with one of its possible paths."""
         found: dict[int, tuple[str, Content]] = {}
         visited: set[int] = set()
 

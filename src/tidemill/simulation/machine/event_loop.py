@@ -4,11 +4,11 @@
     loop       one per process: its turns and its timers, on its own clock; can be paused, and ends with the process
 
 A loop turns when callbacks are ready, as in asyncio.  Callbacks that are ready when the turn begins run in their order;
-callbacks that become ready meanwhile wait for the next turn.  Each call takes a little virtual time, so that the clock
-advances, and the run ends, even if two callbacks schedule each other forever.
+callbacks that become ready during the turn wait for the next one.  Each call takes a little virtual time, so that the
+clock advances, and the run ends, even if two callbacks schedule each other forever.
 
 The loop is strict: threads, sockets, signals and subprocesses raise NotImplementedError, and an uncaught error ends the
-run.  Nothing depends on hashes, addresses or the clock of the machine.
+run.  Nothing depends on hashes, addresses or the real clock.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ CALL_US: Final = 10  # the duration of one callback
 
 class Timeline:
     """
-    The event queue.  `now_us` never decreases; events that are due at the same time run in the order of scheduling.
+    The event queue.  `now_us` never decreases; events that are due at the same time run in the order in which they were
+    scheduled.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class Timeline:
         heapq.heappush(self._heap, (self.now_us + delay_us if delay_us > 0 else self.now_us, self._scheduled, call))
 
     def run_until(self, end_us: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Run every event that is due up to `end_us`, or until `is_over` returns True."""
+        """Run the events that are due by `end_us`, or only until `is_over` returns True."""
         heap = self._heap
         while heap and heap[0][0] <= end_us:
             self.now_us, _, call = heapq.heappop(heap)
@@ -80,7 +81,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return not self._is_dead
 
     def kill(self) -> None:
-        """End the process: none of its scheduled calls is made any more."""
+        """End the process: none of its scheduled calls is made after this."""
         self._is_dead = True
         self._ready.clear()
         for task in self._tasks:
@@ -88,17 +89,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def pause(self, duration_us: int) -> None:
         """
-        Stop the process and its threads, as SIGSTOP does.  Calls that become due meanwhile are made afterwards, in
+        Stop the process and its threads, as SIGSTOP does.  Calls that become due during the pause are made after it, in
         order.
         """
         self._paused_until_us = max(self._paused_until_us, self.timeline.now_us + duration_us)
 
     def resume(self) -> None:
-        """End the pause now.  Events that were postponed to the end of the pause stay postponed."""
+        """End the pause now.  Events that were already postponed to its scheduled end stay postponed."""
         self._paused_until_us = self.timeline.now_us
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
-        """Schedule a call like `Timeline.after`, as work of this process, on any of its threads."""
+        """Schedule a call like `Timeline.after`, as work that this process does on any of its threads."""
 
         def guarded() -> None:
             if self._is_dead:
@@ -220,7 +221,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 def begin_loop(timeline: Timeline, *, rate: float = 1.0, boot_us: int = 0) -> SimulatedLoop:
-    """Return the loop of a process that starts now.  Methods that it does not define raise NotImplementedError."""
+    """Return a loop for a process that starts now.  Methods that the loop does not define raise NotImplementedError."""
     return SimulatedLoop(timeline, rate=rate, boot_us=boot_us)  # type: ignore[abstract]
 
 

@@ -1,7 +1,7 @@
 """The Jobs port, simulated: a queue of jobs that a test executes step by step.
 
 Executing a job and reporting its result are two steps, so that a test can stop between them, when the disk has the
-write but the event loop does not know it yet.  `PowerLost` is raised to the caller of the step and never reported.
+write but the event loop does not know about it yet.  `PowerLost` is raised to the step's caller and never reported.
 """
 
 from collections import deque

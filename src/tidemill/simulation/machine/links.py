@@ -1,9 +1,9 @@
 """
-The simulated links between brokers: an implementation of the port of `runtime/peer_transport` on the simulated network.
+The links between simulated brokers, on the simulated network: the same port that `runtime/peer_transport` implements.
 
-An address is dialled until a link is established, with the back-off of the real transport.  Of two links between two
-brokers, the same one stays as with the real transport.  Identities are not proven, because no simulated broker lies.  A
-frame arrives in one piece.
+An address is dialled until a link is established, with the same back-off as in the real transport.  Of two links
+between two brokers, the one that stays is the one that the real transport would keep.  Identities are not proven,
+because no simulated broker lies.  A frame arrives in one piece.
 
     dialler: connect ─────────────▶ acceptor: its Hello ─▶ dialler: linked, its Hello ─▶ acceptor: linked
 """
@@ -22,7 +22,7 @@ QUEUED_BYTES_MAX: Final = 64 << 20
 HANDSHAKE_S: Final = 5.0
 BACK_OFF_S_MIN: Final = 0.05
 BACK_OFF_S_MAX: Final = 1.0
-STOOD_S: Final = 1.0  # a link that was established for this long does not count as a failure when it ends
+STOOD_S: Final = 1.0  # a link that has been established for this long does not count as a failure when it ends
 IS_REPLACED: Final = "replaced by another link"
 ANOTHER_STANDS: Final = "another link between the two brokers exists"
 
@@ -170,7 +170,7 @@ class SimulatedLinks:
     # Called by links.
 
     def proven(self, link: SimulatedLink) -> str | None:
-        """Handle a link whose Hellos are exchanged.  Return None, or the reason to refuse it."""
+        """Handle a link whose Hellos have been exchanged.  Return None, or the reason to refuse it."""
         dialler = self._dialled.get(link)
         if dialler is not None:
             dialler.reached = link.hello.incarnation
@@ -266,17 +266,17 @@ class _Dialler:
 
 
 def links_on(network: Network, loop: SimulatedLoop, host: str, random: Random) -> Callable[[LinkOwner], SimulatedLinks]:
-    """Return the factory of links that a simulated machine passes to its broker."""
+    """Return the link factory that a simulated machine passes to its broker."""
     return lambda owner: SimulatedLinks(network, loop, host, owner, Random(random.getrandbits(64)))
 
 
 def _is_same(one: Hello, other: Hello) -> bool:
-    """Return whether two Hellos come from one broker."""
+    """Return whether two Hellos come from the same broker."""
     return one.incarnation == other.incarnation or (one.voter is not None and one.voter == other.voter)
 
 
 def _precedence(link: SimulatedLink) -> tuple[bool, int]:
-    """Return the rank of a link: of two links between two brokers, the greater stays.  Both ends agree on the ranks."""
+    """Return the rank of a link: of two links between two brokers, the higher-ranking one stays.  Both ends agree."""
     return link.is_dialler == (_rank(link.ours) > _rank(link.hello)), link.dial or 0
 
 

@@ -64,7 +64,7 @@ class SeededEntropy:
 
 
 class TimedJobs:
-    """The Jobs port: `threads` threads of a process, whose jobs take a random time around the pace of its disk."""
+    """The Jobs port: `threads` threads of a process, whose jobs take random times that depend on the disk's pace."""
 
     def __init__(
         self,
@@ -172,5 +172,5 @@ def simulated_machine(
 
 
 def seconds(count: float) -> int:
-    """Return `count` seconds in microseconds."""
+    """Convert seconds to microseconds."""
     return int(count * US)

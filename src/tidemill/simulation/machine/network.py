@@ -3,10 +3,10 @@
     dial ─▶ SYN in flight ─▶ accept ─▶ connected │ refused: no listener    │ timed out: blocked, or powered down
     send ─▶ in flight, in order ─▶ received      │ reset: peer process died │ timed out
 
-Data sent in a blocked direction is not lost: it is sent again until the direction is open or TCP gives up.  So a short
-network partition is a delay, and a long one a lost connection.  When a process dies, its connections close after the
-data that it has sent.  A machine that loses power notifies no peer, so its connections are half-open.  Data is kept in
-order only within a connection.
+Data sent in a blocked direction is not lost: it is sent again until the direction is open or TCP gives up.  A short
+network partition is therefore only a delay, but a long one loses the connection.  When a process dies, its connections
+close after the data that it has sent.  A machine that loses power notifies no peer, so its connections are left
+half-open.  Data is kept in order only within a connection.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ class Socket:
         self.number = number  # number of the connection, the same at both ends
         self.is_open = True
         self.is_reading = True
-        self.queued_bytes = 0  # bytes that were sent and have not arrived yet
+        self.queued_bytes = 0  # bytes that have been sent and have not arrived yet
         self.received: Callable[[bytes], None] | None = None
         self.lost: Callable[[str], None] | None = None
         self._network = network
@@ -149,7 +149,7 @@ class Network:
         self.timeline = timeline
         self.random = random
         self.delay_mean_us = 500
-        self.tail = 0.0  # the share of the messages that take a hundred times as long
+        self.tail = 0.0  # the share of messages that take a hundred times as long
         self.blocked: set[Way] = set()
         self.powered_down: set[str] = set()
         self.digest = sha1(usedforsecurity=False)  # of everything that arrived; equal runs have equal digests
@@ -244,7 +244,7 @@ class Network:
                 socket.close()
 
     def power_lost(self, host: str, loop: SimulatedLoop) -> None:
-        """Silence a host: no data arrives at it until `power_back`."""
+        """Silence a host: no data reaches it until `power_back`."""
         self.stop_listening(loop)
         self.powered_down.add(host)
         for socket in self._sockets:
@@ -256,8 +256,8 @@ class Network:
 
     def lose_connection(self) -> None:
         """
-        Lose a random connection, at both ends or at only one.  In that case the other end notices the loss when it
-        sends.
+        Lose a random connection, at both ends or at only one.  In the latter case, the other end notices the loss when
+        it sends.
         """
         open_now = [socket for socket in self._sockets if socket.is_open and socket.loop.is_alive]
         if not open_now:

@@ -13,7 +13,7 @@ class _Read:
     round: int  # the read-index round that confirms it
     term: int
     served_index: int
-    acknowledged: int  # the newest entry that was acknowledged before the read began
+    acknowledged: int  # the newest entry that had been acknowledged when the read began
 
 
 class ClientRequests:

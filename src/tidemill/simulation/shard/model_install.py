@@ -19,7 +19,7 @@ _RECORD: Final = Struct(">QQI")
 
 
 def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
-    """Return (term, first index) of each term in a log."""
+    """Return (term, first index) for each term in a log."""
     starts: list[tuple[int, int]] = []
     for index, term, _ in content:
         if not starts or starts[-1][0] != term:
@@ -28,12 +28,12 @@ def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
 
 
 class ModelCatchUp:
-    """The leader's side.  All followers get the same snapshot while the leader still has the entries after it."""
+    """The leader's side.  All followers get the same snapshot as long as the leader has the entries after it."""
 
     def __init__(self, replica: Replica, memory: ModelLog, entries_max: Callable[[], int]) -> None:
         self._replica = replica
         self._memory = memory
-        self._entries_max = entries_max  # the number of entries in a chunk
+        self._entries_max = entries_max  # returns the limit on the entries in a chunk
         self._offer: SnapshotOffer | None = None
 
     def offer(self, member: ReplicaKey) -> tuple[ReplicaKey, Message]:
@@ -119,13 +119,13 @@ class ModelInstall:
             self._end()
 
     def _begin(self) -> None:
-        """Begin the install: drop the entries that differ from the leader's.  None of them may be committed."""
+        """Begin the install: drop the entries that differ from the leader's.  Check that none of them is committed."""
         self._offer, self._next_offer = self._next_offer, None
         offer = self._offer
         assert offer is not None, "nothing was offered"
         content = self._memory.content
         keep = self.keep(content, offer)
-        # A damaged log holds fewer entries than were committed.
+        # A damaged log may hold fewer entries than have been committed.
         committed = min(self._memory.commit_index, len(content))
         if keep < committed:
             raise InvariantViolation(f"an install would cut entry {keep + 1}; {committed} are committed")
@@ -151,8 +151,8 @@ class ModelInstall:
 
     def pull(self) -> Message | None:
         """
-        Return the next pull for the leader, which the caller repeats until it is answered; None if there is nothing to
-        pull.
+        Return the next pull to send to the leader, or None if there is nothing to pull.  The caller repeats the pull
+        until it is answered.
         """
         offer = self._offer
         if not self.is_pulling or offer is None:
@@ -164,7 +164,7 @@ class ModelInstall:
         return SnapshotPull(term=self._replica.term, index=offer.index, partition=0, offset=index)
 
     def received(self, chunk: SnapshotChunk) -> bool:
-        """Take a chunk.  Return whether it answers the pull."""
+        """Handle a chunk.  Return whether it answers the pull."""
         memory, offer = self._memory, self._offer
         if not self.is_pulling or offer is None or (chunk.index, chunk.offset) != (offer.index, memory.count + 1):
             return False

@@ -41,7 +41,7 @@ Row = Vote | int | Entry | Damage | Installing | Installed  # an int is an index
 
 
 def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Split the queue into the next block and the rows that wait, while the ring has no room for entries.
+    """Split the queue into the next block and the rows that must wait because the ring has no room for entries.
 
     `storage/journal/row_queue.py` does the same.
     """
@@ -55,7 +55,7 @@ def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
         elif isinstance(row, Entry):
             waiting.append(row)
         elif not isinstance(row, Vote):
-            return queued, []  # rows of installs and damage must be written in the order of the queue
+            return queued, []  # rows of installs and damage must be written in queue order
     return control_rows, waiting
 
 
@@ -161,7 +161,7 @@ class ModelLog:
             del self.memberships[0]
 
     def copy(self) -> "ModelLog":
-        """Return a copy as the next start finds it, without copied entries that are not journaled."""
+        """Return a copy as the next start finds it, without copied entries that have not been journaled."""
         return ModelLog(
             self.first_index,
             self.base_term,

@@ -20,7 +20,7 @@ class ShardCheck:
         self.confirmed: set[int] = set()  # the terms whose leader was confirmed
         self.leaders: dict[int, ReplicaKey] = {}  # by term
         self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}  # (voter, term) → candidate
-        # Each node's disk, and the copies of it that were made before each damage.
+        # For each node: its disk, and a copy of the disk from before each damage.
         self.disks: dict[ReplicaKey, Sequence[ModelLog]] = {}
         self._world = world
         self._checked_majority = 0
@@ -85,7 +85,7 @@ class ShardCheck:
             )
 
     def check_read(self, served_index: int, acknowledged: int) -> None:
-        """Check that a confirmed read sees every entry that was acknowledged before the read began."""
+        """Check that a confirmed read sees every entry that had been acknowledged when the read began."""
         if served_index < acknowledged:
             raise InvariantViolation(
                 f"{self._moment()}: a confirmed read at {served_index} misses entry {acknowledged}"

@@ -1,4 +1,4 @@
-"""The faults of a simulated shard, drawn once a second with the probabilities of the knobs."""
+"""Injects faults into a simulated shard, drawn once a second with the knobs' probabilities."""
 
 from collections.abc import Mapping
 from random import Random
@@ -79,7 +79,7 @@ class ShardFaults:
         """Damage the files of `node`, if every membership that may come into force keeps an undamaged majority."""
         replica = node.replica
         damaged = [it.voter for it in self._nodes.values() if it.is_damaged or it is node]
-        # A crash undoes truncations that are not durable, so the memberships on the disks may be in force again.
+        # A crash undoes truncations that are not durable, so the memberships on the disks may come into force again.
         logs = [log for it in self._nodes.values() for log in (it.memory, it.disk)]
         known = [membership for log in logs for _, membership in log.memberships]
         for membership in known:
@@ -95,7 +95,7 @@ class ShardFaults:
             node.forget(min(replica.stable_index, node.disk.commit_index))
 
     def _partition(self) -> None:
-        """Block messages between two sides, in both directions or one, or from one node to one other."""
+        """Block messages between two sides, in one or both directions, or only from one node to another."""
         random = self._world.random
         voters = list(self._nodes)
         random.shuffle(voters)

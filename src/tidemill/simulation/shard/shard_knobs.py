@@ -12,15 +12,15 @@ class ShardKnobs:
 
     nodes: int  # the voters of the first membership
     spare: int  # further nodes, which may become members
-    duration_ms: int  # until the faults end
+    duration_ms: int  # the time until the faults end
     drop: float  # per message
     duplicate: float  # per message
     delay_ms: int  # mean network delay of a message
-    tail: float  # the share of the messages that take fifty times as long
+    tail: float  # the share of messages that take fifty times as long
     crash: float
     pause: float
     partition: float
-    slow_sync: float  # the share of the syncs that take fifty times as long
+    slow_sync: float  # the share of syncs that take fifty times as long
     crash_in_sync: float  # per sync of a block that holds a vote; the node restarts within 400 ms
     sync_ms: int  # mean duration of a sync
     change: float  # the leader changes the membership

@@ -1,4 +1,4 @@
-"""One shard's replicas on simulated time, network, disks and clocks, from one seed.
+"""Runs one shard's replicas on simulated time, network, disks and clocks, from one seed.
 
 Only the Raft core is production code: simple nodes take the place of brokers, shards and journals, so that tens of runs
 fit into a second.  `simulation/cluster/cluster.py` simulates whole brokers.
@@ -20,7 +20,7 @@ from tidemill.simulation.shard.shard_network import ShardNetwork
 from tidemill.simulation.shard.shard_world import ShardWorld
 from tidemill.simulation.shard.simulated_node import SimulatedNode
 
-CLIENT_MS: Final = 20  # the time between proposals of the client
+CLIENT_MS: Final = 20  # the time between the client's proposals
 HEAL_MS: Final = 60_000  # the healed nodes must agree within this time
 
 
@@ -74,7 +74,7 @@ class ShardSimulation:
                 leader.read()
 
     def _agrees(self) -> bool:
-        """Return whether a leader is confirmed, and every member has its term start and all acknowledged entries."""
+        """Return whether a leader is confirmed, and every member has the leader's term start and all acknowledged entries."""
         leader = next(
             (node.replica for node in self.nodes.values() if node.replica and node.replica.is_confirmed), None
         )

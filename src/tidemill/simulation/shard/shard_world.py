@@ -7,11 +7,11 @@ from random import Random
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.shard.shard_knobs import ShardKnobs
 
-STORM_EVENTS, STORM_EVENTS_PER_MS = 30_000, 10  # limits of a hundred times the events of an ordinary run
+STORM_EVENTS, STORM_EVENTS_PER_MS = 30_000, 10  # a hundred times the events of an ordinary run
 
 
 class ShardWorld:
-    """An event queue in milliseconds.  Events that are due at the same time run in the order of the calls."""
+    """An event queue in milliseconds.  Events that are due at the same time run in the order of scheduling."""
 
     def __init__(self, seed: int, random: Random, knobs: ShardKnobs) -> None:
         self.seed = seed
@@ -28,7 +28,7 @@ class ShardWorld:
 
     def run_until(self, end_ms: int) -> None:
         """
-        Run every event that is due up to `end_ms`.  Raise `InvariantViolation` if the events multiply without bound.
+        Run every event that is due by `end_ms`.  Raise `InvariantViolation` if the events multiply without bound.
         """
         heap = self._heap
         while heap and heap[0][0] <= end_ms:

@@ -1,6 +1,6 @@
 """One node of a simulated shard: a Raft replica with its journal, its clock and its view of the other nodes.
 
-The node is a short model of the broker, of `shard/shard.py` and of the journal: everything around a replica.
+The node is a short model of everything around a replica: the broker, `shard/shard.py` and the journal.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class SimulatedNode:
         self._check = check
         self._incarnation = 0
         self._clock_rate = 1.0
-        self._heard_ms: dict[ReplicaKey, int] = {}  # arrival of each node's last heartbeat, on this node's clock
+        self._heard_ms: dict[ReplicaKey, int] = {}  # when each node's last heartbeat arrived, on this node's clock
         self._alive: dict[ReplicaKey, bool] = {}
         self._queued: list[Row] = []
         self._block: list[Row] = []  # the rows that the running sync writes
@@ -108,7 +108,7 @@ class SimulatedNode:
         world.after(0, self._guarded(self._heartbeat))
 
     def crash(self) -> None:
-        """Stop the process.  The next start finds a block that is being written completely or not at all."""
+        """Stop the process.  The next start finds either all or nothing of a block that is being written now."""
         if self._is_syncing and self._world.random.random() < 0.5:
             self._to_disk()
         self.replica = None
@@ -156,7 +156,7 @@ class SimulatedNode:
         self.execute()
 
     def receive(self, sender: ReplicaKey, message: Message | None) -> None:
-        """Take a message, or a heartbeat if `message` is None."""
+        """Handle a message, or a heartbeat if `message` is None."""
         assert self.replica is not None, "a node that is down receives nothing"
         if message is None:
             now = self.clock_ms()
@@ -275,7 +275,7 @@ class SimulatedNode:
         self.has_forgotten = True
 
     def damage(self, keep: int) -> None:
-        """Lose all entries of the files except the first `keep`.  Do not call this during an install."""
+        """Lose all entries in the files except the first `keep`.  Do not call this during an install."""
         assert self.replica is not None, "a node that is down finds no damage"
         self._queue(Damage(keep))
         self.replica.mark_damaged()
@@ -301,7 +301,7 @@ class SimulatedNode:
             self._repeat_pull()
 
     def _repeat_pull(self) -> None:
-        """Pull again if the last pull was not answered in time."""
+        """Pull again if the last pull has not been answered in time."""
         assert self._install is not None and self.replica is not None, "a node that is down installs nothing"
         if self._install.is_pulling and self._world.now_ms - self._pulled_ms >= PULL_MS:
             self._pull(self.replica, self._install)

@@ -47,7 +47,7 @@ class StoreDriver:
         for log in store.shards.values():
             self._configure(log)
 
-    # Called for shards.
+    # Operations on shards.
 
     def open_shard(self, shard_id: ShardId, descriptor: ShardDescriptor) -> ShardLog:
         log = self.store.open_shard(shard_id, descriptor)

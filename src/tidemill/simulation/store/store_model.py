@@ -1,10 +1,11 @@
 """The oracle of the store: the state that the disk must have after each block, computed without the store's code.
 
-A row is recorded when it is submitted, and replayed when its block is gathered.  So every block has one exact state.
-After a crash the store must be in the state of a block between the newest acknowledged and the newest gathered one.
-There is one exception: a checkpoint may already contain truncations and trimmed offsets that were still queued.
+A row is recorded when it is submitted, and replayed when its block is gathered, so there is exactly one state after
+each block.  After a crash the store must be in the state after a block between the newest acknowledged and the newest
+gathered one.  There is one exception: a checkpoint may already contain truncations and trimmed offsets that were still
+queued.
 
-States share the parts that are equal.
+States share their equal parts.
 """
 
 from dataclasses import dataclass, field
@@ -234,7 +235,7 @@ class StoreHistory:
         """Return the state after a block, or None if the block is not known.
 
         Later truncations and trims are included if the store already shows their effect: `ends` has the last index of
-        each shard's log in the store, and `trimmed` the offset up to which each partition is trimmed.
+        each shard's log in the store, and `trimmed` the offset up to which each partition has been trimmed.
         """
         model = self.models.get(sequence)
         if model is None:
