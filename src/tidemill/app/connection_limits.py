@@ -2,7 +2,7 @@
 
 Connections are counted across all listeners.  A connection beyond a limit is closed before anything is read from it, as
 Kafka does for `max.connections.per.ip`.  A connection that is idle for `connections.max.idle.ms` is closed, unless it
-waits for a response.
+is waiting for a response.
 """
 
 import ipaddress

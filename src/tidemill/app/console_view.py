@@ -44,7 +44,7 @@ class ConsoleView:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._shards: tuple[int, list[ShardRow]] | None = None  # and the time at which they were computed
+        self._shards: tuple[int, list[ShardRow]] | None = None  # when they were computed, and the rows
 
     def overview(self) -> Overview:
         broker, image, shards = self._broker, self._broker.image, self.shards()

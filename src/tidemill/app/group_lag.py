@@ -30,7 +30,7 @@ def group_lags(broker: Broker, rows_max: int) -> GroupLags:
     topics, open_partitions = broker.image.topics, broker.shard_table.topics
     for hosted in broker.coordinators.of(GROUPS).hosted() if rows_max else ():
         if not hosted.is_loaded:
-            continue  # its offsets may be old, and a group's lag would jump back
+            continue  # its offsets may be outdated, so a group's lag would jump back
         for group_id, offsets in hosted.core.groups.committed_offsets():
             if examined + len(offsets) > OFFSETS_MAX:
                 unmeasured += len(offsets)
@@ -39,7 +39,7 @@ def group_lags(broker: Broker, rows_max: int) -> GroupLags:
             for (topic, number), committed in offsets.items():
                 known = topics.get(topic)
                 if known is None or known.topic_id != committed.topic_id:
-                    continue  # the topic has been deleted, and the offset will be
+                    continue  # the topic has been deleted, and the offset soon will be
                 partition = open_partitions[topic].get(number) if topic in open_partitions else None
                 if partition is None or partition.shard.log.damage is not None:
                     unmeasured += 1

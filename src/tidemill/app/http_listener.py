@@ -25,7 +25,7 @@ IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
 
 
 class HttpListener:
-    """Serves HTTP: `bind` binds the port, `serve` starts the server at the first connection, and `stop` ends it."""
+    """Serves HTTP: `bind` binds the port, `serve` has the server start at the first connection, and `stop` ends it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, events: EventLog, clock: Clock) -> None:
         self._loop = loop
@@ -125,7 +125,7 @@ def _server(application: "Application", refused: Callable[[ClientProtocol, str],
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class HttpProtocol(H11Protocol):
-        """Refuses connections that begin with another protocol before uvicorn reads from them."""
+        """Refuses connections that begin with another protocol, before uvicorn reads from them."""
 
         is_checked = False
 

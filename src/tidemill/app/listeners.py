@@ -25,7 +25,7 @@ _RESERVED_NAMES: Final = {PEER_ENDPOINT: PEER_LISTENER, HTTP_ENDPOINT: HTTP_LIST
 
 
 class SettingRefused(Exception):
-    """A setting that a broker cannot start with; the message names the key, the value and the fix."""
+    """The broker cannot start with this setting; the message names the key, the value and the fix."""
 
     def __init__(self, key: str, value: str, why: str) -> None:
         super().__init__(f"{key}={value} is refused: {why}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tidemill.app.partition_health import partition_health
 from tidemill.broker.broker import Broker
 
-NEARLY_FULL: Final = 4  # times the free bytes below which writes are refused; this is at least 1 GiB
+NEARLY_FULL: Final = 4  # times the free bytes below which writes are refused; the product is at least 1 GiB
 
 
 def problems(broker: Broker) -> list[dict[str, Any]]:

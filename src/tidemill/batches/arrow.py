@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
 OFFSET_MAX: Final = (1 << 63) - 1
-GROUP_BYTES_MAX: Final = 64 << 20  # of records per RecordBatch; far below 2 GiB, the limit of Arrow's 32-bit offsets
+GROUP_BYTES_MAX: Final = 64 << 20  # per RecordBatch; far below 2 GiB, the limit of Arrow's 32-bit offsets
 BATCH_BYTES_MAX: Final = 1 << 20  # below Kafka's default `max.message.bytes` of 1,048,588
 BATCH_RECORDS_MAX: Final = (1 << 31) - 1
 

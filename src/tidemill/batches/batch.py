@@ -158,7 +158,7 @@ def checksum_of_verified(batch: Buffer) -> int:
 
 
 def crc_of(buffer: Buffer, position: int = 0) -> int:
-    """Return the value that the CRC field should have.  Raise MalformedBatch if the batch is longer than the buffer."""
+    """Return the value that the CRC field should have.  Raise MalformedBatch if the batch's length is impossible."""
     (batch_length,) = _LENGTH.unpack_from(buffer, position + 8)
     end = position + LENGTH_BYTES + batch_length
     if not position + HEADER_BYTES <= end <= len(buffer):

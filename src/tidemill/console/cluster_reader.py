@@ -18,7 +18,7 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import list_offsets
 from tidemill.wire.schema import Api, Message
 
-PARTITIONS_MAX: Final = 5_000  # per page, whose offsets other brokers are asked for; further offsets are unknown
+PARTITIONS_MAX: Final = 5_000  # per page whose offsets are requested from other brokers; others are unknown
 
 
 class Offsets(NamedTuple):

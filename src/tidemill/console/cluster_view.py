@@ -79,7 +79,7 @@ class ShardRow:
     term: int | None
     replicas: Sequence[int]
     in_sync: Sequence[int]
-    damage: str | None  # to the replica on this broker
+    damage: str | None  # what is damaged in the replica on this broker, if anything
 
     @property
     def last_partition(self) -> int:

@@ -12,7 +12,7 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import describe_groups, list_groups, offset_fetch
 
 NO_OFFSET: Final = -1
-_OFFSET_FETCH_VERSION: Final = 8  # which takes many groups at once, and topics by name
+_OFFSET_FETCH_VERSION: Final = 8  # it takes many groups at once, and has topics by name
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 

@@ -1,4 +1,4 @@
-"""The page of a partition's records: it begins with the newest ones, and older ones follow page by page."""
+"""The page of a partition's records: by default the newest ones; older ones are shown page by page."""
 
 from typing import Final
 

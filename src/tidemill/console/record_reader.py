@@ -15,9 +15,9 @@ from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.raw_fetcher import RawFetcher
 from tidemill.model.partition import TopicPartition
 
-BYTES_READ_MAX: Final = 16 << 20  # for the batches of one page: enough for fifty records of usual size
-BATCH_BYTES_MAX: Final = 64 << 20  # of one decompressed batch
-SHOWN_BYTES_MAX: Final = 2 << 10  # of each key, value or header in a list
+BYTES_READ_MAX: Final = 16 << 20  # per page: enough for fifty records of usual size
+BATCH_BYTES_MAX: Final = 64 << 20  # per decompressed batch
+SHOWN_BYTES_MAX: Final = 2 << 10  # per key, value or header in a list
 SHOWN_ALONE_BYTES_MAX: Final = 128 << 10  # the same for a record that is shown alone
 HEADERS_MAX: Final = 50  # per record
 

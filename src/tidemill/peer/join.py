@@ -1,10 +1,11 @@
 """Join: a broker without a cluster asks the controller for admission.
 
-A repeated request from the same directory gets the same response.  DUPLICATE_BROKER_REGISTRATION: the requested id
-belongs to a live broker with another directory.  If the request says that its directory was already admitted, the other
-broker need not be alive.
-BROKER_ID_NOT_REGISTERED: the directory claims to be admitted, but its id is unknown.  NOT_CONTROLLER: retry, possibly
-on another broker.
+A repeated request from the same directory gets the same response.
+
+DUPLICATE_BROKER_REGISTRATION: the requested id belongs to a live broker with another directory.  If the request says
+that its directory has already been admitted, the other broker need not be alive.
+BROKER_ID_NOT_REGISTERED: the directory claims to have been admitted, but its id is unknown.
+NOT_CONTROLLER: retry, possibly on another broker.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from tidemill.wire.schema import Api, Message, field
 class Request(Message):
     directory_id: bytes = field(UUID)
     broker_id: int = field(INT32, default=-1)  # the requested id; -1: the controller assigns one
-    was_admitted: bool = field(BOOL, tag=0, default=False)  # the directory was admitted with this id; confirm it
+    was_admitted: bool = field(BOOL, tag=0, default=False)  # the directory already has this id: confirm it
 
 
 class Response(Message):

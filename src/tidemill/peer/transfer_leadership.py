@@ -2,7 +2,7 @@
 immediately.
 
 `refused` holds the shards that cannot be transferred, because the receiver does not lead them, or the target is not
-alive or lags too far.  The leader tables show when the other transfers are complete.
+alive or lags too far behind.  The leader tables show when the other transfers are complete.
 """
 
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""The implementations of ports on the operating system: disk, sockets, threads, clocks and entropy."""
+"""Implementations of ports with the operating system: disk, sockets, threads, clocks and entropy."""

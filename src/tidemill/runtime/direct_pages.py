@@ -1,7 +1,7 @@
-"""Writes whole pages to a file around the page cache (`O_DIRECT`), and durably if requested (`RWF_DSYNC`).
+"""Writes whole pages to a file, bypassing the page cache (`O_DIRECT`), and durably if requested (`RWF_DSYNC`).
 
-The journal is not read while the broker runs, and many segments are not read soon after they are written.  Writing
-around the page cache saves the copy into the cache and the kernel's later write to the disk.
+The journal is not read while the broker runs, and many segments are not read soon after they are written.  Bypassing
+the page cache saves the copy into the cache and the kernel's later write to the disk.
 """
 
 import errno

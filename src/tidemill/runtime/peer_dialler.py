@@ -32,7 +32,7 @@ class DiallingTransport(Protocol):
 
 
 class PeerDialler:
-    """Keeps a link to one address: waits, dials, or has a link.  `dial_if_needed` starts a dial if there is no link."""
+    """Keeps a link to one address: it waits, dials, or has a link.  `dial_if_needed` dials if there is no link."""
 
     __slots__ = (
         "_failures",

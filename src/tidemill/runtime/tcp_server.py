@@ -69,7 +69,7 @@ class TcpWriter:
 
     @property
     def is_open(self) -> bool:
-        """False after `close`, `abort`, the client's end of stream, or the loss or failure of the connection."""
+        """False after `close` or `abort`, and once the client has ended its stream or the connection has failed."""
         return self._open
 
     @property

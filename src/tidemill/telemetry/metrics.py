@@ -79,7 +79,7 @@ class Metrics:
     )
 
     def __init__(self, topics_max: int = 0) -> None:
-        """`topics_max` is the number of topics with counters of their own."""
+        """`topics_max` limits the number of topics that have counters of their own."""
         # Counters: all start at zero when the broker starts.
         self.by_topic = CountersByTopic(topics_max)
         self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # API key → counters
@@ -89,7 +89,7 @@ class Metrics:
         self.connections_refused = 0  # because of max.connections and related limits
         self.protocol_errors = 0  # malformed frames; their connections were closed
         self.request_failures = 0  # requests that failed because of a bug; the event log has the tracebacks
-        self.loop_stalls = 0  # how often the event loop was blocked for longer than the watchdog allows
+        self.loop_stalls = 0  # times that the event loop was blocked for longer than the watchdog allows
         self.produce_records = 0
         self.produce_batches = 0
         self.produce_bytes = 0

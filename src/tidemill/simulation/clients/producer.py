@@ -43,7 +43,7 @@ class Producer:
         acks: int,
         batches_max: int | None = None,
     ) -> None:
-        """The producer stops after `batches_max` batches, unless that is None, or when `is_stopping` is set."""
+        """The producer stops after `batches_max` batches (None: no limit), or when `is_stopping` is set."""
         self._client = client
         self._batches_max = batches_max
         self._history = history
@@ -60,7 +60,7 @@ class Producer:
         self.is_stopping = False
 
     async def run(self, pause_s: Callable[[], float]) -> None:
-        """Run until `is_stopping` is set and all sent batches are acknowledged."""
+        """Run until `is_stopping` is set and all sent batches have been acknowledged."""
         self._id = await self._producer_id()
         while True:
             # Send one batch at a time until the first is acknowledged: a broker accepts any first sequence number from

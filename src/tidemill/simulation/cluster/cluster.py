@@ -34,7 +34,7 @@ from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # a healed cluster must acknowledge and serve all records within this time
-STEP_S: Final = 0.5  # the time between checks for that
+STEP_S: Final = 0.5  # the time between two checks for this
 NO_EPOCH_YET: Final = (1 << 31) - 1
 STATIC: Final = {"offsets.topic.num.partitions": "1"}
 

@@ -47,7 +47,7 @@ class ClusterCheck:
         seen = self._seen.setdefault((machine, machine.starts), {})
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
-            # A majority of the first voters must survive even before the first of them leads the shard.
+            # Even before any replica has led the shard, a majority of its first voters must survive.
             if shard_id not in self._memberships:
                 self._memberships[shard_id] = {0: shard.log.descriptor.membership}
             if replica.leads:

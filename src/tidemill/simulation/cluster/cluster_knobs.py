@@ -19,7 +19,7 @@ class ClusterKnobs:
     producers: int  # per partition
     in_flight: int
     acks: int  # 1 only for control runs, in which the cluster may lose records that only the leader has
-    pause_s: float  # mean time between two batches of a producer
+    pause_s: float  # mean time between two batches from a producer
     delay_us: int
     tail: float  # the share of messages that take a hundred times as long
     sync_us: int
@@ -36,8 +36,8 @@ class ClusterKnobs:
     failed_sync: float
     slow_disk: float
     stalled_disk: float
-    partition: float  # per second, of the whole cluster
-    lost_link: float  # per second, of the whole cluster
+    partition: float  # per second, for the whole cluster
+    lost_link: float  # per second, for the whole cluster
     transfer_leadership: float  # the broker transfers leadership of each shard with probability 0.5
     stop: float  # a clean stop
     wipe: float  # the disk is lost, and the broker returns under the same broker id
@@ -45,7 +45,7 @@ class ClusterKnobs:
     administration_s: float  # mean time between administrative steps (topics, deletions of records, elections); 0: none
     options: StoreOptions
     leader_isolation: float  # the share of network partitions that isolate a leader
-    client_isolation: float  # a client loses contact with one broker; per second, of the whole cluster
+    client_isolation: float  # a client loses contact with one broker; per second, for the whole cluster
     roll_ms: int  # the interval at which partitions begin a new segment; 0: never
 
     @classmethod

@@ -191,7 +191,7 @@ class SimulatedDisk(DiskControls):
         return after
 
     def after_failed_sync(self, operation: Operation) -> "SimulatedDisk":
-        """Return the disk as it is if `operation`, a sync that is about to be executed, fails and the process stops."""
+        """Return the disk as it would be if `operation`, a sync about to be executed, failed and the process ended."""
         after = self.after_kill()
         for _, content in after._tree.contents():
             if content.number == operation.file:

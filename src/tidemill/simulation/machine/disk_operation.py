@@ -1,4 +1,4 @@
-"""The numbered operations of a simulated disk.  The power may be lost before each of them."""
+"""The numbered operations of a simulated disk.  The power may be lost before any of them."""
 
 from enum import StrEnum
 from typing import NamedTuple

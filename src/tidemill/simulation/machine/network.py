@@ -152,7 +152,7 @@ class Network:
         self.tail = 0.0  # the share of messages that take a hundred times as long
         self.blocked: set[Way] = set()
         self.powered_down: set[str] = set()
-        self.digest = sha1(usedforsecurity=False)  # of everything that arrived; equal runs have equal digests
+        self.digest = sha1(usedforsecurity=False)  # covers everything that arrived; equal runs have equal digests
         self._listening: dict[tuple[str, int], tuple[SimulatedLoop, Callable[[Socket], None]]] = {}
         self._sockets: list[Socket] = []
         self._connections = 0

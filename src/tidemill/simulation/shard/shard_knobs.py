@@ -10,8 +10,8 @@ from tidemill.raft.progress import Window
 class ShardKnobs:
     """Probabilities are per second, and per node where the fault strikes one node, unless a comment says otherwise."""
 
-    nodes: int  # the voters of the first membership
-    spare: int  # further nodes, which may become members
+    nodes: int  # the number of voters in the first membership
+    spare: int  # the number of further nodes, which may become members
     duration_ms: int  # the time until the faults end
     drop: float  # per message
     duplicate: float  # per message

@@ -70,11 +70,11 @@ class ShardSimulation:
         for leader in leaders:
             self._proposals += 1
             leader.propose(b"%d" % self._proposals)
-            if self._proposals % 5 == 0 or len(leaders) > 1:  # of several leaders, all but one are stale
+            if self._proposals % 5 == 0 or len(leaders) > 1:  # if there are several leaders, all but one are stale
                 leader.read()
 
     def _agrees(self) -> bool:
-        """Return whether a leader is confirmed, and every member has the leader's term start and all acknowledged entries."""
+        """Return whether a leader is confirmed and all members have its term start and all acknowledged entries."""
         leader = next(
             (node.replica for node in self.nodes.values() if node.replica and node.replica.is_confirmed), None
         )

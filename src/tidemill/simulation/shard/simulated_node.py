@@ -34,7 +34,7 @@ class SimulatedNode:
         self.memory = self.disk.copy()  # the log of the running process, which is ahead of the disk
         self.replica: Replica | None = None  # None while the node is down
         self.paused_until_ms = 0
-        self.full_until_ms = 0  # until then, the journal has no room for entries
+        self.full_until_ms = 0  # until this time, the journal has no room for entries
         self.has_forgotten = False  # entries were forgotten since the last turn, so a follower may need an install
         self.installs = 0
         self._world = world
