@@ -1,4 +1,4 @@
-"""Renders metrics in Prometheus's text format, and reads it.  Only this module imports Prometheus's library, when used.
+"""Renders and reads metrics in Prometheus's text format.  Only this module imports Prometheus's library, on first use.
 
 Each broker has its own collector and registry, so the metrics of two brokers in one process do not mix, and metrics
 cost nothing between scrapes.
@@ -109,7 +109,7 @@ class PrometheusText:
         return generate_latest(self._registry).decode()
 
     def describe(self) -> list["Metric"]:
-        """Return no metrics.  Without this method, the library would collect them at registration for their names."""
+        """Return no metrics.  Without this method, the library would collect all at registration to get their names."""
         return []
 
     def collect(self) -> Iterator["Metric"]:
