@@ -14,8 +14,8 @@ class Clock(Protocol):
 
 
 class PreciseClock(Clock, Protocol):
-    """A clock that also measures what takes less than a millisecond, such as a sync."""
+    """A clock that can also time operations shorter than a millisecond, such as a sync."""
 
     def monotonic_us(self) -> int:
-        """Return the microseconds since the same moment as `monotonic_ms`."""
+        """Return the microseconds since the moment from which `monotonic_ms` counts."""
         ...

@@ -1,6 +1,6 @@
-"""Broker configuration keys of Kafka's controllers, replication and quotas.
+"""Broker configuration keys for Kafka's controllers, replication and quotas.
 
-Most of these keys have no effect or are refused, because Tidemill has a consensus implementation of its own.
+Most of these keys have no effect or are refused, because Tidemill has its own consensus implementation.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """A configuration key: its meaning, its legal values, and whether Tidemill obeys it.
 
 Users have configuration files and scripts that were written for Kafka.  Tidemill supports each of Kafka's keys in one
-of three ways.  A key is *obeyed*; or *accepted without effect*, if ignoring it does no harm; or *refused*, if ignoring
-it would break a promise that the user relies on.  Keys that are not obeyed have a reason.  A refused key may still be
-set to its default, because that requests no change.
+of three ways.  A key is *obeyed*, *accepted without effect* if ignoring it does no harm, or *refused* if ignoring it
+would break a promise that the user relies on.  Every key that is not obeyed states a reason.  A refused key may still
+be set to its default, because that changes nothing.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tidemill.model.errors import KafkaError
 
 TEXT_LENGTH_MAX: Final = 32_767  # characters, as in Kafka's legacy strings; every broker keeps all values in memory
 
-# Reasons that several tables of keys give.
+# Reasons that are shared by several tables of keys.
 JAVA: Final = "a Java class cannot run here"
 OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
 
@@ -29,11 +29,11 @@ class KeySupport(StrEnum):
 
 
 class Update(StrEnum):
-    """Kafka's dynamic update mode of a broker key.  Topic and group keys can always be changed."""
+    """The dynamic update mode of a broker key, as in Kafka.  Topic and group keys can always be changed."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
-    CLUSTER_WIDE = "cluster-wide"  # can be set as the default of the cluster or for one broker
+    CLUSTER_WIDE = "cluster-wide"  # can be set for one broker, or as the default for the cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class ConfigKey:
     type: ConfigType
     default: ConfigValue
     support: KeySupport
-    text: str  # obeyed keys: a sentence that says what the key does; others: the reason, without a full stop
+    text: str  # what the key does, as a sentence; or why it is not obeyed, without a full stop
     at_least: float | None = None
     at_most: float | None = None
     choices: tuple[str, ...] = ()  # the legal values of a STRING, or of each item of a LIST
-    check: Callable[[ConfigValue], str | None] | None = None  # returns the problem of a value, or None
+    check: Callable[[ConfigValue], str | None] | None = None  # returns what is wrong with a value, or None
     update: Update = Update.READ_ONLY
-    internal: bool = False  # one of Kafka's internal keys, for its own tests: accepted, but not listed
+    internal: bool = False  # one of Kafka's internal keys, for Kafka's own tests: accepted, but not listed
 
     @property
     def documentation(self) -> str:

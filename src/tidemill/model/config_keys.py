@@ -1,6 +1,6 @@
 """All configuration keys by name: the entry point to the tables of topic, broker and group keys.
 
-A key that is in no table is unknown; the error message suggests the most similar known name.
+A key that none of the tables contains is unknown; the error message suggests the most similar known name.
 """
 
 import difflib
@@ -33,7 +33,8 @@ BROKER_KEYS: Final = _by_name(_BROKER, _LOG, _COORDINATOR, _CLUSTER, _SECURITY, 
 GROUP_KEYS: Final = _by_name(_GROUP)
 
 # For each topic key, the broker keys that set its default, highest precedence first (Kafka's
-# `ServerTopicConfigSynonyms`).  A value of the broker key is multiplied by the number to get the topic key's unit.
+# `ServerTopicConfigSynonyms`).  The broker key's value is multiplied by the number to convert it to the topic key's
+# unit.
 TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -85,8 +86,8 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
 }
 
 
-NEAREST_LENGTH_MAX: Final = 100  # characters of a name that are compared, since longer names take more time
-NEAREST_LIKENESS_MIN: Final = 0.85  # about one typing error; a lower ratio makes the search slow
+NEAREST_LENGTH_MAX: Final = 100  # only this many characters of a name are compared, because longer names take longer
+NEAREST_LIKENESS_MIN: Final = 0.85  # allows about one typo; a lower ratio would make the search slow
 
 
 def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True) -> ConfigKey:
@@ -94,7 +95,7 @@ def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True)
     Return the key called `name`.
 
     Raise KafkaError (INVALID_CONFIG) if `keys` has no such key.  With `suggest`, the message names the most similar
-    known key.  The search takes long enough that callers turn it off to look up many names from a client.
+    known key.  That search is slow, so callers that look up many names from a client turn it off.
     """
     key = keys.get(name)
     if key is not None:
@@ -106,5 +107,8 @@ def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True)
 
 
 def parse_named(keys: Mapping[str, ConfigKey], name: str, text: str) -> ConfigValue:
-    """Return the value that `text` represents for the key called `name`.  Raise KafkaError (INVALID_CONFIG)."""
+    """
+    Return the value that `text` represents for the key called `name`.  Raise KafkaError (INVALID_CONFIG) if the key is
+    unknown or the value is not legal.
+    """
     return parse(known_key(keys, name), text)

@@ -1,9 +1,9 @@
-"""Resolves configuration keys: finds the effective value of a key, and the source of the value.
+"""Finds the effective value of a configuration key, and the source of that value.
 
 The effective value of a topic key is the first of these that is set: the topic's own value; this broker's dynamic
 value; the cluster's dynamic default; the value with which the broker was started; the key's default.  If several broker
-keys name one setting, each of these levels uses the key with the highest precedence that the level sets
-(`log.retention.ms`, then `.minutes`, then `.hours`).
+keys name one setting, each level uses the one with the highest precedence among those that it sets (`log.retention.ms`,
+then `.minutes`, then `.hours`).
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ConfigSource(IntEnum):
-    """The source of a value.  The numbers are those of DescribeConfigs."""
+    """The source of a value.  The numbers are those used in DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -43,8 +43,8 @@ class BrokerLayers:
     """
     A broker's configuration as text.
 
-    `dynamic` was set at run time for this broker, and `dynamic_default` for all brokers of the cluster.  The broker was
-    started with `static`.
+    `dynamic` holds the settings made at run time for this broker, `dynamic_default` those made at run time for all
+    brokers of the cluster, and `static` those with which the broker was started.
     """
 
     dynamic: Mapping[str, str] = field(default_factory=lambda: NOTHING)
@@ -72,7 +72,7 @@ class Resolved(NamedTuple):
 
 
 def broker_value(layers: BrokerLayers, name: str) -> ConfigValue:
-    """Return the effective value of the broker key `name`, parsed, in the unit of that key."""
+    """Return the effective value of the broker key `name`, parsed and in that key's unit."""
     key = BROKER_KEYS[name]
     for synonym in _broker_synonyms(BROKER_SYNONYMS.get(name, (name,)), layers):
         if synonym.value is not None:
@@ -131,7 +131,7 @@ def resolve_group(key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLa
 
 
 def check_static(settings: Mapping[str, str]) -> None:
-    """Raise KafkaError (INVALID_CONFIG) for the first setting with which a broker may not be started."""
+    """Raise KafkaError (INVALID_CONFIG) for the first illegal setting among those with which a broker is started."""
     for name, text in settings.items():
         parse(known_key(BROKER_KEYS, name), text)
     broker_id, node_id = settings.get("broker.id"), settings.get("node.id")

@@ -1,7 +1,7 @@
-"""The types of configuration values (Kafka's `ConfigDef.Type`), with conversion from text to value and back.
+"""The types of configuration values (Kafka's `ConfigDef.Type`), and the conversion of values from and to text.
 
-Metadata records, requests and files have configuration as text.  The code that uses a setting converts its text to a
-value once.
+Metadata records, requests and files hold configuration as text.  Code that uses a setting converts its text to a value
+once.
 """
 
 import re
@@ -18,7 +18,7 @@ _DECIMAL_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?
 
 
 class ConfigType(IntEnum):
-    """The type of a key's values.  The numbers are those of DescribeConfigs."""
+    """The type of a key's values.  The numbers are those used in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2

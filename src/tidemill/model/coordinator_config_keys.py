@@ -1,4 +1,4 @@
-"""Broker configuration keys of groups, committed offsets, transactions and share groups."""
+"""Broker configuration keys for groups, committed offsets, transactions and share groups."""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""The entropy port.  Code gets its random bytes from an argument, so that a seed reproduces a whole simulation."""
+"""
+The entropy port.  Code draws random bytes only from an `Entropy` that it is given, so that a seed reproduces a whole
+simulation.
+"""
 
 from typing import Protocol
 

@@ -180,12 +180,12 @@ _NAMES: Final = {value: name for name, value in globals().copy().items() if name
 
 
 def name(error_code: int) -> str:
-    """Return the name of an error code, such as `OFFSET_OUT_OF_RANGE` for 1, or the number of an unknown code."""
+    """Return the name of an error code, such as `OFFSET_OUT_OF_RANGE` for 1, or its number if the code is unknown."""
     return _NAMES.get(error_code, str(error_code))
 
 
 class KafkaError(Exception):
-    """An error to answer to a client: an error code, and a message that names the problem and the fix."""
+    """An error that is returned to a client: an error code, and a message that names the problem and the fix."""
 
     def __init__(self, error_code: int, message: str = "") -> None:
         super().__init__(f"{name(error_code)}: {message}" if message else name(error_code))

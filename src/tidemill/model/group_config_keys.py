@@ -1,4 +1,4 @@
-"""The configuration keys of a group: Kafka 4.3's keys, and the dead-letter topic of KIP-1191."""
+"""The configuration keys of a group: Kafka 4.3's keys, and the one for KIP-1191's dead-letter topic."""
 
 from typing import Final
 

@@ -14,15 +14,16 @@ class TopicKeys:
     """The broker configuration keys that apply when an internal topic is created."""
 
     partition_count: str
-    replication_factor: str  # also applies when brokers join: the topic gets replicas up to this number
+    replication_factor: str  # also applies when brokers join: replicas are added up to this number
     segment_bytes: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopic:
     """
-    One internal topic.  A topic with `keys` is created for its coordinator on request (`CreateInternalTopic`).  A topic
-    without `keys` is created with the cluster (the metadata topic), or is never created and only its name is reserved.
+    One internal topic.  A topic with `keys` is created on request, for its coordinator (`CreateInternalTopic`).  A
+    topic without `keys` is either created together with the cluster (the metadata topic) or never created, so that only
+    its name is reserved.
     """
 
     name: str
@@ -43,13 +44,13 @@ INTERNAL_TOPICS: Final = (
     METADATA,
     OFFSETS,
     InternalTopic(name="__transaction_state"),  # Kafka's; transactions are not implemented yet
-    InternalTopic(name="__share_group_state"),  # Kafka's; the log of a partition's shard is to hold its share state
+    InternalTopic(name="__share_group_state"),  # Kafka's; a partition's share state will be in its shard's log
 )
 _NAMES: Final = frozenset(topic.name for topic in INTERNAL_TOPICS)
 
 
 def all_internal_topics(registered: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
-    """Return all topics of the table, followed by the `registered` topics that the table lacks."""
+    """Return all topics in the table, followed by the `registered` topics that the table lacks."""
     return tuple(dict.fromkeys((*INTERNAL_TOPICS, *registered)))
 
 

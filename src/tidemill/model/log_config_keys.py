@@ -1,4 +1,4 @@
-"""Broker configuration keys of logs: defaults of topic keys, retention, compaction and tiering."""
+"""Broker configuration keys for logs: defaults for topic keys, retention, compaction and tiering."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""Broker configuration keys of TLS, SASL, delegation tokens and authorization.
+"""Broker configuration keys for TLS, SASL, delegation tokens and authorization.
 
-A setting that requests security is refused, not ignored, while the feature is not implemented.
+A setting that requests a security feature is refused, not ignored, as long as the feature is not implemented.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Shard ids.  A shard is the unit that brokers replicate: one Raft group over a range of a topic's partitions."""
+"""Shard ids.  A shard is the unit of replication: one Raft group over a range of a topic's partitions."""
 
 from typing import NewType
 

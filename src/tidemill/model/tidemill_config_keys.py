@@ -1,4 +1,4 @@
-"""Broker configuration keys that Kafka does not have, all under `tidemill.`."""
+"""Broker configuration keys that Kafka does not have, all with the prefix `tidemill.`."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.I
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
 
 JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB, because a ring with a single file could never free space
-ROWS_MAX: Final = 200  # of topics and of groups, by default: more would make scrapes slow, which block the event loop
+ROWS_MAX: Final = 200  # the default for topics and for groups: slow scrapes would block the event loop
 
 
 def _key_problem(value: ConfigValue) -> str | None:

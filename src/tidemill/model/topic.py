@@ -14,7 +14,7 @@ METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")  # the id of Kafka's own metada
 METADATA_TOPIC = "__tidemill_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 
-NAME_LENGTH_MAX = 249  # as in Kafka, where a directory is called `name-partition` and has at most 255 characters
+NAME_LENGTH_MAX = 249  # as in Kafka, whose directory names, `name-partition`, have at most 255 characters
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -52,7 +52,10 @@ def topic_id_text(topic_id: TopicId) -> str:
 
 
 def topic_id_from_text(text: str) -> TopicId:
-    """Return the topic id whose text form is `text`; the inverse of `topic_id_text`.  Raise ValueError."""
+    """
+    Return the topic id whose text form is `text`; the inverse of `topic_id_text`.  Raise ValueError if `text` is not
+    valid.
+    """
     raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if len(raw) != 16:
         raise ValueError(f"topic id {text!r} has {len(raw)} bytes; must have 16")
