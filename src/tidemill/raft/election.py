@@ -1,7 +1,7 @@
-"""The tally of one election, or of the pre-vote before it: the voters that granted and refused their vote.
+"""The tally of one election or pre-vote: which voters have granted their vote, and which have refused it.
 
-A pre-vote asks whether a majority would vote for this replica, and changes no term (Ongaro's thesis §9.6).  An election
-follows in the next term.
+A pre-vote asks whether a majority would vote for this replica, and changes no term (Ongaro's thesis §9.6).  If it
+would, an election follows in the next term.
 """
 
 from tidemill.model.broker_id import ReplicaKey

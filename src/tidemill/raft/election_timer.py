@@ -10,7 +10,7 @@ from typing import Final
 
 ELECTION_MS: Final = 1_000  # the longest pause before an undecided election is repeated, without jitter
 FIRST_ELECTION_MS: Final = 125  # the first such pause; it doubles with every attempt, up to ELECTION_MS
-ATTEMPTS_MAX: Final = 8  # further attempts are not counted: the pause has stopped growing
+ATTEMPTS_MAX: Final = 8  # attempts beyond this are not counted: by then the pause has stopped growing
 
 
 class ElectionTimer:
@@ -42,7 +42,7 @@ class ElectionTimer:
         self._attempts = min(self._attempts + 1, ATTEMPTS_MAX)
 
     def voted(self) -> None:
-        """Begin the pause that gives the candidate that this replica has voted for the time to win."""
+        """Begin a pause in which the candidate that this replica has voted for has time to win."""
         self._wait(ELECTION_MS + self._jitter_ms())
 
     def _wait(self, pause_ms: int) -> None:
@@ -50,7 +50,7 @@ class ElectionTimer:
 
     def is_due(self, now_ms: int, *, is_only_voter: bool, is_leader_leaving: bool) -> bool:
         """
-        Return whether to campaign now.  The only voter does not wait.  `is_leader_leaving`: the leader is alive but no
+        Return whether to campaign now.  A single voter does not wait.  `is_leader_leaving`: the leader is alive but no
         longer a voter; the first pause is then longer by ELECTION_MS, so that the leader can commit its own removal.
         """
         if self._deadline is None:

@@ -1,4 +1,4 @@
-"""Elections: the current term, this replica's vote in it, and its leader, as one replica knows them.
+"""Elections: the current term, this replica's vote in it, and its leader, as one replica sees them.
 
 Ongaro & Ousterhout 2014 §5.2 and §5.4.1; Ongaro's thesis §9.6 for the pre-vote and §4.2.3 for refusing to disturb a
 live leader.
@@ -8,11 +8,13 @@ live leader.
     vote       A voter grants one vote per term, first come first served, if the candidate's log is up to date.
 
 Invariants:
-- `is_vote_durable` is false from the moment the term or the vote changes until the journal has synced it.  `Replica`
-  holds back every message meanwhile, so no peer hears of a term or a vote that a crash could make this replica forget.
+- `is_vote_durable` is false from the moment the term or the vote changes until the journal has synced the change.
+  Until then, `Replica` holds back every message, so that no peer hears of a term or a vote that a crash could make this
+  replica forget.
 - A candidate counts its own vote only once the vote is durable, just as other voters answer only after a sync.
 - A replica with a live leader grants no vote, whatever the term, unless that leader asked for the election
-  (`is_transfer`).  Instead, it asks the leader whether it still leads: the message that it stepped down may be lost.
+  (`is_transfer`).  Instead, it asks the leader whether it still leads: a message that would have shown that it stepped
+  down may have been lost.
 """
 
 from collections.abc import Callable
@@ -65,14 +67,14 @@ class Elections:
     ) -> None:
         """
         Messages are added to `outbox`, whose owner holds them back until the vote is durable.  `became_follower` is
-        called whenever this replica starts to follow or learns its leader; the argument says whether the role or the
-        leader has changed, or no leader is known.
+        called whenever this replica becomes a follower or adopts a leader; its argument is true if the role or the
+        leader has changed, or if no leader is known.
         """
         self.role = Role.FOLLOWER
         self.term = term
         self.voted_for = voted_for
-        self.leader: ReplicaKey | None = None  # of `term`, as far as this replica knows
-        self.is_vote_changed = False  # since `take_vote`
+        self.leader: ReplicaKey | None = None  # the leader of `term`, as far as this replica knows
+        self.is_vote_changed = False  # since the last `take_vote`
         self.is_vote_durable = True
         self.is_alive: Alive = none_alive  # as given by the last tick
         self._me = me
@@ -90,11 +92,11 @@ class Elections:
         return self.leader in self._log.memberships.current.voters and self.is_alive(self.leader)
 
     def leader_is_alive(self) -> None:
-        """Deliver a tick during which the leader is alive."""
+        """Handle a tick while the leader is alive."""
         self._timer.leader_is_alive()
 
     def tick(self, now_ms: int) -> None:
-        """Deliver a tick without a live leader: campaign if the timer has expired."""
+        """Handle a tick while no live voter leads: campaign if the timer has expired."""
         is_only_voter = len(self._log.memberships.current.voters) == 1
         is_leader_leaving = self.leader is not None and self.is_alive(self.leader)
         if self._timer.is_due(now_ms, is_only_voter=is_only_voter, is_leader_leaving=is_leader_leaving):
@@ -132,7 +134,7 @@ class Elections:
         )
 
     def _decide(self) -> None:
-        """End the election or the pre-vote if the votes counted so far have won or lost it."""
+        """End the election or the pre-vote if the votes counted so far decide it."""
         election, voters = self._election, self._log.memberships.current.voters
         if election is None:
             return
@@ -153,14 +155,16 @@ class Elections:
     # Followers.
 
     def follow(self, term: int, leader: ReplicaKey | None) -> None:
-        """Become a follower of `leader`, which is None if it is not known yet, and restart the election timer."""
+        """Become a follower of `leader` (None if it is not known yet), and restart the election timer."""
         if term > self.term:
             self._set_vote(term, None)
         self._step_back(leader)
         self._timer.reset()
 
     def _step_back(self, leader: ReplicaKey | None) -> None:
-        """Become a follower without restarting the timer: a candidate that has lost campaigns again when it expires."""
+        """
+        Become a follower without restarting the timer, so that a losing candidate campaigns again when it expires.
+        """
         is_new = leader is None or leader != self.leader or self.role is not Role.FOLLOWER
         self.role = Role.FOLLOWER
         self.leader = leader
@@ -168,7 +172,10 @@ class Elections:
         self._became_follower(is_new)
 
     def observe_term(self, message: Message) -> None:
-        """Adopt the higher term of `message`, unless it is a pre-vote, or a vote request despite a live leader."""
+        """
+        Adopt the higher term of `message`, unless it requests or grants a pre-vote, or requests a vote despite a live
+        leader.
+        """
         if isinstance(message, VoteRequest):
             may_ignore = message.is_pre or (self.is_led() and not message.is_transfer)
         else:  # a granted pre-vote names the next term, which has not begun
@@ -185,7 +192,7 @@ class Elections:
         """
         log = self._log
         if sender == self.leader:
-            self.leader = None  # a leader that requests votes has stepped down or was restarted
+            self.leader = None  # a leader that requests votes has stepped down or restarted
         is_up_to_date = (request.last_term, request.last_index) >= (log.last_term, log.last_index)
         may_change = not self.is_led() or request.is_transfer
         if not may_change and self.role is Role.FOLLOWER:
@@ -222,8 +229,8 @@ class Elections:
     def _question_leader(self) -> None:
         """
         Ask the leader, with a pre-vote request, whether it still leads: its broker is alive, but it may have stepped
-        down without this replica's knowledge.  Any VoteResponse from it makes this replica stop following it; if it
-        still leads, its next AppendEntries makes this replica follow it again.
+        down without this replica having heard of it.  Any VoteResponse from it makes this replica stop following it; if
+        it still leads, its next AppendEntries makes this replica follow it again.
         """
         assert self.leader is not None, "there is no leader to ask"
         self._outbox.append((self.leader, self._vote_request(self.term + 1, is_pre=True, is_transfer=False)))
@@ -248,12 +255,12 @@ class Elections:
         self.is_vote_durable = False
 
     def take_vote(self) -> Vote:
-        """Return the term and the vote, and note that they were handed out."""
+        """Return the term and the vote, and record that they have been handed out."""
         self.is_vote_changed = False
         return Vote(self.term, self.voted_for)
 
     def vote_is_durable(self, vote: Vote | None) -> None:
-        """Note that `vote` is durable; ignore it if the vote has changed since."""
+        """Record that `vote` is durable; ignore it if the vote has changed since."""
         if self.is_vote_durable or self.is_vote_changed or vote != Vote(self.term, self.voted_for):
             return
         self.is_vote_durable = True

@@ -1,4 +1,4 @@
-"""One entry of a shard's log, as Raft, storage and peers know it.
+"""One entry of a shard's log, as Raft, storage and peers see it.
 
 An entry is a record batch of one partition, a reference to a batch, or a command (which takes no offset).  Storage
 writes an entry as a row of the journal; control rows have other kinds (`storage/journal/row.py`).
@@ -83,7 +83,9 @@ class Entry:
         self.crc: int | None = None  # of the payload, once `checksum` has computed it
 
     def checksum(self) -> int:
-        """Return the CRC-32C of the payload.  The payload never changes, so the journal and the peers share one."""
+        """
+        Return the CRC-32C of the payload.  The payload never changes, so one checksum serves the journal and all peers.
+        """
         crc = self.crc
         if crc is None:
             assert self.payload is not None, f"{self} has lost its bytes"
@@ -118,7 +120,7 @@ def no_op(append_time: int) -> Entry:
 
 
 def voters_change(membership: bytes, append_time: int) -> Entry:
-    """Return the entry that puts `membership` in force, encoded by `voters.Membership.encode`."""
+    """Return the entry that puts a membership in force.  `membership` is encoded by `voters.Membership.encode`."""
     return Entry(COMMAND, bytes((Command.VOTERS,)) + membership, append_time=append_time)
 
 

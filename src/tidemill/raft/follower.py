@@ -1,4 +1,4 @@
-"""A follower's side of replication: which entries and snapshots it takes from its leader and acknowledges.
+"""The follower's side of replication: which entries and snapshots a follower accepts, and which it acknowledges.
 
 Ongaro & Ousterhout 2014 §5.3 and §7.  The leader's side is `raft/progress_tracker.py`.
 
@@ -87,7 +87,7 @@ class Follower:
         self._outbox.append((sender, rejection))
 
     def acknowledge(self, serial: int) -> None:
-        """Tell the leader how far this log matches the leader's and is durable."""
+        """Tell the leader up to which index this log matches the leader's and is durable."""
         leader, log = self._elections.leader, self._log
         assert leader is not None, "there is no leader to answer"
         match, durable = self.match_index, log.durable_index
@@ -129,14 +129,14 @@ class Follower:
         self._outbox.append((leader, answer))
 
     def on_chunk(self, sender: ReplicaKey, chunk: SnapshotChunk) -> None:
-        """Pass a chunk of the snapshot that is being installed on to the host."""
+        """Pass on to the host a chunk of the snapshot that is being installed."""
         repair, elections = self._repair, self._elections
         is_expected = repair.snapshot is not None and chunk.index == repair.snapshot[0]
         if is_expected and chunk.term == elections.term and sender == elections.leader:
             repair.chunks.append(chunk)
 
     def installed(self, membership: Membership) -> None:
-        """Note that the row that ends the install is queued, and that the host's log begins after the snapshot."""
+        """Record that the row that ends the install is queued, and that the host's log begins after the snapshot."""
         repair = self._repair
         assert repair.snapshot is not None, "nothing was offered"
         self._log.installed(repair.snapshot[0], membership, is_damaged=repair.is_damaged)
@@ -144,7 +144,7 @@ class Follower:
         self.match_index = 0
 
     def install_is_durable(self) -> None:
-        """Note that the installed snapshot is durable: the replica is whole, and may acknowledge the snapshot."""
+        """Record that the installed snapshot is durable: the replica is whole, and may acknowledge the snapshot."""
         assert self._repair.snapshot is not None, "nothing was offered"
         self.match_index = self._repair.snapshot[0]
         self._repair.finish()

@@ -1,9 +1,9 @@
-"""Journal pressure: for how long the journal has had no room for entries, and when the replica yields leadership.
+"""Journal pressure: how long the journal has had no room for entries, and when the replica therefore yields leadership.
 
-Entries of a leader whose journal is full become durable on other brokers but not on its own disk, so the leader may not
-serve them.  A replica does not campaign while its journal is full.  After FULL_MS a leader asks one voter after another
-to campaign, until one of them leads.  It continues to ask after it has stepped down: followers that have not learned of
-this still consider it the leader, because its broker is alive.
+Entries of a leader whose journal is full become durable on other brokers but not on its own disk, so the leader must
+not serve them.  A replica does not campaign while its journal is full.  After FULL_MS a leader asks one voter after
+another to campaign, until one of them leads.  It continues to ask after it has stepped down: followers that have not
+learned of this still consider it the leader, because its broker is alive.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,9 @@ class JournalPressure:
         return self._full_since is not None
 
     def tick(self, now_ms: int, ticked_ms: int, *, is_full: bool) -> None:
-        """Note whether the journal is full.  A gap of FULL_MS since `ticked_ms`, the last tick, starts a new series."""
+        """
+        Record whether the journal is full.  A gap of FULL_MS since `ticked_ms`, the last tick, starts a new series.
+        """
         if not is_full:
             self._full_since, self._attempts = None, 0
         elif self._full_since is None or now_ms - ticked_ms >= FULL_MS:

@@ -1,8 +1,8 @@
 """A leader's transfer of leadership to another voter.  Ongaro's thesis §3.10.
 
-The leader stops taking proposals, waits until the target holds the whole log, and sends it a TimeoutNow: the target
-campaigns immediately, without a pre-vote.  If the leader still leads after TRANSFER_MS, the transfer has failed, and
-the leader takes proposals again.
+The leader stops taking proposals, waits until the target holds the whole log, and sends it a TimeoutNow, which makes
+the target campaign immediately, without a pre-vote.  If the leader still leads after TRANSFER_MS, the transfer has
+failed, and the leader takes proposals again.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ class LeadershipTransfer:
 
     def __init__(self) -> None:
         self.target: ReplicaKey | None = None  # None: no transfer is under way
-        self._until_ms: int | None = None  # when the transfer has failed; None until the first tick of the transfer
+        self._until_ms: int | None = None  # when the transfer counts as failed; None until its first tick
 
     def begin(self, target: ReplicaKey) -> None:
         self.target, self._until_ms = target, None

@@ -7,8 +7,8 @@ from tidemill.raft.entry import Entry
 
 class LogView(Protocol):
     """
-    The whole log is durable when a replica is opened on it.  Afterwards the host applies the changes that
-    `Replica.ready` returns immediately, before they are durable, and every later read sees the changed log.
+    The whole log is durable when a replica is opened on it.  Afterwards, the host immediately applies whatever changes
+    `Replica.ready` returns, even before they are durable, and every later read sees the changed log.
     """
 
     @property

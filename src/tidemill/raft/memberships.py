@@ -39,7 +39,7 @@ class Memberships:
         self.current = self._by_index[-1][1]
 
     def commit(self, index: int) -> None:
-        """Note that the log is committed up to `index`, and drop the memberships that no truncation can restore."""
+        """Record that the log is committed up to `index`, and drop the memberships that no truncation can restore."""
         while len(self._by_index) > 1 and self._by_index[1][0] <= index:
             del self._by_index[0]
 

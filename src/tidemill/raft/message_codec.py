@@ -64,7 +64,7 @@ class MalformedMessage(ValueError):
 
 
 def encode(message: Message) -> list[Buffer]:
-    """Return the parts of an encoded message; payloads are parts of their own.  Every entry must have its payload."""
+    """Return the parts of an encoded message; each payload is a separate part.  Every entry must have its payload."""
     match message:
         case AppendEntries():
             return _encode_append(message)

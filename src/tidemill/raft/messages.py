@@ -1,4 +1,5 @@
-"""The messages between the replicas of one shard.  The envelope names sender, receiver and shard; each has a term.
+"""The messages between the replicas of one shard.  The envelope names the sender, the receiver and the shard; every
+message has a term.
 
     candidate ──▶ voters        VoteRequest      ◀── VoteResponse
     leader ─────▶ members       AppendEntries    ◀── AppendEntriesResponse
@@ -8,7 +9,7 @@
     member ─────▶ leader        AppendEntriesResponse: the snapshot is durable
     damaged ────▶ members       Damaged: do not count me, and offer me a snapshot if you lead
 
-A response promises only what is durable at its sender when it is sent.
+A response promises only what is already durable on its sender's disk.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ class AppendEntriesResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutNow:
-    """The leader of `term` transfers leadership: the receiver shall campaign immediately, without a pre-vote."""
+    """The leader of `term` is transferring leadership: the receiver must campaign immediately, without a pre-vote."""
 
     term: int
 
@@ -73,7 +74,7 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOffer:
-    """A snapshot: the state that the committed log up to `index` has built, without the bytes of its batches."""
+    """An offer of a snapshot: the state built by the committed log up to `index`, without the bytes of its batches."""
 
     term: int
     index: int
@@ -85,7 +86,9 @@ class SnapshotOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPull:
-    """A request for batches of a snapshot.  The member repeats it until it has them, so a lost message does no harm."""
+    """
+    A request for batches of a snapshot.  The member repeats it until it has the batches, so a lost message is harmless.
+    """
 
     term: int
     index: int  # the snapshot's index

@@ -4,13 +4,15 @@
     ├── in the host's log ───┴───────────────────┼── new, not handed out ──┤
                             durable_index may be anywhere; after an install it can be lower than commit_index
 
-A truncation that has not been handed out hides the end of the host's log: `_kept_last` is the last entry of it that
-still belongs to this log.
+A truncation that has not been handed out hides the end of the host's log: `_kept_last` is the last entry in the host's
+log that still belongs to this log.
 
 Invariants:
 - Entries up to `commit_index` are never truncated.
-- The entries up to `durable_index` are on this replica's disk, as the log holds them now.  A truncation lowers it.
-- `memberships` follows the entries: appending a change puts it in force, truncating it restores the one before.
+- The entries up to `durable_index` are on this replica's disk exactly as the log now holds them.  A truncation lowers
+  it.
+- `memberships` follows the entries: appending a change puts it in force, and truncating it restores the previous
+  membership.
 """
 
 from tidemill.raft.entry import COMMAND, Command, Entry
@@ -29,7 +31,7 @@ class OpenLog:
         self._new: list[Entry] = []
         self.memberships = memberships
         self.commit_index = commit_index
-        self.durable_index = kept.last_index  # recovery has synced what it found
+        self.durable_index = kept.last_index  # recovery has synced the whole log
 
     @property
     def first_index(self) -> int:
@@ -49,7 +51,7 @@ class OpenLog:
 
     @property
     def stable_index(self) -> int:
-        """The last entry that is committed, and durable on this replica's disk."""
+        """The index of the last entry that is both committed and durable on this replica's disk."""
         committed, durable = self.commit_index, self.durable_index
         return committed if committed < durable else durable
 
@@ -76,8 +78,8 @@ class OpenLog:
 
     def probable_match(self, index: int, term: int) -> int:
         """
-        Return the last index, not above `index`, whose term is not above `term`.  After a mismatch the leader goes back
-        that far in one step, instead of one entry at a time.
+        Return the last index that is at most `index` and whose entry has a term of at most `term`.  After a mismatch,
+        the leader goes back that far in one step, instead of one entry at a time.
         """
         index = min(index, self.last_index)
         while index >= self.first_index and self.term_at(index) > term:
@@ -97,8 +99,8 @@ class OpenLog:
 
     def append_missing(self, entries: tuple[Entry, ...]) -> None:
         """
-        Append those of a leader's entries that the log lacks.  Truncate only where an entry differs: a late message may
-        end before the log does.
+        Append those of the leader's `entries` that the log lacks.  Truncate only where an entry differs, because a late
+        message may end before the log does.
         """
         for at, entry in enumerate(entries):
             if entry.index <= self.last_index:
@@ -127,9 +129,9 @@ class OpenLog:
 
     def installed(self, index: int, membership: Membership, *, is_damaged: bool) -> None:
         """
-        Note that the host's log now begins after a snapshot at `index`.  Until the snapshot is durable, `durable_index`
-        is the stable index from before the install, because an install truncates only entries after that.  For a
-        damaged log it is also lower than `index`.
+        Record that the host's log now begins after a snapshot at `index`.  Until the snapshot is durable,
+        `durable_index` is the stable index from before the install, because an install truncates only later entries.
+        For a damaged log, it is also lower than `index`.
         """
         assert not self.has_changed, "entries that were not handed out are lost"
         self._kept_last = self._kept.last_index

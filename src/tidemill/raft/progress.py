@@ -25,7 +25,7 @@ class ProgressState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The limits for messages in flight to one member.  At a limit, the leader waits for a response."""
+    """The limits on messages in flight to one member.  At a limit, the leader waits for a response."""
 
     messages_max: int = 64
     bytes_max: int = 4 << 20
@@ -37,7 +37,7 @@ class Window:
 class Progress:
     next_index: int  # the next entry to send
     match_index: int = 0  # the member's durable log matches the leader's up to this index
-    commit_index: int = 0  # as the member reported it
+    commit_index: int = 0  # as last reported by the member
     commit_sent: int = 0  # the highest commit index sent to the member
     serial_sent: int = 0  # the newest read index round sent to the member
     state: ProgressState = ProgressState.PROBE
@@ -45,7 +45,7 @@ class Progress:
     # count towards a majority.
     repair_floor: tuple[int, int] | None = None
     is_waiting: bool = False  # a probe is in flight
-    is_offered: bool = False  # a snapshot was offered, and the member has pulled bytes of it recently
+    is_offered: bool = False  # a snapshot has been offered, and the member has pulled bytes of it recently
     snapshot_index: int = 0  # of the offered snapshot; entries after it are kept in memory for this member
     # When the member last responded, or when the oldest unanswered message was sent, in ms on the tick's clock.  None
     # until the next tick sets it.
@@ -69,7 +69,7 @@ class Progress:
         return self.is_waiting or bool(self.in_flight)
 
     def sent(self, last_index: int, size: int) -> None:
-        """Note that a message of `size` bytes, with entries up to `last_index`, was sent."""
+        """Record that a message of `size` bytes, with entries up to `last_index`, was sent."""
         if not self.is_owed:
             self.heard_at = None
         if self.state is ProgressState.PROBE:
@@ -80,7 +80,7 @@ class Progress:
             self.next_index = last_index + 1
 
     def accepted(self, match_index: int) -> bool:
-        """Note that the member holds the log up to `match_index`.  Return whether its match index has advanced."""
+        """Record that the member holds the log up to `match_index`.  Return whether its match index has advanced."""
         self.is_waiting = False
         self.repair_floor = None
         while self.in_flight and self.in_flight[0][0] <= match_index:
@@ -103,7 +103,7 @@ class Progress:
             self.snapshot_index = 0
 
     def damaged(self, repair_floor: tuple[int, int]) -> None:
-        """Note that the member is damaged: its acknowledgements no longer count, and it needs a snapshot."""
+        """Record that the member is damaged: its acknowledgements no longer count, and it needs a snapshot."""
         self.match_index = 0
         self.repair_floor = repair_floor
         self.install()
@@ -114,7 +114,7 @@ class Progress:
         return max(self.match_index, self.snapshot_index if self.state is ProgressState.SNAPSHOT else 0) + 1
 
     def probe(self, next_index: int) -> None:
-        """Switch to PROBE at `next_index`: messages in flight may be lost."""
+        """Switch to PROBE at `next_index`, because messages in flight may have been lost."""
         self.state = ProgressState.PROBE
         self.is_waiting = False
         self.next_index = max(next_index, self.match_index + 1)

@@ -1,6 +1,6 @@
-"""A leader's side of replication: the progress of every other member, and the entries that a majority has.
+"""The leader's side of replication: the progress of every other member, and the entries that a majority holds.
 
-Ongaro & Ousterhout 2014 §5.3.  The follower's side is `raft/follower.py`; `raft/progress.py` has the states of one
+Ongaro & Ousterhout 2014 §5.3.  The follower's side is `raft/follower.py`; `raft/progress.py` defines the states of one
 member.  A tracker is created when a replica becomes leader and dropped when it steps down; nothing in it is durable.
 """
 
@@ -16,7 +16,7 @@ from tidemill.raft.progress import Progress, ProgressState, Window
 from tidemill.raft.status import MemberStatus
 from tidemill.raft.voters import Membership
 
-RETRY_MS: Final = 500  # a message without a response for this time counts as lost
+RETRY_MS: Final = 500  # a message that is still unanswered after this time counts as lost
 ENTRY_OVERHEAD_BYTES: Final = 80  # the size of an entry in a message, without its payload
 
 
@@ -56,20 +56,20 @@ class ProgressTracker:
         return quorum.reached_by_majority(voters, {**self._serials, self._me: self.serial})
 
     def majority_index(self, voters: tuple[ReplicaKey, ...], durable_index: int) -> int:
-        """Return the last entry on the disks of a majority of `voters`; `durable_index` is the leader's own."""
+        """Return the last index that a majority of `voters` has on disk; `durable_index` is the leader's own."""
         if not self.members:
             return durable_index
         return quorum.reached_by_majority(voters, {**self.matches, self._me: durable_index})
 
     def replicated_index(self, voters: tuple[ReplicaKey, ...], durable_index: int, voter_count: int) -> int:
-        """Return the last entry on the disks of `voter_count` of `voters`; 0 if there are fewer voters."""
+        """Return the last index that `voter_count` of `voters` have on disk; 0 if there are fewer voters."""
         if len(voters) < voter_count:
             return 0
         reached = {**self.matches, self._me: durable_index}
         return sorted((reached.get(voter, 0) for voter in voters), reverse=True)[voter_count - 1]
 
     def answered(self, member: ReplicaKey, answer: AppendEntriesResponse) -> bool:
-        """Take a response; return whether the member's match index has advanced."""
+        """Handle a response.  Return whether the member's match index has advanced."""
         progress = self.members.get(member)
         if progress is None:
             return False
@@ -81,12 +81,13 @@ class ProgressTracker:
         rejected = answer.rejected_index
         if progress.state is ProgressState.SNAPSHOT and (rejected or answer.match_index + 1 < self._log.first_index):
             if not rejected and answer.match_index >= progress.snapshot_index:
-                progress.is_offered = False  # the member's next entry has left memory meanwhile: offer a newer snapshot
+                progress.is_offered = False  # the member's next entry has since left memory: offer a newer snapshot
             return False
         if not rejected:
             progress.heard_at = None
             return progress.accepted(answer.match_index)
-        # In REPLICATE the logs match: the message was late, or an earlier message was lost and `retry` will repeat it.
+        # In REPLICATE the logs match, so either the rejected message was late, or an earlier one was lost and `retry`
+        # will repeat it.
         if progress.state is ProgressState.PROBE and rejected == progress.next_index - 1:
             progress.heard_at = None
             meeting = self._log.probable_match(min(answer.hint_index, rejected - 1), answer.hint_term)
@@ -94,7 +95,7 @@ class ProgressTracker:
         return False
 
     def peer_reconnected(self, member: ReplicaKey) -> None:
-        """Note that the connection to `member` is new: messages in flight may be lost."""
+        """Handle a new connection to `member`: messages in flight may have been lost."""
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = False
@@ -102,7 +103,7 @@ class ProgressTracker:
                 progress.probe_again()
 
     def offered(self, member: ReplicaKey, index: int) -> None:
-        """Note that a snapshot at `index` was offered to `member`."""
+        """Record that a snapshot at `index` has been offered to `member`."""
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = True
@@ -111,8 +112,8 @@ class ProgressTracker:
 
     def damaged(self, member: ReplicaKey, repair_floor: tuple[int, int], now_ms: int) -> None:
         """
-        Note that `member` has reported damage: it needs a snapshot.  If it still reports damage RETRY_MS after it was
-        offered one, offer again, because the offer may have been lost.
+        Record that `member` has reported damage and needs a snapshot.  If it still reports damage RETRY_MS after it was
+        offered one, offer another, because the offer may have been lost.
         """
         progress = self.members.get(member)
         if progress is not None:
@@ -127,7 +128,7 @@ class ProgressTracker:
         return None if progress is None else progress.repair_floor
 
     def pulled(self, member: ReplicaKey) -> bool:
-        """Note a pull from `member`, and return whether to answer it: only if the member is in SNAPSHOT."""
+        """Record a pull from `member`.  Return whether to answer it, which is so only if the member is in SNAPSHOT."""
         progress = self.members.get(member)
         if progress is None or progress.state is not ProgressState.SNAPSHOT:
             return False
@@ -135,13 +136,13 @@ class ProgressTracker:
         return True
 
     def needs_install(self, member: ReplicaKey) -> None:
-        """Switch `member` to SNAPSHOT: the bytes of its next entry were removed, though its row is still in memory."""
+        """Switch `member` to SNAPSHOT: the bytes of its next entry are gone, although its row is still in memory."""
         progress = self.members.get(member)
         if progress is not None:
             progress.install()
 
     def needed_index(self, is_alive: Callable[[ReplicaKey], bool]) -> int:
-        """Return the first entry that the leader may still have to send to a live member."""
+        """Return the index of the first entry that the leader may still have to send to a live member."""
         needed = [progress.needed_index for member, progress in self.members.items() if is_alive(member)]
         return min(needed, default=self._log.last_index + 1)
 
@@ -205,7 +206,7 @@ class ProgressTracker:
                 )
 
     def _entries_from(self, progress: Progress) -> tuple[list[Entry], int]:
-        """Return the next message's entries, and their size.  Probes carry entries, too: most probes are accepted."""
+        """Return the next message's entries and their size.  Probes carry entries, too, because most are accepted."""
         window, log = self._window, self._log
         entries: list[Entry] = []
         size = 0

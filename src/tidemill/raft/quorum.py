@@ -1,4 +1,4 @@
-"""Majorities of the voters."""
+"""Majorities among voters."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -16,7 +16,7 @@ def has_majority(voters: Collection[ReplicaKey], agreeing: Iterable[ReplicaKey])
 
 
 def cannot_win(voters: Collection[ReplicaKey], refusing: Iterable[ReplicaKey]) -> bool:
-    """Return whether so many of `voters` are in `refusing` that the others are no majority."""
+    """Return whether so many of `voters` are in `refusing` that the others cannot form a majority."""
     refusing = set(refusing)
     return sum(voter in refusing for voter in voters) > len(voters) - majority(voters)
 

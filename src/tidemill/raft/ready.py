@@ -1,4 +1,4 @@
-"""The work that a replica requests from its host, and its order."""
+"""The work that a replica asks its host to do, and the order in which the host must do it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, Snapsh
 
 @dataclass(slots=True)
 class Vote:
-    """The current term, and the vote in it.  It must be durable before any message is sent."""
+    """The current term, and the vote in it.  Both must be durable before any message is sent."""
 
     term: int
     voted_for: ReplicaKey | None

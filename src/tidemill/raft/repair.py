@@ -1,4 +1,4 @@
-"""The two reasons for which a replica takes no entries: its files are damaged, or it is installing a snapshot.
+"""The two reasons why a replica accepts no entries: its files are damaged, or it is installing a snapshot.
 
     WHOLE ── a segment is not what was written ──▶ DAMAGED ─┐
       │                                                     │ a snapshot offer is accepted
@@ -7,8 +7,8 @@
     WHOLE ◀── the INSTALLED row is durable ── INSTALLED ◀── INSTALLING
                                               (the row is queued)
 
-A damaged replica neither votes nor counts towards a majority.  A replica that installs a snapshot votes with the log
-that it had before, takes no entry, and does not campaign.  `docs/raft.md` has the rules and their reasons.
+A damaged replica neither votes nor counts towards a majority.  A replica that is installing a snapshot votes according
+to its previous log, accepts no entries, and does not campaign.  `docs/raft.md` explains the rules.
 """
 
 from typing import Final
@@ -26,24 +26,24 @@ class Repair:
     __slots__ = ("_reported_ms", "chunks", "is_damaged", "is_installed", "offer", "snapshot")
 
     def __init__(self, *, snapshot: tuple[int, int] | None, is_damaged: bool) -> None:
-        self.snapshot = snapshot  # index and term of the snapshot that is being installed, until it is durable
+        self.snapshot = snapshot  # index and term of the snapshot that is being installed, until the install is durable
         self.is_installed = False  # the row that ends the install is queued, but not durable yet
         self.is_damaged = is_damaged  # until an install is durable
-        self.offer: SnapshotOffer | None = None  # for the host: `Replica.ready` takes it
-        self.chunks: list[SnapshotChunk] = []  # parts of the snapshot, for the host: `Replica.ready` takes them
+        self.offer: SnapshotOffer | None = None  # for the host; `Replica.ready` hands it out
+        self.chunks: list[SnapshotChunk] = []  # parts of the snapshot, for the host; `Replica.ready` hands them out
         self._reported_ms: int | None = None
 
     # Damage.
 
     def mark_damaged(self) -> None:
         if self.is_installed:
-            # The row that ends the install precedes the mark in the journal, so that install is complete.
+            # The row that ends the install precedes the mark in the journal, so the install is complete.
             self.snapshot, self.is_installed = None, False
         self.is_damaged = True
         self._reported_ms = None
 
     def is_report_due(self, now_ms: int) -> bool:
-        """Return whether to report the damage to the members now; if so, note `now_ms` as the time of the report."""
+        """Return whether to report the damage to the members now; if so, record `now_ms` as the time of the report."""
         if self._reported_ms is not None and now_ms - self._reported_ms < DAMAGED_MS:
             return False
         self._reported_ms = now_ms
@@ -63,11 +63,11 @@ class Repair:
         self.offer = offer
 
     def installed(self) -> None:
-        """Note that the row that ends the install is queued."""
+        """Record that the row that ends the install is queued."""
         self.is_installed = True
         self.chunks.clear()
 
     def finish(self) -> None:
-        """Note that the row that ends the install is durable: the replica is whole."""
+        """Record that the row that ends the install is durable: the replica is whole."""
         self.snapshot = None
         self.is_damaged = self.is_installed = False

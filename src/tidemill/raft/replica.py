@@ -8,7 +8,7 @@ reports what of that work is durable.
         ▲                                │                               │                           │
         └────────── a leader, a higher term, or an election lost ────────┴── no live majority ───────┘
 
-Each concern has its own part; the replica routes messages and time to them:
+Each concern has its own part, to which the replica routes messages and ticks:
 
     open_log              entries; the commit index and the durable index; the memberships that the log holds
     elections             term, vote, role and leader; pre-votes and campaigns
@@ -18,13 +18,14 @@ Each concern has its own part; the replica routes messages and time to them:
     journal_pressure      a journal that is full, and yielding leadership because of it
     repair                damaged files, and a snapshot that is being installed
 
-Invariants of the whole.  Each part has its own, and `docs/raft.md` says what breaking them would cost:
-- No message is sent before the term and the vote are durable.  A single voter becomes leader only then.
+Invariants of the replica as a whole.  Each part also has its own, and `docs/raft.md` says what breaking them would
+cost:
+- No message is sent before the term and the vote are durable.  A single voter, too, becomes leader only then.
 - A leader counts its own log up to `durable_index` and no further, and commits only entries of its own term by
   counting.  Earlier entries commit with them.
 - A report of durability names an entry by term and index, and is ignored if the log no longer holds that entry.
 - Liveness is tracked per pair of brokers and passed to `tick`: a shard has no heartbeats, and an idle replica sends
-  nothing.  Only `tick` knows the time, and what happens between two ticks is timed by the later one.
+  nothing.  The replica learns the time only from `tick`, so an event between two ticks gets the time of the later one.
 """
 
 from collections.abc import Callable
@@ -119,11 +120,11 @@ class Replica(ReplicaView):
 
     def tick(self, now_ms: int, append_time: int, is_alive: Alive, *, is_journal_full: bool = False) -> None:
         """
-        Deliver the time, a few times a second unless the shard is idle (`needs_tick`).
+        Deliver the time.  Called a few times a second, unless the shard is idle (`needs_tick`).
 
         `now_ms` is monotonic, `append_time` is wall-clock time in ms.  `is_alive` tells whether another member's broker
-        turns its loop, syncs its journal, and serves this shard.  `is_journal_full`: entries wait on this broker
-        because the journal has no room for them; votes do not wait.
+        is turning its event loop, syncing its journal and serving this shard.  `is_journal_full`: entries wait on this
+        broker because the journal has no room for them; votes do not wait.
         """
         elections = self._elections
         self._pressure.tick(now_ms, self._now_ms, is_full=is_journal_full)
@@ -146,7 +147,7 @@ class Replica(ReplicaView):
         assert tracker is not None, "a leader replicates"
         counted = [voter for voter in self.voters if is_alive(voter) and tracker.repair_floor(voter) is None]
         if not quorum.has_majority(self.voters, [self.me, *counted]):
-            # Without contact with a majority, this leader would not hear that the others have elected another one.
+            # Without contact with a majority, this leader would not learn that the others have elected another leader.
             self._elections.follow(self.term, None)
             return
         self._leadership_transfer.tick(self._now_ms)
@@ -167,8 +168,8 @@ class Replica(ReplicaView):
 
     def _may_campaign(self) -> bool:
         """
-        Return whether this replica may campaign.  An entry that removes it from the voters does not prevent this until
-        the entry commits: perhaps no other member has the entry.
+        Return whether this replica may campaign.  An entry that removes it from the voters prevents this only once it
+        has committed: until then, perhaps no other member has the entry.
         """
         if self._repair.snapshot is not None or self._repair.is_damaged:
             return False
@@ -198,12 +199,12 @@ class Replica(ReplicaView):
         self._elections.leader = None
 
     def peer_restarted(self, member: ReplicaKey) -> None:
-        """Note that `member`'s broker has restarted, which ended its leaderships."""
+        """Handle a restart of `member`'s broker: if `member` was the leader, it no longer leads."""
         if self.leader == member:
             self.forget_leader()
 
     def peer_reconnected(self, member: ReplicaKey) -> None:
-        """The connection to `member`'s broker is new: messages in flight may be lost."""
+        """Handle a new connection to `member`'s broker: messages in flight may have been lost."""
         if self._tracker is not None:
             self._tracker.peer_reconnected(member)
 
@@ -257,8 +258,8 @@ class Replica(ReplicaView):
 
     def mark_damaged(self) -> None:
         """
-        Note that the disk has lost entries that may have been acknowledged: stop voting, acknowledging and leading
-        until a snapshot has repaired this replica.
+        Record that the disk has lost entries that may have been acknowledged, and stop voting, acknowledging and
+        leading until a snapshot has repaired this replica.
         """
         if self._repair.is_damaged:
             return
@@ -280,7 +281,7 @@ class Replica(ReplicaView):
 
     def installed(self, membership: Membership) -> None:
         """
-        Note that the host's log now begins after the snapshot, with `membership` in force.  This replica acknowledges
+        Record that the host's log now begins after the snapshot, with `membership` in force.  This replica acknowledges
         the snapshot once `advance` reports it durable.
         """
         self._follower.installed(membership)
@@ -288,7 +289,7 @@ class Replica(ReplicaView):
     # Leading.
 
     def propose(self, entry: Entry) -> int:
-        """Append `entry` to the log in the current term, and return its index.  Only a leader may call this."""
+        """Append `entry` to the log in the current term, and return its index.  Call it only on a leader."""
         elections, log = self._elections, self._log
         assert elections.role is Role.LEADER, f"proposed to a {elections.role}"
         entry.index = index = log.last_index + 1
@@ -335,17 +336,17 @@ class Replica(ReplicaView):
             self._outbox.append((target, TimeoutNow(term=self.term)))
 
     def needs_install(self, member: ReplicaKey) -> None:
-        """The bytes of `member`'s next entry are gone from this broker: offer it a snapshot."""
+        """Offer `member` a snapshot, because the bytes of its next entry are gone from this broker."""
         if self._tracker is not None:
             self._tracker.needs_install(member)
 
     def offered(self, member: ReplicaKey, index: int) -> None:
-        """The host has sent `member` the offer of a snapshot at `index`."""
+        """Record that the host has offered `member` a snapshot at `index`."""
         assert self._tracker is not None, "only a leader offers"
         self._tracker.offered(member, index)
 
     def _count(self) -> None:
-        """Commit what a majority has on disk, if it belongs to this term."""
+        """Commit the entries that a majority has on disk, if the last of them belongs to this term."""
         assert self._tracker is not None, "only a leader counts"
         log = self._log
         index = self._tracker.majority_index(self.voters, log.durable_index)
@@ -358,7 +359,7 @@ class Replica(ReplicaView):
     # Work for the host.
 
     def ready(self) -> Ready:
-        """Return the work that is due now, each piece of it once."""
+        """Return the work that is due now.  Each piece of work is returned only once."""
         elections, repair, tracker = self._elections, self._repair, self._tracker
         is_alone = tracker is None or not tracker.members
         if is_alone and not (elections.is_vote_changed or self._outbox or repair.offer or repair.chunks):

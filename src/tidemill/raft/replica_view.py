@@ -1,7 +1,7 @@
 """The read-only side of a replica: its state, as the host and reports see it.
 
-`raft/replica.py` extends this view with the five verbs.  `status()` is a value for reports; the properties cost less,
-and the host reads them in every turn.
+`raft/replica.py` extends this view with the five verbs.  `status()` returns a value for reports; the properties cost
+less, and the host reads them in every turn.
 """
 
 from tidemill.model.broker_id import ReplicaKey
@@ -33,8 +33,8 @@ class ReplicaView:
     )
 
     me: ReplicaKey
-    _tracker: ProgressTracker | None  # while this replica leads
-    term_start_index: int  # the index of the first entry of the term that this replica led last
+    _tracker: ProgressTracker | None  # set while this replica leads
+    term_start_index: int  # the index of the first entry of the last term that this replica led
     _elections: Elections
     _follower: Follower
     _leadership_transfer: LeadershipTransfer
@@ -107,25 +107,25 @@ class ReplicaView:
 
     @property
     def leads(self) -> bool:
-        """Whether this replica was elected; `is_confirmed` says whether it may serve."""
+        """Whether this replica has been elected; `is_confirmed` says whether it may serve."""
         return self._elections.role is Role.LEADER
 
     @property
     def is_confirmed(self) -> bool:
         """
         Whether this leader may serve: an entry of its own term is committed, and durable on its own disk.  The peers
-        can commit that entry before it is durable here; until it is, this leader may not apply it.
+        can commit that entry before it is durable here; until it is, this leader must not apply it.
         """
         return self._elections.role is Role.LEADER and self._log.stable_index >= self.term_start_index
 
     @property
     def may_propose(self) -> bool:
-        """Whether this replica leads and no transfer of leadership is under way: new entries would delay it."""
+        """Whether this replica leads and no leadership transfer is under way, which new entries would delay."""
         return self._elections.role is Role.LEADER and self._leadership_transfer.target is None
 
     @property
     def transfer_target(self) -> ReplicaKey | None:
-        """The target of the leadership transfer that is under way; None if none is."""
+        """The target of the leadership transfer that is under way; None if there is none."""
         return self._leadership_transfer.target
 
     @property
@@ -147,7 +147,7 @@ class ReplicaView:
 
     @property
     def needed_index(self) -> int:
-        """The first entry that a live member may still have to be sent."""
+        """The index of the first entry that may still have to be sent to a live member."""
         if self._tracker is None:
             return self._log.last_index + 1
         return self._tracker.needed_index(self._elections.is_alive)
@@ -182,8 +182,8 @@ class ReplicaView:
 
     def replicated_index(self, voter_count: int) -> int:
         """
-        Return the index of the last entry that is stable on this replica and on the disks of `voter_count` voters,
-        which may exceed a majority; 0 if there are fewer voters, or this replica does not lead.
+        Return the index of the last entry that is stable on this replica and durable on `voter_count` voters; 0 if
+        there are fewer voters, or if this replica does not lead.  `voter_count` may exceed a majority.
         """
         if self._tracker is None:
             return 0

@@ -3,20 +3,20 @@
 A change is an entry of the log.  It is in force from the moment it is appended, until it is truncated.
 
 The controller plans the voters, and the shard's leader reaches the plan in single steps (`step_towards`).  The order of
-the steps maximizes the number of failures that the shard survives in between, and a member that is down delays no other
-member:
+the steps maximizes the number of failures that the shard can survive along the way, and keeps a member that is down
+from delaying the others:
 
 1. Learners do not count towards a majority.  So learners that are not planned are removed first, and all missing ones
-   are added before any is promoted; the first that catches up is promoted first.
+   are added before any is promoted; the first one to catch up is promoted first.
 2. A voter whose broker has a new directory never answers again.  It is removed before any member is promoted:
    {1, 2, 3old} needs both other voters for a majority, and so does {1, 2}, but {1, 2, 3old, 3new} would need three and
    be unavailable if 3new failed before its promotion committed.
-3. Promotion precedes removal: between {1, 2, 3} and {1, 2, 4}, the voters {1, 2, 3, 4} survive one failure, as before,
-   but {1, 2} would survive none while 4 learns.
-4. A removal that leads from an even number of voters to an odd one costs nothing: four voters survive one failure, like
-   three.  So however many voters a plan replaces, there is never more than one voter above the planned number.
+3. Promotion precedes removal: on the way from {1, 2, 3} to {1, 2, 4}, the voters {1, 2, 3, 4} survive one failure, as
+   before, but {1, 2} would survive none while 4 learns.
+4. A removal that leads from an even number of voters to an odd one costs nothing: four voters survive one failure, as
+   three do.  So however many voters a plan replaces, there is never more than one voter above the planned number.
 5. A voter is removed only if the remaining voters that have caught up are a majority, and lagging voters are removed
-   first: between {1, 2, 3} and {1}, with 3 down, the voters must not become {1, 3}.
+   first: on the way from {1, 2, 3} to {1}, with 3 down, the voters must not become {1, 3}.
 """
 
 from collections.abc import Collection
@@ -53,7 +53,7 @@ class IllegalChange(ValueError):
 
 
 def check_change(before: Membership, after: Membership) -> None:
-    """Raise IllegalChange unless majorities before and after always overlap, and every new voter was a learner."""
+    """Raise IllegalChange unless every old majority overlaps every new one, and every new voter was a learner."""
     joined = set(after.voters) - set(before.voters)
     left = set(before.voters) - set(after.voters)
     if len(joined) + len(left) > 1:
@@ -77,7 +77,7 @@ def step_towards(
     Return the membership after the next single step towards the `planned` voters; None if no step is left, or no step
     is safe yet.
 
-    `caught_up` are the voters and learners that are alive and near the end of the log, including the leader.
+    `caught_up` contains the voters and learners that are alive and near the end of the log, including the leader.
     `planned_learners` are not promoted; the metadata shard has them, because every broker receives its log.
     """
     assert planned, "a shard has at least one voter"
