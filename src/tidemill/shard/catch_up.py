@@ -1,8 +1,9 @@
 """The leader's side of an install: the leader offers a member a snapshot, and sends the bytes that the member pulls.
 
-One snapshot serves all members.  It is taken at the commit index, and used as long as the rows after it are in memory.
-Retention may delete bytes that the snapshot lists: a member that pulls deleted bytes is offered a newer snapshot, and
-keeps the bytes that it has copied.  A member that installs costs one chunk of memory while it pulls, else nothing.
+One snapshot serves all members.  It is taken at the commit index, and is used as long as the rows after it are in
+memory.  Retention may delete bytes that the snapshot lists: a member that pulls deleted bytes is offered a newer
+snapshot, and keeps the bytes that it has copied.  A member that is installing costs one chunk of memory while it pulls,
+and nothing otherwise.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,7 @@ class Snapshot:
     append_time: int
     membership: Membership
     end_offsets: dict[int, int]
-    state: bytes  # of partitions and of shard state machines
+    state: bytes  # the state of partitions and of shard state machines
 
 
 def snapshot_of(log: ShardLog) -> Snapshot:
@@ -73,14 +74,14 @@ class CatchUp:
         jobs: Jobs,
         suspect: Callable[[SegmentDamaged], bool],
     ) -> None:
-        """`suspect` is called with a read that found damaged bytes, and returns whether they will be repaired."""
+        """`suspect` is called when a read has found damaged bytes, and returns whether they will be repaired."""
         self._suspect = suspect
         self._log = log
         self._replica = replica
         self._send = send
         self._jobs = jobs
         self._snapshot: Snapshot | None = None
-        self._reading: set[ReplicaKey] = set()  # members for which a job reads a chunk; at most one each
+        self._reading: set[ReplicaKey] = set()  # members for which a job is reading a chunk; at most one job each
         self._is_stuck = False
 
     def offer(self, member: ReplicaKey) -> None:
@@ -103,8 +104,8 @@ class CatchUp:
         """
         Return whether `snapshot` does not help `member`, for one of four reasons: the rows after the snapshot are not
         in memory; `member` has everything in the snapshot, and needs later entries whose bytes were deleted; the
-        snapshot is too old to repair a damaged `member`; or `member` already installs a newer snapshot of an earlier
-        leader, and accepts no older one.
+        snapshot is too old to repair a damaged `member`; or `member` is already installing a newer snapshot from an
+        earlier leader, and accepts no older one.
         """
         status = self._replica.status().members.get(member)
         if status is not None and status.match_index >= snapshot.index:
@@ -181,7 +182,7 @@ class CatchUp:
         """
         Drop the snapshot if no member needs an install.  Called a few times a second.  Return whether, since the last
         call, a member has pulled bytes that are damaged on this broker and will not be repaired: another leader may
-        have them undamaged.
+        have undamaged copies.
         """
         if self._snapshot is not None:
             members = self._replica.status().members.values()

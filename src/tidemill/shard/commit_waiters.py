@@ -1,4 +1,4 @@
-"""A queue of waiters, each of which waits until its entry has reached one level of durability."""
+"""A queue of waiters, each of which waits until its entry has reached a given level of durability."""
 
 from collections import deque
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class CommitWaiters:
 
     def add(self, index: int, waiter: Waiter) -> None:
         """
-        Add `waiter` to the end of the queue, also if `index` is lower than the last one in it: a duplicate batch waits
-        for the entry of its original.
+        Add `waiter` to the end of the queue, even if `index` is lower than the last index in it: a duplicate batch
+        waits for the entry of the original.
         """
         self._waiting.append((index, waiter))
 

@@ -1,12 +1,12 @@
-"""Damage: finds damaged segments of a shard and marks them in the journal, so that the replica can be repaired.
+"""Damage: finds the damaged segments of a shard and marks them in the journal, so that the replica can be repaired.
 
     suspect   A read has failed.  The segment is read again off the event loop, because the read may have raced with a
               change.  If the second read fails, too, the damage is marked.
     mark      The journal records the damage, the replica no longer counts, and the leader offers it a snapshot
               (`docs/raft.md`, "A damaged replica, and how it is repaired").
 
-If the other voters are not a majority, they cannot repair the replica, and a mark would make the whole shard
-unavailable.  In this case the damage is not marked: reads of the damaged bytes fail, and all other data is served.
+If the other voters do not form a majority, they cannot repair the replica, and a mark would make the whole shard
+unavailable.  In that case, the damage is not marked: reads of the damaged bytes fail, and all other data is served.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Damage:
-    """The damage of one shard.  Runs on the event loop; `jobs` may wait for the disk."""
+    """The damage of one shard.  Runs on the event loop; reads that may wait for the disk are given to `jobs`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Damage:
 
     @property
     def is_repairable(self) -> bool:
-        """Whether the other voters are a majority without this replica."""
+        """Whether the other voters form a majority without this replica."""
         voters, me = self._replica.voters, self._replica.me
         return has_majority(voters, [voter for voter in voters if voter != me])
 
@@ -67,8 +67,8 @@ class Damage:
 
     def suspect(self, problem: SegmentDamaged) -> bool:
         """
-        Read the segment of a failed read again, and mark the damage if it is confirmed.  Return False if the damage
-        cannot be repaired.
+        Read again the segment in which a read has failed, and mark the damage if it is confirmed.  Return False if the
+        damage cannot be repaired.
         """
         if not self.is_repairable:
             return False

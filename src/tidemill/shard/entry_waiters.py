@@ -1,4 +1,4 @@
-"""Waiters for entries of the log, at the three levels of durability that clients request.
+"""Waiters for entries of the log, at the three levels of durability that clients can request.
 
     when_durable      durable on this broker and near the commit index (`shard/uncommitted.py`)    acks=0 and 1
     when_committed    committed, and durable on this broker                                        acks=all

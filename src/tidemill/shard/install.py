@@ -4,9 +4,9 @@
           ─▶ pull and write, chunk by chunk ─▶ sync ─▶ INSTALLED is durable ─▶ the replica acknowledges
 
 Each arrow is a job off the event loop, a sync of the journal, or a message.  Only one is in progress at a time, so an
-install needs memory for one chunk.  The follower switches to a newer offer between two arrows, and keeps the bytes that
-it has copied.  After a crash the install continues from the last durable row: recovery cuts the bytes that were copied
-after that row, and the follower copies them again.
+install needs memory for only one chunk.  The follower switches to a newer offer between two arrows, and keeps the bytes
+that it has copied.  After a crash the install continues from the last durable row: recovery cuts the bytes that were
+copied after that row, and the follower copies them again.
 """
 
 from collections.abc import Callable
@@ -37,28 +37,28 @@ T = TypeVar("T")
 
 class Stage(StrEnum):
     IDLE = "idle"
-    DRAINING = "draining"  # waits until the rows queued before the install are in the segments
-    WORKING = "working"  # a job works on the files
+    DRAINING = "draining"  # waiting until the rows queued before the install are in the segments
+    WORKING = "working"  # a job is working on the files
     JOURNALING = "journaling"
     PULLING = "pulling"
     FULL = "full"  # the disk is full; each tick retries the write
 
 
 class InstallOwner(Protocol):
-    """The shard, as its installs need it."""
+    """The part of a shard that its installs use."""
 
     def send(self, to: ReplicaKey, message: Message) -> None: ...
 
     def high_watermarks(self) -> dict[int, int]:
-        """Return the high watermark of each partition: an install keeps what is below."""
+        """Return the high watermark of each partition: an install keeps the records below it."""
         ...
 
     def install_changed(self) -> None:
-        """Called when an install has changed the log, before that is durable, and when the install has ended."""
+        """Called when an install has changed the log, even before the change is durable, and when it has ended."""
         ...
 
     def damage_found(self, problem: SegmentDamaged) -> None:
-        """Bytes that the install was to keep are damaged."""
+        """Called when bytes that the install should have kept are damaged."""
         ...
 
 
@@ -66,7 +66,7 @@ class Install:
     """The installs of one shard, one after another.  Runs on the event loop."""
 
     def __init__(self, store: Store, log: ShardLog, replica: Replica, owner: InstallOwner, workers: Workers) -> None:
-        """The background worker is a single one, so no other background work of the store runs at the same time."""
+        """`workers.background` is a single worker, so no other background work of the store runs at the same time."""
         self._store = store
         self._log = log
         self._replica = replica
@@ -77,7 +77,7 @@ class Install:
         self._is_stopped = False
         self._copy: InstallCopy | None = None
         self._offer: SnapshotOffer | None = None  # the offer that is being installed
-        self._next: SnapshotOffer | None = None  # a newer offer, not begun yet
+        self._next: SnapshotOffer | None = None  # a newer offer, whose install has not begun
         self._sections: Buffer = b""  # the offer's machine sections
         self._asked: tuple[int, int] | None = None  # partition and offset of the pull in flight
         self._asked_ms = 0
@@ -88,7 +88,7 @@ class Install:
         self._is_stopped = True
 
     def tick(self, now_ms: int) -> None:
-        """Repeat an unanswered pull, or a write for which the disk was full.  Called a few times a second."""
+        """Repeat an unanswered pull, or a write that failed because the disk was full.  Called a few times a second."""
         self._now_ms = now_ms
         if self.stage is Stage.PULLING and now_ms - self._asked_ms >= RETRY_MS:
             self._pull()
@@ -119,7 +119,7 @@ class Install:
         self._write(lambda: files.write(chunk.partition, chunk.offset, chunk.payload))
 
     def row_is_durable(self) -> None:
-        """Begin to clean the files, because the INSTALLING row, which lists the part to keep, has become durable."""
+        """Begin to clean the files: the INSTALLING row, which lists what to keep, has become durable."""
         if self.stage is not Stage.JOURNALING:
             return
         if self._next is not None:
@@ -146,7 +146,9 @@ class Install:
         return self._copy
 
     def _cut(self) -> None:
-        """Begin with the newest offer.  Bytes that were copied for an earlier offer are kept as far as they match."""
+        """
+        Begin to install the newest offer.  Bytes that were copied for an earlier offer are kept as far as they match.
+        """
         offer, self._next = self._next, None
         assert offer is not None, "nothing was offered"
         self._offer = offer

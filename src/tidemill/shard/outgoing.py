@@ -35,7 +35,7 @@ class Outgoing:
         self._send = send
         self._jobs = jobs
         self._gone = gone
-        self._waiting: dict[ReplicaKey, deque[Message]] = {}  # the first message of each queue is being read
+        self._waiting: dict[ReplicaKey, deque[Message]] = {}  # a job is reading the bytes of each queue's first message
 
     def send(self, to: ReplicaKey, message: Message) -> None:
         waiting = self._waiting.get(to)
@@ -53,7 +53,10 @@ class Outgoing:
 
     def _read(self, to: ReplicaKey, message: Message) -> None:
         def failed(error: BaseException) -> None:
-            """Drop the queue, so that later messages to `to` are sent.  Its messages are repeated like lost ones."""
+            """
+            Drop the queue, so that it does not block later messages.  The dropped messages will be repeated, like lost
+            ones.
+            """
             del self._waiting[to]
             raise error
 

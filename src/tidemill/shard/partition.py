@@ -71,9 +71,9 @@ class Partition:
         self.topic = topic
         self.number = log.partition
         self.log = log
-        self.counters = TopicCounters()  # replaced by those of the topic, which its partitions share
+        self.counters = TopicCounters()  # replaced by the topic's counters, which all its partitions share
         self.high_watermark = log.log_start
-        self.watchers: dict[Callable[[], None], None] = {}  # called at a new high watermark and at a loss of leadership
+        self.watchers: dict[Callable[[], None], None] = {}  # called on a new high watermark and on loss of leadership
         self.configure(config)
 
     @property
@@ -82,7 +82,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, because transactions are not built yet."""
+        """The high watermark, because transactions are not implemented yet."""
         return self.high_watermark
 
     @property
@@ -92,7 +92,7 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
-        self.compression = compression_of(config)  # None keeps every batch as sent
+        self.compression = compression_of(config)  # None: every batch is stored as it was sent
         self.log.config = LogConfig(
             segment_bytes=config.segment_bytes,
             segment_ms=config.segment_ms,

@@ -1,4 +1,4 @@
-"""Pending: a value that arrives later.  OUTCOME_UNKNOWN: the value if a change may or may not have taken effect."""
+"""Pending: a value that arrives later.  OUTCOME_UNKNOWN: the value when a change may or may not take effect."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -10,7 +10,8 @@ T = TypeVar("T")
 class OutcomeUnknown(Enum):
     """
     The type of OUTCOME_UNKNOWN: a change was appended or sent, and leadership or the connection was lost before its
-    commit was known.  The change may or may not take effect.  An enum, so that `is OUTCOME_UNKNOWN` narrows a union.
+    commit was known.  The change may or may not take effect.  This is an enum, so that `is OUTCOME_UNKNOWN` narrows a
+    union.
     """
 
     OUTCOME_UNKNOWN = "outcome unknown"
@@ -24,7 +25,7 @@ class Pending(Generic[T]):
     A value that arrives later, such as the response that a handler cannot return yet.
 
     `complete` is called on the event loop, and passes the value to the callback given to `then`.  `fail` is called
-    instead if a defect of the broker prevents a value; the error is then in `failure`.
+    instead if a bug in the broker prevents a value; the error is then in `failure`.
     """
 
     __slots__ = ("_failed", "_then", "_value", "failure", "is_done")
@@ -39,7 +40,7 @@ class Pending(Generic[T]):
         self._failed: Callable[[BaseException], None] | None = None
 
     def complete(self, value: T) -> None:
-        """Pass `value` to the callback, now or when there is one.  Does nothing if `is_done`."""
+        """Pass `value` to the callback, now or as soon as one is given.  Does nothing if `is_done`."""
         if self.is_done:
             return
         self.is_done = True
@@ -51,7 +52,7 @@ class Pending(Generic[T]):
             then(value)
 
     def fail(self, error: BaseException) -> None:
-        """Report that a defect of the broker prevents a value.  Does nothing if `is_done`."""
+        """Report that a bug in the broker prevents a value.  Does nothing if `is_done`."""
         if self.is_done:
             return
         self.is_done = True

@@ -1,4 +1,4 @@
-"""The port to a shard's replicas on other brokers.  Its consumer is `shard/shard.py`."""
+"""The port to a shard's replicas on other brokers.  It is used by `shard/shard.py`."""
 
 from typing import Protocol
 
@@ -15,9 +15,9 @@ class RaftTransport(Protocol):
         ...
 
     def may_lead(self, voter: ReplicaKey) -> bool:
-        """Return whether the broker of `voter` is alive and is not draining its leadership."""
+        """Return whether the broker of `voter` is alive and is not draining leadership."""
         ...
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
-        """Send `message` without a guarantee: it may be lost, and the sender must be able to repeat it."""
+        """Send `message` without guaranteeing delivery: it may be lost, and the sender must be able to repeat it."""
         ...

@@ -1,4 +1,4 @@
-"""Decides whether a partition stores a producer's batch in another codec, and what must hold for the result."""
+"""Decides whether a partition stores a producer's batch with another codec, and which limits the result must meet."""
 
 from tidemill.batches.recompression import Recompression, has_other_codec
 from tidemill.shard.append import LONG_MAX
@@ -19,7 +19,7 @@ def must_recompress(partition: Partition, batch: memoryview) -> bool:
 
 
 def recompression_of(partition: Partition, batch: memoryview, now_ms: int) -> Recompression:
-    """Return the work that `must_recompress` demands.  `now_ms` is wall-clock time."""
+    """Return the recompression that `must_recompress` has called for.  `now_ms` is wall-clock time."""
     compression, config = partition.compression, partition.config
     assert compression is not None, "the partition stores batches as they were sent"
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms

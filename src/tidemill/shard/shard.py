@@ -4,7 +4,7 @@
            ─▶ apply, wake waiters
 
 `execute` does the replica's work in the order that `raft/ready.py` prescribes.  Messages are sent through a
-`RaftTransport`; the broker passes messages of other replicas to `receive`.
+`RaftTransport`; the broker passes messages from other replicas to `receive`.
 """
 
 from collections.abc import Callable
@@ -35,19 +35,19 @@ from tidemill.storage.machine.shard_machine import UnknownCommand
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
-YIELD_MS: Final = 30_000  # between two `_yield_leadership`: a voter whose copy is no better yields it back
-NEAR_ROWS: Final = 64  # a replica that lags by at most this may vote or lead: the missing rows are in flight
+YIELD_MS: Final = 30_000  # between two calls of `_yield_leadership`: a voter with no better copy yields it back
+NEAR_ROWS: Final = 64  # a replica may lag by this many rows and still vote or lead: they are in flight
 
 
 class ShardObserver(Protocol):
-    """The broker that hosts a shard, and must know whether the shard serves and whether it is damaged."""
+    """The broker that hosts a shard.  It must know whether the shard is serving and whether it is damaged."""
 
     def serving_changed(self, shard: "Shard") -> None:
         """Called when `shard.is_serving` has changed."""
         ...
 
     def damage_changed(self, shard: "Shard") -> None:
-        """Called when the shard's files on this broker were found damaged, or have been repaired."""
+        """Called when the shard's files on this broker have been found damaged, or have been repaired."""
         ...
 
 
@@ -155,8 +155,8 @@ class Shard:
     @property
     def is_unconfirmed(self) -> bool:
         """
-        Whether the replica is elected, but has not committed an entry of its term yet.  Until then its high watermarks
-        may be lower than those that clients have seen.
+        Whether the replica is elected, but has not committed an entry of its term yet.  Until it has, its high
+        watermarks may be lower than those that clients have seen.
         """
         return self.replica.leads and not (self.replica.is_confirmed or self._is_stopped) and self.log.damage is None
 
@@ -187,7 +187,7 @@ class Shard:
     def has_replication_credit(self) -> bool:
         """
         Whether the uncommitted bytes are below their bound.  The bound does not apply to a single voter: its
-        uncommitted bytes belong to requests in flight, which have a bound already.
+        uncommitted bytes belong to requests in flight, which are already bounded.
         """
         return self._uncommitted.bytes < BYTES_MAX or self._is_alone
 
@@ -250,12 +250,12 @@ class Shard:
         replica.receive(sender, append)
 
     def peer_restarted(self, voter: ReplicaKey) -> None:
-        """Take note that the process of `voter`'s broker has restarted."""
+        """Handle a restart of `voter`'s broker process."""
         self.replica.peer_restarted(voter)
         self.needs_tick = True
 
     def peer_reconnected(self, voter: ReplicaKey) -> None:
-        """Take note that the connection to `voter`'s broker is new: messages in flight may have been lost."""
+        """Handle a new connection to `voter`'s broker: messages in flight may have been lost."""
         self.replica.peer_reconnected(voter)
         self._resume()
 
@@ -270,19 +270,19 @@ class Shard:
     def move_log_start(self, partition: int, offset: int, now_ms: int) -> int:
         """
         Propose to delete the records of `partition` below `offset` on every replica.  Return the log index of the
-        entry: the deletion takes effect when it commits.
+        entry; the deletion takes effect when the entry commits.
         """
         return self.propose(log_start(partition, offset, self.append_time(now_ms)))
 
     def change_membership(self, membership: Membership, wall_ms: int) -> None:
-        """Propose `membership`.  Raises IllegalChange if the change would endanger the log now."""
+        """Propose `membership`.  Raises IllegalChange if the change would currently endanger the log."""
         self.replica.change_membership(membership, self.append_time(wall_ms))
         self.execute()
 
     def transfer_leadership(self, to: ReplicaKey | None = None) -> bool:
         """
-        Transfer leadership to `to`, or without `to` to the most advanced voter that may lead.  Return whether such a
-        transfer is in progress: False if this replica does not lead, or if `to` may not lead or lags too far.
+        Transfer leadership to `to`, or, if `to` is None, to the most advanced voter that may lead.  Return whether such
+        a transfer is in progress: False if this replica does not lead, or if `to` may not lead or lags too far.
         """
         replica = self.replica
         if not replica.leads:
@@ -301,7 +301,7 @@ class Shard:
         return True
 
     def _yield_leadership(self) -> None:
-        """Transfer leadership to any other voter: a member needs bytes that are damaged on this broker."""
+        """Transfer leadership to any other voter, because a member needs bytes that are damaged on this broker."""
         others = (voter for voter in self.replica.voters if voter != self.replica.me)
         any(map(self.transfer_leadership, others))
 
@@ -361,7 +361,7 @@ class Shard:
         self.wake()
 
     def advance(self, report: Report) -> None:
-        """Take note that a block has become durable; `report` lists this shard's rows in it."""
+        """Handle a block that has become durable; `report` says what it contains for this shard."""
         self.replica.advance(report.term, report.log_index, report.vote)
         if report.is_installing:
             self._install.row_is_durable()
@@ -395,8 +395,8 @@ class Shard:
 
     def _lost(self) -> None:
         """
-        Call all waiters with False and notify the watchers: without leadership, this broker no longer learns whether
-        the entries that clients wait for commit.
+        Call all waiters with False and notify the watchers: without leadership, this broker will not learn whether the
+        awaited entries commit.
         """
         self._read_index.fail()
         try:
@@ -406,7 +406,7 @@ class Shard:
                 partition.notify()
 
     def stop(self) -> None:
-        """Stop serving: every waiter, also a later one, is told that its outcome is unknown."""
+        """Stop serving: every waiter, present or future, is told that its outcome is unknown."""
         self._is_stopped = True
         self.waiters.stop()
         self._install.stop()
@@ -446,20 +446,25 @@ class Shard:
             self.wake()
 
     def _redo_trims(self) -> None:
-        """Redo trims: a checkpoint recorded the new log start, but the broker crashed before the row was written."""
+        """
+        Redo trims whose new log start is in a checkpoint, but whose row was not yet written when the broker crashed.
+        """
         for number, it in self.log.partitions.items():
             if it.trimmed < it.log_start:
                 self.store.trim(self.log, number, it.log_start)
 
     def _restore_watermarks(self, uncommitted: list[Entry]) -> None:
-        """Set each high watermark to the first batch that is not known to be committed, or else to the end offset."""
+        """
+        Set each high watermark to the first batch not known to be committed, or to the end offset if there is none.
+        """
         for partition in self.partitions.values():
             partition.high_watermark = partition.log.end_offset
         for entry in reversed(uncommitted):
             if entry.kind == BATCH:
                 self.partitions[entry.partition].high_watermark = entry.base_offset
 
-    # Callbacks of installs (a leader's `shard/catch_up.py`, a follower's `shard/install.py`) and of `shard/damage.py`.
+    # Callbacks from installs (a leader's `shard/catch_up.py`, a follower's `shard/install.py`) and from
+    # `shard/damage.py`.
 
     def send(self, to: ReplicaKey, message: Message) -> None:
         self.needs_tick = True
@@ -469,17 +474,17 @@ class Shard:
         return {number: partition.high_watermark for number, partition in self.partitions.items()}
 
     def _damaged(self) -> None:
-        """Wake the journal, for which a damage mark has been queued."""
+        """Wake the journal, because a damage mark has been queued for it."""
         self.needs_tick = True
         self.wake()
         self._resume()
 
     def damage_found(self, problem: SegmentDamaged) -> None:
-        """Mark damage: an install has read damaged bytes that it wanted to keep."""
+        """Mark the damage that an install has found in bytes that it should have kept."""
         self.damage.mark(problem)
 
     def install_changed(self) -> None:
-        """Adapt the high watermarks: an install has changed the log and the partitions, or has ended."""
+        """Adjust the high watermarks: an install has changed the log and the partitions, or has ended."""
         self._uncommitted.clear()
         is_there = self.replica.installing is None
         for partition in self.partitions.values():

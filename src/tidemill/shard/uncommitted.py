@@ -3,7 +3,7 @@
 A leader's log must not grow without limit while its followers lag.  A producer with acks=all waits for the commit, so
 lag slows it down.  With acks=0 or 1, the first `NEAR_BYTES_MAX` of entries after the commit index are acknowledged
 before they commit; a later entry is acknowledged only when the commit index is that close to it.  Producers that time
-out send again, so the leader appends nothing while `BYTES_MAX` are uncommitted.
+out send their batches again, so the leader appends nothing while `BYTES_MAX` are uncommitted.
 """
 
 from collections import deque
