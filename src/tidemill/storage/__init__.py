@@ -1,1 +1,1 @@
-"""Durability and files, over the Disk port.  Entry point: `storage.store`."""
+"""Durability and files, on top of the Disk port.  Entry point: `storage.store`."""

@@ -22,7 +22,7 @@ class Identity:
     broker_id: BrokerId
     directory_id: DirectoryId
     journal_key: bytes
-    # The broker bootstrapped the cluster.  A broker that joined later learns the metadata log from the others.
+    # Whether the broker bootstrapped the cluster.  A broker that joined later learns the metadata log from the others.
     is_initial_voter: bool = True
 
     @property

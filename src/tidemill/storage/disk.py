@@ -1,10 +1,11 @@
 """The disk port: every operation that storage uses, and the guarantees on which it may rely.
 
-A write is in the page cache when it returns, and on disk when a later `sync` of the same file has returned.
-A change of a name (created, renamed or removed) is on disk when a later `sync_directory` of its directory has returned.
-Until then a power loss may undo it, page by page and name by name; in a torn page each 512 B sector is old or new.
-Paths are relative to the data directory, with `/` between their parts; the data directory itself is `""`.  A path that
-could lead out of the data directory raises ValueError (`storage/disk_path.py`), and so does any use of a closed file.
+A write is in the page cache when it returns, and on disk once a later `sync` of the same file has returned.  A change
+of a name (created, renamed or removed) is on disk once a later `sync_directory` of its directory has returned.  Until
+then, a power loss may undo writes page by page, and changes of names one by one; in a torn page, each 512 B sector is
+either old or new.  Paths are relative to the data directory, with `/` between their parts; the data directory itself is
+`""`.  A path that could lead out of the data directory raises ValueError (`storage/disk_path.py`), and so does any use
+of a closed file.
 
 Implementations: `runtime/os_disk.py` and `simulation/machine/disk.py`; one contract suite runs on both.
 """
@@ -18,7 +19,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class DiskFull(OSError):
-    """The disk has no room.  An unknown part of the write may be done; the write may be retried."""
+    """The disk has no room.  An unknown part of the write may have been done; the write may be retried."""
 
 
 class SyncFailed(OSError):
@@ -74,7 +75,9 @@ class File(Protocol):
 class Disk(Protocol):
     @property
     def opened(self) -> int:
-        """The number of times that a file was opened.  If it is unchanged, no file was opened in between."""
+        """
+        How many times a file has been opened so far.  As long as the number is unchanged, no file has been opened.
+        """
         ...
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -118,7 +121,7 @@ class Disk(Protocol):
         ...
 
     def total_space(self) -> int:
-        """Return the number of bytes of the file system that holds the data directory."""
+        """Return the size in bytes of the file system that holds the data directory."""
         ...
 
     def free_space(self) -> int:
@@ -132,7 +135,8 @@ class Disk(Protocol):
 
 def remove_if_there(disk: Disk, path: str) -> None:
     """
-    Remove a file if it exists.  Another thread may remove it, too: both a truncation and the closing of its shard do.
+    Remove a file if it exists.  Another thread may remove it first, because both a truncation and the closing of a
+    shard remove files.
     """
     with suppress(FileNotFoundError):
         disk.remove(path)

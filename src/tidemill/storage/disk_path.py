@@ -7,7 +7,7 @@ LOCK_NAME: Final = "LOCK"
 
 
 def path_parts(path: str) -> tuple[str, ...]:
-    """Return the names in `path`; none for the data directory itself.  Raises ValueError."""
+    """Return the names in `path`; none for the data directory itself.  Raises ValueError if the path is not allowed."""
     if path == "":
         return ()
     parts = tuple(path.split("/"))

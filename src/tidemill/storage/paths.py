@@ -37,7 +37,7 @@ def segment_file(directory: str, base_offset: int, ending: str = "log") -> str:
 
 
 def index_file(segment_path: str) -> str:
-    """Return the path of a closed segment's index file: its offset index and its time index."""
+    """Return the path of a closed segment's index file, which holds its offset index and its time index."""
     return segment_path.removesuffix("log") + "index"
 
 

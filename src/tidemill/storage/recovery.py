@@ -98,8 +98,8 @@ def open_store(
     disk: Disk, key: bytes, options: StoreOptions, machines: MachineRegistry | None = None
 ) -> tuple[Store, RecoveryReport]:
     """
-    Recover the store of an initialized directory.  `machines` are the shard state machines, by default those that ship.
-    Raises JournalDamaged and DirectoryProblem.  Synced blocks are never cut.
+    Recover the store of an initialized directory.  `machines` are the shard state machines, by default the built-in
+    ones.  Raises JournalDamaged and DirectoryProblem.  Synced blocks are never cut.
     """
     cache = TailCache(options.cache_bytes_max)
     machines = machines or default_machines(options.producer_expiration_ms)
@@ -235,7 +235,7 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
 
 
 def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: Walked | None) -> None:
-    """Write checkpoint and newest block again: a kill may have left them in the page cache only (rule R2)."""
+    """Write the checkpoint and the newest block again: a kill may have left them only in the page cache (rule R2)."""
     write_checkpoint(disk, checkpoint.number, checkpoint.data)
     disk.sync_directory(paths.JOURNAL)
     if newest is None:
@@ -272,7 +272,7 @@ def _act(replayed: Replayed, found: RecoveryReport) -> None:
         if log.damage is not None:
             found.damaged[log.shard_id] = log.damage
     if disk.exists(paths.JOURNAL_NEXT):
-        disk.remove(paths.JOURNAL_NEXT)  # an unfinished journal file, whose zeros may not be on disk
+        disk.remove(paths.JOURNAL_NEXT)  # an unfinished journal file, whose zeros might not be on disk
 
 
 def _check_files(disk: Disk, log: ShardLog) -> set[Segment]:
@@ -314,8 +314,8 @@ def _size(disk: Disk, path: str) -> int:
 def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
     """
     Write the bytes of all rows after the checkpoint to the segments again, without comparing them (rule R3).  This
-    includes the intact segments of a damaged shard: perhaps only the journal holds their ends, and the next checkpoint
-    frees it.
+    includes the intact segments of a damaged shard: their ends may be only in the journal, which the next checkpoint
+    frees.
     """
     ring = store.journal.ring
     made: dict[str, None] = {}

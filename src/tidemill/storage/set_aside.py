@@ -13,7 +13,9 @@ MOVED: Final = (paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.che
 
 
 def set_aside(disk: Disk, name: str) -> int:
-    """Move journal, topics and checkpoints, if any, durably into subdirectory `name`.  Return their size in bytes."""
+    """
+    Durably move the journal, topics and checkpoints, if any, into subdirectory `name`.  Return their size in bytes.
+    """
     found = [path for path in MOVED if disk.exists(path)]
     if not found:
         return 0
@@ -51,6 +53,6 @@ def _bytes_of(disk: Disk, path: str) -> int:
 
 
 def _bytes_below(disk: Disk, directory: str, depth: int) -> int:
-    """Return the size of all files `depth` levels below `directory`: topics → partitions → segments."""
+    """Return the total size of all files `depth` levels below `directory`: topics → partitions → segments."""
     found = [f"{directory}/{name}" for name in disk.list(directory)]
     return sum(_bytes_of(disk, path) if depth == 1 else _bytes_below(disk, path, depth - 1) for path in found)

@@ -56,7 +56,9 @@ class StoreOptions:
 
 
 class Store:
-    """The state of a broker's disk.  `shards` are the open shards; `closed` keeps term and vote of closed shards."""
+    """
+    The state of a broker's disk.  `shards` are the open shards; `closed` keeps the terms and votes of closed shards.
+    """
 
     def __init__(
         self,
@@ -157,13 +159,13 @@ class Store:
         unchanged until an install replaces them.  A checkpoint may contain the mark before its row is durable.
         """
         log.mark_damage(partition, offset, problem)
-        # Queued among the entries and not as a control row, to keep the order with rows of installs.
+        # Queued among the entries and not as a control row, to keep their order relative to rows of installs.
         self.blocks.rows.put(log.shard_id, [damage_row(partition, offset, problem)])
 
     def install(self, log: ShardLog, row: Entry) -> None:
         """
-        Apply and queue a row of an install.  The file contents that the row describes must be synced.  The row may be
-        larger than the ring, so it is queued in parts.
+        Apply and queue a row of an install.  The file contents that the row describes must already be synced.  The row
+        may be larger than the ring, so it is queued in parts.
         """
         apply_install_row(log, row)
         self.blocks.rows.put(log.shard_id, split_install_row(row, self.options.block_bytes_max // 4))
@@ -192,17 +194,17 @@ class Store:
 
     @property
     def has_pending(self) -> bool:
-        """Return whether rows are queued."""
+        """Whether rows are queued."""
         return bool(self.blocks.rows)
 
     @property
     def in_flight(self) -> int:
-        """The number of blocks that are gathered and not durable yet."""
+        """The number of blocks that have been gathered but are not durable yet."""
         return len(self.blocks.in_flight)
 
     @property
     def has_full_block(self) -> bool:
-        """Return whether the queued rows fill a block."""
+        """Whether the queued rows fill a block."""
         return self.blocks.has_full_block
 
     @property
@@ -220,7 +222,7 @@ class Store:
         return self.blocks.gather(empty=empty)
 
     def written(self, block: Block) -> list[Report]:
-        """Note that the block is durable.  Return a report for each shard concerned."""
+        """Record that the block is durable.  Return a report for each shard that it concerns."""
         self.blocks.written(block)
         self.write_back.add(block)
         return reports_of(block.rows, self.shards)
@@ -248,7 +250,7 @@ class Store:
     @property
     def has_background_work(self) -> bool:
         """
-        Whether there may be removals, a checkpoint or growth to do.  Cheap, because it is read for every block.
+        Whether there may be removals, a checkpoint or growth to do.  Must be cheap, because it is read for every block.
         """
         journal = self.journal
         return bool(self.removals or self.checkpoints.capture or journal.used * 2 > journal.capacity)
@@ -259,7 +261,10 @@ class Store:
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether enough of the ring is in use for a checkpoint.  The caller may also begin one after some time."""
+        """
+        Whether enough of the ring is in use for a checkpoint.  The caller may also begin one because enough time has
+        passed.
+        """
         threshold = min(self.options.checkpoint_bytes, self.journal.capacity // 2)
         return not self.is_checkpointing and self.journal.used >= threshold
 
@@ -283,12 +288,13 @@ class Store:
         self.checkpoints.finished()
 
     def checkpoint_failed(self) -> None:
-        """Note that the checkpoint failed because the disk was full."""
+        """Record that the checkpoint failed because the disk was full."""
         self.checkpoints.failed()
 
     def close_surplus_files(self) -> None:
         """
-        Close open segment files above the limit.  Called a few times a second; does nothing unless a file was opened.
+        Close open segment files above the limit.  Called a few times a second; does nothing unless a file has been
+        opened since.
         """
         opened = self.disk.opened
         if opened == self._opened_seen:
@@ -313,7 +319,7 @@ class Store:
         self.growth.finished(file)
 
     def close(self) -> None:
-        """Close the files.  Before this, a clean stop writes its last block and checkpoint."""
+        """Close the files.  A clean stop writes its last block and checkpoint before this."""
         for log in self.shards.values():
             log.close()
         for ring_file in self.journal.ring:

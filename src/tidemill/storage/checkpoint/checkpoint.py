@@ -32,14 +32,14 @@ _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
 _DAMAGED: Final = Struct(">Iq")  # damaged from: partition, offset
-# The snapshot's index and term; those of the last row that this replica had before.
+# The snapshot's index and term, and those of the last entry that this replica had before the install.
 _INSTALLING: Final = Struct(">QQQQ")
 NOTHING_QUEUED: Final = QueuedRows()
 
 
 @dataclass(slots=True)
 class ClosedShard:
-    """The term and vote of a closed shard.  Without them, a shard opened again could vote twice in a term."""
+    """The term and vote of a closed shard.  Without them, a shard that is opened again could vote twice in a term."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -91,7 +91,7 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
 
 
 def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
-    """Return the section of an open shard, without the changes of rows that are only queued."""
+    """Return the section of an open shard, without the changes made by rows that are only queued."""
     descriptor = log.descriptor.encode()
     vote = queued.vote or VoteBefore(log.term, log.voted_for)
     state = OPEN if log.installing is None else INSTALLING
@@ -132,7 +132,7 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
 
 
 def state_of(shard: ShardLog, log: PartitionLog, last: int, queued: QueuedRows) -> PartitionState:
-    """Return the state of partition `log` as of the entry at `last`, without the changes of the `queued` rows."""
+    """Return the state of partition `log` as of the entry at `last`, without the changes made by the `queued` rows."""
     state = log.state()
     if first := queued.firsts.get(log.partition):
         state.end_offset = first.base_offset
@@ -215,7 +215,7 @@ def _read_installing(reader: ByteReader, log: ShardLog) -> None:
 
 
 def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: MachineRegistry) -> Checkpoint | None:
-    """Return the newer one of the complete checkpoints; None if there is none.  Raises DirectoryProblem."""
+    """Return the newest complete checkpoint; None if there is none.  Raises DirectoryProblem."""
     found = []
     for parity in (0, 1):
         path = paths.checkpoint_file(parity)

@@ -3,7 +3,7 @@
     begin ──▶ the state up to P is captured ──▶ P is durable and written back ──▶ steps, on another thread ──▶ finished
                                                                                                           └──▶ failed
 
-P is the newest block gathered when the state is captured.
+P is the newest block that has been gathered when the state is captured.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from tidemill.storage.partition.segment import Segment, save_index
 
 
 class CheckpointCapture:
-    """A checkpoint that has begun: the state up to P, and the files that it has to sync."""
+    """A checkpoint that has begun: the state up to P, and the files that it must sync."""
 
     def __init__(self) -> None:
         self.sections: list[bytes] = []
@@ -76,8 +76,9 @@ class Checkpointer:
 
     def begin(self) -> None:
         """
-        Choose P and capture the state now, before a later row changes it.  The captured state excludes the changes of
-        rows that are only queued (`queued_rows.py`): those rows may wait for the room that this checkpoint makes.
+        Choose P and capture the state now, before a later row changes it.  The captured state excludes the changes made
+        by rows that are only queued (`queued_rows.py`): those rows may be waiting for the space that this checkpoint
+        will free.
         """
         assert self.capture is None, "a checkpoint is under way"
         self.capture = CheckpointCapture()
@@ -85,8 +86,8 @@ class Checkpointer:
 
     def begin_again(self) -> None:
         """
-        Discard the captured state, so that it is captured again: it contains batches that have just been truncated or
-        trimmed, and will never be written back.
+        Discard the captured state, so that it is captured again: it may contain batches that have just been truncated
+        or trimmed, and so will never be written back.
         """
         if self.capture is not None and not self.capture.is_running:
             self.capture = CheckpointCapture()
@@ -137,7 +138,7 @@ class Checkpointer:
             write_back_run(disk, run, write_back.changed_directories)
             yield
         for segment, known in segments:
-            # A segment that was truncated meanwhile is synced, too: the TRUNCATE row may still be lost.
+            # A segment that has since been truncated is synced, too, because the TRUNCATE row may still be lost.
             sync_segment(segment, known)
             if segment.is_closed and segment.on_disk:
                 save_index(disk, segment)
@@ -152,7 +153,7 @@ class Checkpointer:
         yield
 
     def finished(self) -> None:
-        """Note that the steps have succeeded, and free the journal up to P."""
+        """Record that the steps have succeeded, and free the journal up to P."""
         capture = self.capture
         assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
         self.number += 1
@@ -164,7 +165,10 @@ class Checkpointer:
         self.capture = None
 
     def failed(self) -> None:
-        """Note that the disk was full: the journal is not freed, and the next checkpoint repeats the work."""
+        """
+        Record that the steps failed because the disk was full: the journal is not freed, and the next checkpoint
+        repeats the work.
+        """
         capture = self.capture
         assert capture is not None, "no checkpoint is under way"
         self.capture = None

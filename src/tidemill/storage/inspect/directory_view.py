@@ -1,7 +1,7 @@
 """A read-only view of a data directory as the next start would find it, for `tidemill log`.
 
-A broker may be running in the directory.  Then the view may be outdated, and bytes that look damaged may just be newer
-than the view, so a caller must check apparent damage again in a newer view.
+A broker may be running in the directory.  In that case, the view may be outdated, and bytes that look damaged may
+merely be newer than the view, so a caller must check apparent damage again in a newer view.
 """
 
 from dataclasses import dataclass, field
@@ -44,8 +44,8 @@ class DirectoryView:
 
 def view_directory(disk: Disk, machines: MachineRegistry | None = None) -> DirectoryView:
     """
-    Replay checkpoint and journal.  Raises DirectoryProblem if the directory has no identity, and JournalDamaged if it
-    has no complete checkpoint.
+    Replay the checkpoint and the journal.  Raises DirectoryProblem if the directory has no identity, and JournalDamaged
+    if it has no complete checkpoint.
     """
     identity = read_identity(disk)
     if identity is None:

@@ -26,7 +26,7 @@ VIEWS_MAX: Final = 3  # damage is reported if three successive views show it
 
 
 class Damage(NamedTuple):
-    """A range of bytes that differ from the bytes that were written.  Unknown offsets are -1."""
+    """A range of bytes that are not what was written.  Unknown offsets are -1."""
 
     file: str
     position: int
@@ -38,7 +38,7 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """The result for the newest view: counts of what was checked, and the damage that was found."""
+    """The result for the newest view: how much was checked, and what damage was found."""
 
     shards: int = 0
     segments: int = 0

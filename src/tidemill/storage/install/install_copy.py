@@ -1,7 +1,7 @@
 """Make a shard's files equal to a snapshot: cut batches that differ, write missing batches, sync everything.
 
-The shard's own `PartitionLog`s do not change here, but when the rows of the install are queued.  So the methods may run
-off the event loop, one call at a time, while nothing is appended to the shard.
+The shard's own `PartitionLog`s are not changed here; they change when the rows of the install are queued.  So the
+methods may run off the event loop, one call at a time, while nothing is appended to the shard.
 
     begin ──▶ INSTALLING is durable ──▶ clean ──▶ write … ──▶ sync ──▶ INSTALLED
       ▲                                                         │
@@ -37,7 +37,7 @@ class InstallCopy:
 
     def __init__(self, disk: Disk, log: ShardLog, high_watermarks: dict[int, int]) -> None:
         """
-        All entries of `log` must be durable and written back.  `high_watermarks` maps each partition to the end of its
+        All entries of `log` must be durable and written back.  `high_watermarks` maps each partition to the end of the
         records that this replica knows to be committed.  Damaged segments, and all segments after them, are dropped.
         """
         self._disk = disk
@@ -75,7 +75,9 @@ class InstallCopy:
         return [log.state() for log in self._logs.values()]
 
     def _keep(self, ours: PartitionLog, theirs: PartitionState) -> None:
-        """Cut `ours` where it begins to differ from `theirs` in epoch and offset; empty it if they share nothing."""
+        """
+        Cut `ours` where it begins to differ from `theirs` in epoch and offset; empty it if they have nothing in common.
+        """
         meeting = meeting_offset(
             [start[:2] for start in ours.epochs.starts],
             ours.end_offset,
@@ -111,7 +113,10 @@ class InstallCopy:
         return segment, position
 
     def clean(self) -> None:
-        """Remove files that INSTALLING does not name, and cut bytes after segment ends.  INSTALLING must be durable."""
+        """
+        Remove files that the INSTALLING row does not name, and cut bytes after the ends of segments.  The row must be
+        durable.
+        """
         disk = self._disk
         for log in self._logs.values():
             known = {segment.base_offset for segment in log.segments}
@@ -127,7 +132,7 @@ class InstallCopy:
                     file.truncate(segment.size)
 
     def next_pull(self) -> tuple[int, int] | None:
-        """Return partition and offset of the next missing batch; None if no batch is missing."""
+        """Return the partition and the offset of the next missing batch; None if no batch is missing."""
         for number, log in self._logs.items():
             if log.end_offset < self._theirs[number].end_offset:
                 return number, log.end_offset
@@ -215,11 +220,14 @@ class InstallCopy:
             save_index(self._disk, segment)
 
     def progress(self) -> list[PartitionState]:
-        """Return the partitions as synced so far, for another INSTALLING row."""
+        """Return the state of the partitions, as synced so far, for another INSTALLING row."""
         return [log.state() for log in self._logs.values()]
 
     def result(self) -> list[PartitionState]:
-        """Return the partitions for the INSTALLED row: this replica's files, with the snapshot's leader epochs."""
+        """
+        Return the state of the partitions for the INSTALLED row: this replica's files, with the snapshot's leader
+        epochs.
+        """
         states = self.progress()
         for state in states:
             theirs = self._theirs[state.partition]

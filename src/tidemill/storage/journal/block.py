@@ -1,7 +1,7 @@
 """Blocks for the journal, and write-backs of durable blocks to the segments.
 
-The event loop creates both.  One thread writes the blocks, another one executes the write-backs.  Waiters for a block
-are notified when it is durable.  Readers get its bytes from memory until they are written back.
+The event loop creates both.  One thread writes the blocks, and another one executes the write-backs.  Waiters for a
+block are notified when it is durable.  Readers get its bytes from memory until they are written back.
 """
 
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ The second block keeps the journal's thread busy until the event loop has handle
 
 class Report(NamedTuple):
     """
-    The durable state of a shard after a block: the shard's newest entry in the block that its log still holds, named by
-    term and index, and its newest vote in the block.  An entry that was truncated while the block was being written
-    does not count, even if it was appended again: the TRUNCATE row may precede it on disk (rule J9).
+    What a durable block contains for one shard: the newest entry that the shard's log still holds, identified by term
+    and index, and the newest vote.  An entry that was truncated while the block was being written does not count, even
+    if it was appended again: the TRUNCATE row may precede it on disk (rule J9).
     """
 
     shard_id: ShardId
@@ -90,7 +90,9 @@ class WriteBack:
             self.is_full = True
 
     def remove_stale_files(self, disk: Disk) -> None:
-        """Remove the stale files once.  When a write-back is retried, new files may already have these names."""
+        """
+        Remove the stale files, but only once: when a write-back is retried, new files may already have these names.
+        """
         for block in self.blocks:
             for path in block.stale_files:
                 remove_if_there(disk, path)
@@ -100,8 +102,8 @@ class WriteBack:
 
 def write_back_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
     """
-    Write a run to its segment's file.  Create the file and its directory if they are missing, and add every directory
-    that got a new name to `new_directories`.  Raises DiskFull.
+    Write a run to its segment's file.  Create the file and its directory if they are missing, and add to
+    `new_directories` every directory in which a name was created.  Raises DiskFull.
     """
     segment = run.segment
     file = segment.file

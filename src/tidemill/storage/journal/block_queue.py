@@ -1,4 +1,4 @@
-"""The queue between rows and blocks: the rows that wait, the blocks in flight, and the reports of durable blocks."""
+"""The queue between rows and blocks: the waiting rows, the blocks in flight, and the reports of durable blocks."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -31,28 +31,30 @@ class BlockQueue:
         self._stale_files: deque[tuple[int, str]] = deque()  # (number of the row after which to remove it, path)
 
     def put_vote(self, shard_id: ShardId, row: Entry, before: VoteBefore) -> None:
-        """Queue a vote.  `before` is the previous vote, which a checkpoint contains while `row` is only queued."""
+        """Queue a vote.  `before` is the previous vote, which a checkpoint must contain while `row` is only queued."""
         self.rows.put_control_row(shard_id, row)
         self._votes_before.append((self.rows.control_rows_queued, shard_id, before))
 
     def drop_files(self, files: list[str]) -> None:
-        """Schedule the removal of `files` after all queued control rows are durable, before later write-backs."""
+        """
+        Schedule the removal of `files` for when all queued control rows are durable, but before any later write-back.
+        """
         number = self.rows.control_rows_queued
         self._stale_files += [(number, path) for path in files]
 
     def votes_before(self) -> Iterator[tuple[ShardId, VoteBefore]]:
-        """Yield the shard of each queued vote, and the vote that it replaces; oldest first."""
+        """Yield the shard of each queued vote, and the vote that the queued one replaces, oldest first."""
         for _, shard_id, before in self._votes_before:
             yield shard_id, before
 
     @property
     def has_full_block(self) -> bool:
-        """Return whether the queued rows fill a block."""
+        """Whether the queued rows fill a block."""
         return self.rows.bytes >= self.block_bytes_max
 
     @property
     def is_quiescent(self) -> bool:
-        """Return whether nothing is queued, and an empty block records that the newest block with rows is synced."""
+        """Whether nothing is queued, and an empty block records that the newest block with rows is synced."""
         return not self.rows and (self._last_was_empty or self._journal.sequence == 0)
 
     def gather(self, *, empty: bool = False) -> Block | None:
@@ -85,7 +87,7 @@ class BlockQueue:
         return block
 
     def written(self, block: Block) -> None:
-        """Note that `block`, the oldest in flight, is durable."""
+        """Record that `block`, the oldest in flight, is durable."""
         self._journal.synced = block.sequence
         self.synced_control_rows = block.control_rows_gathered
         self.in_flight.popleft()

@@ -1,4 +1,4 @@
-"""Files and directories that have changed since they were synced: the next checkpoint syncs them."""
+"""Files and directories that have changed since they were last synced: the next checkpoint syncs them."""
 
 from collections.abc import Iterable
 
@@ -27,6 +27,6 @@ class DirtyFiles:
         return segments, directories
 
     def put_back(self, segments: dict[Segment, None], directories: dict[str, None]) -> None:
-        """Take back files that could not be synced, before all files that changed later."""
+        """Put back files that could not be synced, ahead of all files that changed later."""
         self.segments = segments | self.segments
         self.directories |= directories

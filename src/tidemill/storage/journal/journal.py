@@ -39,7 +39,7 @@ class JournalPosition(NamedTuple):
 
 
 class Journal:
-    """The ring's files, and the part of the ring that is in use.  Sizes are in bytes, and multiples of a page."""
+    """The ring's files, and the part of the ring that is in use.  Sizes are in bytes and are multiples of a page."""
 
     def __init__(self, disk: Disk, ring: list[RingFile], *, head: JournalPosition, sequence: int) -> None:
         self._disk = disk
@@ -72,7 +72,9 @@ class Journal:
 
     @property
     def head(self) -> JournalPosition:
-        """The position at which the next block is reserved; at the end of a file, the block begins in the next file."""
+        """
+        The position at which the next block will be reserved.  At the end of a file, the block begins in the next file.
+        """
         return JournalPosition(self.ring[self._slot].number, self._position)
 
     def resume(self, journal_position: JournalPosition) -> None:
@@ -82,14 +84,14 @@ class Journal:
         self.synced = self.written = self.sequence
 
     def account(self, sequence: int, size: int) -> None:
-        """Count the space of a block that recovery found as used."""
+        """Count as used the space of a block that recovery has found."""
         self._live.append((sequence, size))
         self.used += size
 
     def reserve(self, size: int) -> tuple[list[Extent], RingFile | None]:
         """
-        Return the extents of the next block, now reserved, and the prepared file that joins the ring for the block, if
-        one does.  The caller has checked that the block fits.
+        Reserve space for the next block.  Return its extents, and the prepared file that joins the ring for it, if any.
+        The caller has checked that the block fits.
         """
         assert size <= self.free, f"a block of {size} B does not fit into {self.free} B"
         self.sequence += 1
@@ -139,7 +141,7 @@ class Journal:
             raise SyncFailed(errno.EIO, f"block {sequence} is not written: block {sequence - 1} was not")
 
     def join(self, joined: RingFile) -> None:
-        """Rename a prepared file durably (rule J1), before the block is written.  Runs on the journal's thread."""
+        """Durably rename a prepared file (rule J1), before the block is written.  Runs on the journal's thread."""
         self._disk.rename(paths.JOURNAL_NEXT, paths.journal_file(joined.number))
         self._disk.sync_directory(paths.JOURNAL)
 
@@ -166,7 +168,7 @@ def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
 
 def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) -> Iterator[File | None]:
     """
-    Fill `journal/next` with zeros and sync it, a step at a time.  Yields None after each step, and finally the file.
+    Fill `journal/next` with zeros and sync it, one step at a time.  Yields None after each step, and finally the file.
     Raises DiskFull.
     """
     file = disk.open(paths.JOURNAL_NEXT, create=True)

@@ -1,4 +1,4 @@
-"""The bytes of a block, the unit of one sync.  Byte table: `docs/formats/journal.md`."""
+"""The encoding of a block, which is what one sync writes.  Byte table: `docs/formats/journal.md`."""
 
 from dataclasses import dataclass
 from struct import Struct

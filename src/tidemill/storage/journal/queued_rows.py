@@ -1,9 +1,9 @@
-"""Changes by rows that are queued but in no block yet: a checkpoint must not contain them (rule C1).
+"""Changes made by rows that are queued but not in a block yet: a checkpoint must not contain them (rule C1).
 
-A row changes its shard's state when it is queued, and may wait a long time for room in the ring.  If a checkpoint
-covered queued rows, it would wait for them while they wait for the room that it makes.  So it covers the rows up to the
-newest gathered block, and reverts the changes of later rows in the state that it writes.  Truncations, trims and
-installs are not reverted: no later row undoes them, and bytes that they removed may never be written to a file.
+A row changes its shard's state when it is queued, and may wait a long time for space in the ring.  If a checkpoint
+covered queued rows, it would wait for them while they wait for the space that it frees.  So it covers the rows up to
+the newest gathered block, and reverts the changes of later rows in the state that it writes.  Truncations, trims and
+installs are not reverted: no later row undoes them, and the bytes that they removed might never be written to a file.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from tidemill.storage.journal.row import RowKind
 
 @dataclass(frozen=True, slots=True)
 class VoteBefore:
-    """Term and vote before a queued vote."""
+    """The term and the vote that a queued vote replaces."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -30,13 +30,13 @@ class QueuedRows:
     first_index: int | None = None  # the log index of the first queued entry
     firsts: dict[int, Entry] = field(default_factory=dict)  # partition → its first queued batch
     is_opening: bool = False  # the OPENED row is queued
-    vote: VoteBefore | None = None  # what the first queued vote replaces
+    vote: VoteBefore | None = None  # the term and the vote that the first queued vote replaces
 
 
 def queued_rows(
     pending: Iterable[tuple[ShardId, Entry]], before: Iterable[tuple[ShardId, VoteBefore]]
 ) -> dict[ShardId, QueuedRows]:
-    """Return the queued rows by shard; shards without queued rows are missing."""
+    """Return the queued rows by shard; shards without queued rows are left out."""
     found: dict[ShardId, QueuedRows] = {}
     for shard_id, row in pending:
         queued = found.setdefault(shard_id, QueuedRows())

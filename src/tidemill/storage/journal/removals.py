@@ -12,7 +12,9 @@ Step = Callable[[], None]
 
 
 class Removals:
-    """A removal waits until the control row with its number is synced (rules D1 and D2).  Used on the loop only."""
+    """
+    A removal waits until the control row with its number is synced (rules D1 and D2).  Used only on the event loop.
+    """
 
     def __init__(self, disk: Disk, dirty: DirtyFiles) -> None:
         self._disk = disk
@@ -30,11 +32,11 @@ class Removals:
         self._shards.append((number, log))
 
     def closing(self, control_rows_gathered: int) -> list[ShardLog]:
-        """Return the shards whose CLOSED row is queued, but in no block yet."""
+        """Return the shards whose CLOSED row is queued, but not in a block yet."""
         return [log for number, log in self._shards if number > control_rows_gathered]
 
     def steps(self, synced_control_rows: int) -> list[Step]:
-        """Return steps, for another thread, that remove the files whose control row is durable."""
+        """Return steps, for another thread, that remove the files whose control rows are durable."""
         disk, dirty = self._disk, self._dirty
         steps: list[Step] = []
         while self._segments and self._segments[0][0] <= synced_control_rows:

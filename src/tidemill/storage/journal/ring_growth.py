@@ -33,12 +33,12 @@ class RingGrowth:
         )
 
     def steps(self) -> Iterator[File | None]:
-        """Prepare a file, a step at a time, on another thread.  Pass the last value yielded to `finished`."""
+        """Return the steps that prepare a file, for another thread.  Pass the last value yielded to `finished`."""
         self._is_preparing = True
         return prepare_file(self._disk, self._file_bytes)
 
     def finished(self, file: File | None) -> None:
-        """Take the prepared file; None: the disk had no room."""
+        """Accept the prepared file, or None if the disk had no room for it."""
         self._is_preparing = False
         if file is not None:
             self._journal.prepared = file

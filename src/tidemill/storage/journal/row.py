@@ -42,7 +42,7 @@ def encode_row(shard_id: ShardId, entry: Entry) -> bytes:
 
 
 def encode_bare_row(shard_id: ShardId, entry: Entry) -> bytes:
-    """Return the fixed part of a batch's row that has no payload, because the segment that it names has the bytes."""
+    """Return the fixed part of a batch's row, without a payload: the segment that the row names holds the bytes."""
     return _encode(shard_id, entry, 0, 0)
 
 
@@ -64,7 +64,10 @@ def _encode(shard_id: ShardId, entry: Entry, length: int, crc: int) -> bytes:
 
 
 def decode_row(table: bytes | memoryview, at: int) -> tuple[ShardId, Entry, int, int]:
-    """Decode the fixed part at byte `at`.  Return shard, entry without payload, payload length and payload CRC."""
+    """
+    Decode the fixed part at byte `at`.  Return the shard, the entry without its payload, and the payload's length and
+    CRC.
+    """
     (shard, index, term, kind, partition, base_offset, count, length, append_time, crc, position, segment_base) = (
         _ROW.unpack_from(table, at)
     )

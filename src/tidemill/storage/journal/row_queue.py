@@ -1,10 +1,10 @@
 """Rows that wait for the journal, and the order in which they are taken.
 
 Control rows (votes, truncations, openings, closings, trims) are taken before all entries, in their own order: they are
-small, may use the ring's reserve (rule J7), and keep their meaning when they are written earlier.  Entries and rows of
-installs follow in the order of the queue.  If the first of them has no room, log starts and metadata of other shards
-pass it and use the reserve.  A truncation precedes later entries of its shard.  Entries that it removes are dropped
-from the queue if no block holds them yet.
+small, may use the ring's reserve (rule J7), and mean the same when they are written earlier.  Entries and rows of
+installs follow in the order of the queue.  If there is no room for the first of them, log starts and metadata entries
+of other shards may overtake it and use the reserve.  A truncation precedes later entries of its shard.  Entries that it
+removes are dropped from the queue if no block holds them yet.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from tidemill.storage.journal.journal_block import HEADER_BYTES, padded
 from tidemill.storage.journal.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
-KEPT_QUARTERS: Final = 3  # quarters of the reserve for control rows only; log starts and metadata may use the rest
+KEPT_QUARTERS: Final = 3  # quarters of the reserve for control rows alone; log starts and metadata may use the rest
 
 
 class RowQueue:
@@ -38,7 +38,7 @@ class RowQueue:
     def __init__(self) -> None:
         self._control_rows: deque[tuple[ShardId, Entry]] = deque()
         self.entries: list[tuple[ShardId, Entry]] = []
-        self._passed = 0  # how many entries at the start of the queue were checked and wait for room
+        self._passed = 0  # the number of entries at the start of the queue that were checked and wait for room
         self._waiting: set[ShardId] = set()  # the shards of these entries
         self.bytes = 0  # of all rows
         self.control_rows_queued = 0  # the number of the newest queued control row, from 1
@@ -118,8 +118,8 @@ class RowQueue:
 
     def _take_what_frees(self, taken: list[tuple[ShardId, Entry]], size: int, size_max: int) -> int:
         """
-        Add rows that help to free space although an earlier entry has no room: log starts and metadata rows, except of
-        shards that have an earlier row waiting.  Return the size of the block.
+        Add rows that help to free space, even though there is no room for an earlier entry: log starts and metadata
+        rows, except those of shards that have an earlier row waiting.  Return the size of the block.
         """
         entries, waiting = self.entries, self._waiting
         kept = []

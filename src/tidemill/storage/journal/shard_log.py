@@ -21,14 +21,14 @@ from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
 
 TAIL_ENTRIES: Final = 256
-NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept in memory for lagging followers, about 20 MB; others need an install
+NEEDED_ENTRIES_MAX: Final = 64 << 10  # about 20 MB, kept for lagging followers; those further behind need an install
 
 
 class Truncated(NamedTuple):
     """The segments that a truncation changed."""
 
     removed: list[Segment]  # segments without remaining batches
-    cut: list[Segment]  # segments that end earlier now
+    cut: list[Segment]  # segments that now end earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class ShardLog:
         self.installing: tuple[int, int] | None = None  # index and term of the snapshot that is being installed
         self.install_parts: list[bytes] = []  # in recovery: the parts of a row that is not complete yet
         self.damage: str | None = None  # why this replica must not serve, vote or count
-        self.is_marked = False  # the journal has a DAMAGED row, and no install has ended after it
+        self.is_marked = False  # the journal has a DAMAGED row, and no install has ended since
         self.marked: dict[int, int] = {}  # partition → offset; damaged from the segment that holds this offset on
         self.damaged_unmarked: dict[int, int] = {}  # the same for damage that recovery found and no row marks yet
         self.changed = True  # since `section` was encoded
@@ -146,7 +146,7 @@ class ShardLog:
         """
         Adopt the partitions of an INSTALLING row, which keep only batches that the snapshot also has.  Drop entries,
         but keep the last entry's index and term: this replica claims them in elections.  The machines keep their state
-        until `load_sections` replaces it: nothing reads or changes it before.
+        until `load_sections` replaces it: nothing reads or changes it until then.
         """
         committed = self.commit_index
         self.restore_boundary(self.last_index, self.term_at(self.last_index), self.last_append_time)
@@ -183,7 +183,7 @@ class ShardLog:
         return self.entry_at(self.commit_index).append_time if is_here else self._time_before
 
     def term_start(self, index: int) -> tuple[int, int]:
-        """Return the term of the entry at `index`, after the first known index of that term."""
+        """Return the first known index of the term of the entry at `index`, and that term."""
         return self._term_starts[bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1]
 
     def append(self, entry: Entry) -> None:
@@ -200,7 +200,9 @@ class ShardLog:
             self._command_appended(entry)
 
     def replay(self, entry: Entry, header: BatchHeader | None) -> None:
-        """Add an entry in recovery, as `append` does.  A batch already has its position, and `header` is its header."""
+        """
+        Add an entry during recovery, as `append` does.  A batch already has its position, and `header` is its header.
+        """
         if entry.term != self._term_starts[-1][1]:
             self._begin_term(entry)
         self._note(entry)
@@ -225,7 +227,10 @@ class ShardLog:
         self._note(entry)
 
     def _begin_term(self, entry: Entry) -> None:
-        """Begin the term of its first entry, and an epoch in every partition, each at its own end offset."""
+        """
+        Begin a term with `entry`, its first entry, and begin an epoch in every partition, at that partition's end
+        offset.
+        """
         self._term_starts.append((entry.index, entry.term))
         for partition in self.partitions.values():
             partition.epochs.begin(entry.term, partition.end_offset, entry.index)
@@ -309,9 +314,10 @@ class ShardLog:
 
     def note_trimmed(self) -> None:
         """
-        Raise the commit index to the last trimmed entry: only committed entries are trimmed.  Without this, a leader
-        could neither send entries whose bytes were removed nor offer a snapshot that contains them.  Call it after
-        recovery has replayed all rows, because the row of a trim may precede rows of batches below the trimmed offset.
+        Raise the commit index to the last trimmed entry, because only committed entries are trimmed.  Without this, a
+        leader could neither send entries whose bytes were removed nor offer a snapshot that contains them.  Call it
+        after recovery has replayed all rows, because the row of a trim may precede rows of batches below the trimmed
+        offset.
         """
         for entry in reversed(self.entries):
             if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].trimmed:

@@ -1,7 +1,7 @@
-"""Write-back: durable blocks are copied to the segments, several blocks at a time, adjacent batches in one write.
+"""Write-back: durable blocks are copied to the segments, several blocks at a time, with one write for adjacent batches.
 
 The bytes of a block stay in memory until they are written back.  A write-back never includes batches that were
-truncated, trimmed or closed after their blocks were gathered.
+truncated or trimmed, or whose shard was closed, after their blocks were gathered.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,9 @@ from tidemill.storage.partition.segment import Segment
 
 
 class WriteBackQueue:
-    """Durable blocks whose bytes are not in the segments yet, and the write-back in flight.  Used on the loop only."""
+    """
+    Durable blocks whose bytes are not in the segments yet, and the write-back in flight.  Used only on the event loop.
+    """
 
     def __init__(self, shards: Mapping[ShardId, ShardLog], dirty: DirtyFiles) -> None:
         self._shards = shards
@@ -33,7 +35,7 @@ class WriteBackQueue:
         self._waiting_bytes += block.size
 
     def rows(self) -> Iterator[tuple[ShardId, Entry]]:
-        """Yield the rows of all blocks that are not written back."""
+        """Yield the rows of all blocks that have not been written back yet."""
         for block in self._waiting if self.running is None else [*self.running.blocks, *self._waiting]:
             yield from block.rows
 
@@ -94,7 +96,7 @@ class WriteBackQueue:
         return done + list(runs.values())
 
     def ended(self, write_back: WriteBack) -> None:
-        """Take the result of the write-back in flight: it has finished, or found the disk full."""
+        """Handle the end of the write-back in flight, which has either finished or found the disk full."""
         self.running = None
         self._dirty.add((), write_back.changed_directories)
         if write_back.is_full:
@@ -104,7 +106,7 @@ class WriteBackQueue:
             self.done(write_back)
 
     def done(self, write_back: WriteBack) -> None:
-        """Note that the segments hold the bytes of `write_back`, and drop the bytes from memory."""
+        """Record that the segments hold the bytes of `write_back`, and drop the bytes from memory."""
         for run in write_back.runs:
             run.segment.write_back_done(run.end)
         self._dirty.add((run.segment for run in write_back.runs), ())
@@ -114,7 +116,9 @@ class WriteBackQueue:
                     entry.payload = entry.header = None
 
     def put_back(self, blocks: list[Block]) -> None:
-        """Put back blocks that were not written back, before all others: files must be written without holes."""
+        """
+        Put back blocks that were not written back, ahead of all others, because files must be written without holes.
+        """
         self._waiting = blocks + self._waiting
         self._waiting_bytes += sum(block.size for block in blocks)
 

@@ -13,7 +13,7 @@ from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.machine.shard_machine import MachineNumber, ShardMachines
 from tidemill.storage.partition.partition_state import COUNT, ByteReader
 
-_SECTION: Final = Struct(">HHI")  # machine number, version, length of what follows
+_SECTION: Final = Struct(">HHI")  # machine number, version, length of the rest
 _PARTITION: Final = Struct(">II")  # partition, length of its state
 
 Sections = dict[int, dict[int, Any]]  # machine number → partition → decoded state
@@ -40,8 +40,9 @@ def encode_section(number: int, version: int, saved: Mapping[int, bytes]) -> byt
 
 def read_sections(reader: ByteReader, machines: ShardMachines) -> Sections:
     """
-    Read and decode the sections that begin at `reader`, and change nothing.  Raises UnknownSection for a machine or
-    version that is not registered, and struct.error, with machine, partition and reason, for a corrupt section.
+    Read and decode the sections at the position of `reader`, without changing any machine.  Raises UnknownSection for a
+    machine or version that is not registered, and struct.error, with machine, partition and reason, for a corrupt
+    section.
     """
     sections: Sections = {}
     for _ in range(reader.count()):

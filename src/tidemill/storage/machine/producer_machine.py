@@ -1,8 +1,8 @@
 """Producer states as a shard state machine (number 2).
 
-The state of a partition is `PartitionLog.producers`, so that the append path can check a batch for a retry without the
-machine.  Producer states change at append, to recognize a retry that arrives before the original has committed.
-Section: `docs/formats/journal.md`.
+The state of a partition is `PartitionLog.producers`, so that the append path can check whether a batch is a retry
+without the machine.  Producer states change at append, so that a retry is recognized even if it arrives before the
+original has committed.  Section: `docs/formats/journal.md`.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class ProducerStateMachine:
         self._producers = {number: partition.producers for number, partition in partitions.items()}
 
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
-        """Note a batch with a producer id that was appended to the log, or replayed by recovery."""
+        """Record a batch with a producer id that was appended to the log or replayed by recovery."""
         assert header is not None, f"{entry} is not a batch"
         first = header.base_sequence
         last = (first + entry.record_count - 1) % SEQUENCE_MODULUS

@@ -11,8 +11,8 @@ The machine's state is saved as one section of the shard (`storage/machine/machi
 snapshot offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.
 State that changes at commit is as of the commit index.  State that changes at append carries the log index of its
 entry, because a truncation or a commit may follow.  After a start, later entries reach the machine through the same
-calls.  Besides the log, a machine may forget state that has expired.  `docs/ARCHITECTURE.md` lists which state changes
-on which event.
+calls.  Independently of these events, a machine may forget state that has expired.  `docs/ARCHITECTURE.md` lists which
+state changes on which event.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,38 +62,39 @@ class ShardStateMachine(Protocol):
 
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
         """
-        Note that `entry` was added to the log; its payload is present.  `header` is the header of a batch, and None for
-        a command.  Entries up to `commit_index` will never be truncated.
+        Record that `entry` was added to the log; its payload is present.  `header` is the header of a batch, and None
+        for a command.  Entries up to `commit_index` will never be truncated.
         """
         ...
 
     def committed(self, entry: Entry) -> None:
         """
-        Note that `entry` is committed; every entry before it was reported.  The payload of a command is present.  The
-        bytes of a batch may have left memory, so a machine that needs them must keep them when the batch is appended.
+        Record that `entry` is committed; every entry before it has already been reported.  The payload of a command is
+        present.  The bytes of a batch may have left memory, so a machine that needs them must keep them when the batch
+        is appended.
         """
         ...
 
     def truncated(self, from_index: int) -> None:
-        """Note that the entries from `from_index` on were removed; none of them was committed."""
+        """Record that the entries from `from_index` on were removed; none of them was committed."""
         ...
 
     def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
         """
         Drop state that has expired by append time (ms).  Called before a checkpoint.  Only committed entries may decide
-        what expires: an entry that can be truncated would make replicas differ.
+        what expires: an entry that can still be truncated would make replicas differ.
         """
         ...
 
     def save(self, commit_index: int, last_index: int) -> Mapping[int, bytes]:
         """
-        Return the section, as bytes by partition: the state without the changes of entries after `last_index`.
+        Return the section, as bytes by partition: the state without the changes made by entries after `last_index`.
         Partitions without state are omitted.  `commit_index` is the last index that was reported as committed.
         """
         ...
 
     def load(self, saved: Mapping[int, Any]) -> None:
-        """Replace the state by a section, decoded by `MachineType.decode` for each partition that has state."""
+        """Replace the state with a section, decoded by `MachineType.decode` for each partition that has state."""
         ...
 
 
@@ -101,7 +102,7 @@ class ShardStateMachine(Protocol):
 class MachineType:
     """
     A kind of machine: the number and version of its section, its factory, and the entries that it is given.  `decode`
-    returns the state of a partition for `ShardStateMachine.load`, or raises struct.error.  It may run in any thread.
+    returns the state of a partition for `ShardStateMachine.load`, or raises struct.error.  It may run on any thread.
     """
 
     number: int
@@ -205,7 +206,10 @@ class ShardMachines:
 
 
 def _of_batches(listeners: Sequence[tuple[Interest, T]], wanted: Batches) -> tuple[T, ...]:
-    """Return the listeners of batches that are at least `wanted`: a listener of all batches is in both sets."""
+    """
+    Return the listeners whose interest in batches is at least `wanted`, so that a listener for all batches is in both
+    sets.
+    """
     return tuple(listener for interest, listener in listeners if interest.batches >= wanted)
 
 

@@ -23,7 +23,7 @@ class EpochStart(NamedTuple):
 def uncovered(starts: list[EpochStart], term_start: tuple[int, int], end_offset: int) -> list[EpochStart]:
     """
     Return the table after a truncation.  `term_start` is (first index, term) for the last remaining entry.  If a later,
-    truncated epoch with the same start offset had replaced the row of that term, add the row again.  It starts at the
+    truncated epoch with the same start offset had replaced the row of that term, add that row again, starting at the
     end offset.
     """
     first_index, term = term_start
@@ -36,8 +36,8 @@ def meeting_offset(
 ) -> int | None:
     """
     Return the offset up to which two logs of a partition are identical, given their tables of (epoch, start offset);
-    None if they share no record.  An epoch has one leader, which truncates nothing during it, so logs that both have an
-    offset of an epoch are identical up to that offset.  KIP-101.
+    None if they share no record.  An epoch has one leader, which truncates nothing during it, so if two logs both hold
+    an offset that was written in the same epoch, they are identical up to that offset.  KIP-101.
     """
     their_spans = {epoch: (start, end) for epoch, start, end in _spans(theirs, their_end)}
     for epoch, start, end in reversed(_spans(ours, our_end)):
@@ -49,7 +49,7 @@ def meeting_offset(
 
 
 def _spans(starts: Sequence[tuple[int, int]], end_offset: int) -> list[tuple[int, int, int]]:
-    """Return (epoch, start, end) of each epoch."""
+    """Return (epoch, start, end) for each epoch."""
     ends = [start for _, start in starts[1:]] + [end_offset]
     return [(epoch, start, end) for (epoch, start), end in zip(starts, ends, strict=False)]
 
@@ -98,9 +98,9 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """
-        Return (epoch, end offset) of the largest epoch that is not above `epoch`, for OffsetForLeaderEpoch.  The
-        argument `end_offset` is the partition's.  For an epoch newer than the table, return undefined values; for an
-        older one, the table's first start offset.
+        Return (epoch, end offset) for the largest epoch that is at most `epoch`, for OffsetForLeaderEpoch.  The
+        argument `end_offset` is the partition's end offset.  For an epoch newer than the table, return undefined
+        values; for an older one, the table's first start offset.
         """
         if epoch == UNDEFINED_EPOCH or not self.starts or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -1,4 +1,5 @@
-"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  Readers check the batches it leads to.
+"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  Readers check the batches that it
+leads to.
 
 It has one point per `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position, largest
 timestamp before the point).  The last point also has a leader epoch.  Two segments that have a batch of the same epoch
@@ -26,8 +27,8 @@ class OffsetIndex:
 
     def __init__(self) -> None:
         # Offsets, positions, timestamps, and the epoch of the batch at the last point.  Other threads search and save
-        # the index while the event loop adds points.  So columns only grow, `offsets` last because a search begins
-        # with it, and a truncation replaces the columns.
+        # the index while the event loop adds points.  Therefore, columns only grow (`offsets` last, because a search
+        # begins with it), and a truncation replaces them.
         self._columns: _Columns = (array("I"), array("I"), array("q"), UNKNOWN_EPOCH)
         self.next_position = 0  # the next batch at or after this position gets a point
 

@@ -38,7 +38,7 @@ from tidemill.storage.partition.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
 READ_PLACES_MAX: Final = 32  # remembered positions at which readers will continue; other readers use the index
-UNREAD_BYTES_MAX: Final = 256 << 20  # after this many bytes appended without a segment read, none is expected soon
+UNREAD_BYTES_MAX: Final = 256 << 20  # after this many appended bytes without a segment read, no read is expected soon
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 _unpack_checked: Final = Struct(">qiibI2xi").unpack_from  # base offset, length, epoch, magic, CRC, last offset delta
@@ -50,7 +50,7 @@ class OffsetGone(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The settings for when a partition begins a new segment, and how dense its indexes are."""
+    """The settings that determine when a partition begins a new segment, and how dense its indexes are."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3_600_000
@@ -92,7 +92,7 @@ class PartitionLog:
         self.log_start = 0
         self.trimmed = 0  # records below this offset are not kept, checked or sent
         self.end_offset = 0
-        self.is_closed = False  # the shard was closed on this broker
+        self.is_closed = False  # the shard has been closed on this broker
         # Reader threads iterate over the list: segments are appended in place, but removed by replacing the list.
         self.segments: list[Segment] = []
         self.epochs = LeaderEpochs()
@@ -103,7 +103,9 @@ class PartitionLog:
 
     @property
     def is_read(self) -> bool:
-        """Whether readers use the segments and not only the tail, so that writes should stay in the page cache."""
+        """
+        Whether readers use the segments and not only the tail, in which case writes should stay in the page cache.
+        """
         return self.unread_bytes <= UNREAD_BYTES_MAX
 
     @property
@@ -144,8 +146,8 @@ class PartitionLog:
 
     def restore(self, state: PartitionState) -> None:
         """
-        Adopt the state of an install row or a checkpoint, which the files durably hold.  Segments that are kept keep
-        their objects, because a checkpoint may refer to them as dirty.
+        Adopt the state of an install row or a checkpoint, which the files durably hold.  Segments that remain keep
+        their `Segment` objects, because a checkpoint may refer to them as dirty.
         """
         self.log_start, self.trimmed, self.end_offset = state.log_start, state.trimmed, state.end_offset
         known = {segment.base_offset: segment for segment in self.segments}
@@ -206,7 +208,7 @@ class PartitionLog:
             last.is_closed = False
         for base_offset in [base for base in self.tail if base >= self.end_offset]:
             del self.tail[base_offset]
-        # Replaced and not cleared, so that a running read notes its outdated position only in the old deque.
+        # Replaced, not cleared, so that a running read stores its outdated position only in the old deque.
         self._places = deque(maxlen=READ_PLACES_MAX)
         return removed
 
@@ -381,7 +383,7 @@ class PartitionLog:
 
     def place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int, int] | None:
         """
-        Return segment, position and base offset of the batch that holds `offset`; None if that needs the disk and
+        Return the segment, position and base offset of the batch that holds `offset`; None if that needs the disk and
         `may_wait` is false.  If no file holds the batch yet, the returned base offset is `offset` itself.  Raises
         OffsetGone and SegmentDamaged.
         """
@@ -442,7 +444,7 @@ class PartitionLog:
         return largest
 
     def _headers(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
-        """Yield the headers of `_walked`; end early if the segment is removed meanwhile."""
+        """Yield the headers of `_walked`; end early if the segment is removed in the meantime."""
         try:
             yield from self._walked(segment, timestamp)
         except SegmentDamaged:
@@ -452,7 +454,7 @@ class PartitionLog:
     def _walked(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
         """
         Yield the headers of a segment's batches, beginning at the time index's point for `timestamp`: from the file as
-        far as it is written, then from memory, and from the file again for batches that have left memory meanwhile.
+        far as it is written, then from memory, and from the file again for batches that have since left memory.
         """
         position = 0
         offset = segment.base_offset
@@ -473,7 +475,7 @@ class PartitionLog:
             batch = self.tail.get(offset)
             if batch is None:
                 if segment.written <= position:
-                    return  # the batch was truncated meanwhile
+                    return  # the batch has since been truncated
                 continue
             header = read_header(batch)
             yield header

@@ -1,7 +1,7 @@
 """The state of a partition's files, as encoded in checkpoints, snapshot offers and the rows of an install.
 
-Other state that entries build is in the sections of shard state machines (`storage/machine/machine_sections.py`).
-Byte table: `docs/formats/journal.md`.
+Other state that is derived from entries is in the sections of shard state machines
+(`storage/machine/machine_sections.py`).  Byte table: `docs/formats/journal.md`.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class PartitionState:
     log_start: int
     trimmed: int
     end_offset: int
-    segments: list[SegmentState] = field(default_factory=list)  # empty in a snapshot: segments differ per replica
+    segments: list[SegmentState] = field(default_factory=list)  # empty in a snapshot: segments differ between replicas
     epochs: list[EpochStart] = field(default_factory=list)
 
     def holds(self, offset: int) -> bool:

@@ -3,8 +3,8 @@
 A window holds the uncommitted batches of a producer, and before them its five newest committed batches.  So after any
 truncation the window is the state as of the last remaining entry, and no batch has to be read again.  Batches are
 identified by the log index of their entry.  Producers expire by the append times of committed entries, never by a clock
-or by an entry that may be truncated: replicas with equal logs agree on the expired producers, even if they forget them
-at different times.
+or by an entry that may be truncated, so replicas with equal logs agree on which producers have expired, even if they
+forget them at different times.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from tidemill.model import errors
 
 WINDOW_BATCHES: Final = 5  # as in Kafka: an idempotent client has at most five requests in flight
-PRODUCERS_KEPT: Final = 100  # per partition, even if they have expired; they take less than 100 KiB
+PRODUCERS_KEPT: Final = 100  # kept per partition, even if expired; they take less than 100 KiB
 NO_PRODUCER_ID: Final = -1
 SEQUENCE_MODULUS: Final = 1 << 31
 
@@ -31,7 +31,7 @@ class ProducerBatch(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch in the log of which the checked batch is a retry."""
+    """The batch in the log that the checked batch repeats."""
 
     base_offset: int
     log_index: int  # the retry is answered when this entry has committed

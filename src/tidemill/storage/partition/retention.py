@@ -1,9 +1,9 @@
-"""Retention by time and by size: which segments of a partition expire, a pure function with the rules of Kafka.
+"""Retention by time and by size: a pure function decides which segments of a partition expire, by Kafka's rules.
 
 Whole segments expire, oldest first.  By time, a segment expires if its newest record timestamp is older than the
 retention time.  The first segment that does not expire ends the search, so a record with a future timestamp also keeps
-all later segments.  By size, the oldest segment expires as long as the others still have at least the retention size.
-Only committed segments expire.
+all later segments.  By size, the oldest segment expires as long as the remaining ones still hold at least the retention
+size.  Only committed segments expire.
 
 Unlike in Kafka, a segment without any record timestamp never expires by time: file times change when files are copied.
 """

@@ -10,13 +10,13 @@ from tidemill.storage.disk import Disk, File
 from tidemill.storage.partition.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from tidemill.storage.partition.partition_state import SegmentState
 
-WALK_BYTES: Final = 256 << 10  # the size of a read while walking: some small batches, or the header of a large one
+WALK_BYTES: Final = 256 << 10  # the size of a read while walking: several small batches, or the header of a large one
 UNKNOWN_TIMESTAMP: Final = -1
 _NEVER: Final = 1 << 62
 
 
 class SegmentDamaged(OSError):
-    """The bytes of a segment differ from the bytes that were written.  The message names file, position and offset."""
+    """The bytes of a segment are not what was written.  The message names the file, the position and the offset."""
 
     def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
         super().__init__(f"{path}: at byte {position} (offset {offset}): {problem}")
@@ -65,7 +65,7 @@ class Segment:
         self.on_disk = size > 0
         self.is_closed = False  # another segment follows
         self.file: File | None = None
-        self.cuts = 0  # how often the end was moved other than by an append
+        self.cuts = 0  # how often the end has been moved other than by an append
         self._index = None if size else (OffsetIndex(), 0)  # the index, and the value of `cuts` for which it is valid
 
     @property
@@ -75,7 +75,10 @@ class Segment:
         return made[0] if made is not None and made[1] == self.cuts else None
 
     def keep_index(self, index: OffsetIndex, cuts: int) -> None:
-        """Keep an index that is valid for this value of `cuts`; after a further cut it is ignored.  Any thread."""
+        """
+        Keep an index that is valid for this value of `cuts`; after a further cut it is ignored.  Any thread may call
+        this.
+        """
         self._index = index, cuts
 
     def opened(self, disk: Disk) -> File:
@@ -131,7 +134,7 @@ class Segment:
         self.truncated_to = _NEVER
 
     def write_back_done(self, end: int) -> None:
-        """Note that the bytes up to `end` are in the file, except bytes that were cut during the write-back."""
+        """Record that the bytes up to `end` are in the file, except bytes that were cut during the write-back."""
         self.written = max(self.written, min(end, self.truncated_to, self.size))
 
     def close(self) -> None:
@@ -142,7 +145,8 @@ class Segment:
 
 def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterator[tuple[int, int, BatchHeader]]:
     """
-    Yield position, base offset and header of every batch from `position`, where the batch of `offset` begins, to `end`.
+    Yield the position, base offset and header of every batch from `position`, where the batch of `offset` begins, to
+    `end`.
 
     Base offsets are counted from batch to batch, because the CRC does not cover the one in the header.  If they differ
     and the CRC of the previous batch does not match, that batch's record count cannot be trusted, and the header's
@@ -174,7 +178,9 @@ def _is_whole(file: File, position: int, size: int) -> bool:
 
 
 def _read_start(file: File, position: int) -> tuple[int, int]:
-    """Return base offset and epoch of the batch at `position`; -1 for both if the file ends within its header."""
+    """
+    Return the base offset and the epoch of the batch at `position`; -1 for both if the file ends within its header.
+    """
     data = file.read(position, HEADER_BYTES)
     if len(data) < HEADER_BYTES:
         return -1, -1

@@ -1,4 +1,6 @@
-"""A cache of the newest batches of all partitions.  It is bounded, except for batches that are not written back yet."""
+"""
+A cache of the newest batches of all partitions.  It is bounded, except for batches that have not been written back yet.
+"""
 
 from collections import deque
 from typing import Final
@@ -8,11 +10,13 @@ from tidemill.storage.disk import Buffer
 
 Tail = dict[int, Buffer]  # the batches of one partition by base offset
 
-BATCH_OVERHEAD_BYTES: Final = 430  # memory of the Python objects of a batch; it dominates for small batches
+BATCH_OVERHEAD_BYTES: Final = 430  # memory used by a batch's Python objects; it dominates for small batches
 
 
 class TailCache:
-    """First in, first out.  A batch that is not written back yet (its entry still has a payload) is not evicted."""
+    """
+    First in, first out.  A batch that has not been written back yet (its entry still has a payload) is not evicted.
+    """
 
     __slots__ = ("_batches", "_gone", "bytes", "bytes_max")
 
