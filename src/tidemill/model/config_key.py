@@ -15,7 +15,7 @@ from tidemill.model import errors
 from tidemill.model.config_types import ConfigType, ConfigValue, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 
-TEXT_LENGTH_MAX: Final = 32_767  # characters, as in Kafka's legacy strings; every broker keeps all values in memory
+TEXT_LENGTH_MAX: Final = 32_767  # in characters, as for Kafka's legacy strings; every broker keeps all values in memory
 
 # Reasons that are shared by several tables of keys.
 JAVA: Final = "a Java class cannot run here"

@@ -10,7 +10,9 @@ from tidemill.model.config_types import value_of_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The effective values.  Names and units are Kafka's.  `retention_ms` and `retention_bytes` are -1 if unlimited."""
+    """
+    A topic's effective values.  Names and units are Kafka's.  `retention_ms` and `retention_bytes` are -1 if unlimited.
+    """
 
     kind: str
     cleanup_policy: str
@@ -32,7 +34,9 @@ class TopicConfig:
 
 
 def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerLayers | None = None) -> TopicConfig:
-    """Return the effective configuration of a topic with these overrides on a broker with these layers."""
+    """
+    Return the effective configuration of a topic with these overrides, on a broker with these configuration layers.
+    """
     layers = layers or BrokerLayers()
 
     def value(name: str) -> object:

@@ -74,7 +74,7 @@ class Elections:
         self.term = term
         self.voted_for = voted_for
         self.leader: ReplicaKey | None = None  # the leader of `term`, as far as this replica knows
-        self.is_vote_changed = False  # since the last `take_vote`
+        self.is_vote_changed = False  # whether the term or the vote has changed since the last `take_vote`
         self.is_vote_durable = True
         self.is_alive: Alive = none_alive  # as given by the last tick
         self._me = me

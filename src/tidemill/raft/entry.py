@@ -80,7 +80,7 @@ class Entry:
         self.segment_base = 0
         self.position = 0
         self.header: BatchHeader | None = None  # a BATCH's header, as it was before offset and epoch were stamped
-        self.crc: int | None = None  # of the payload, once `checksum` has computed it
+        self.crc: int | None = None  # the CRC-32C of the payload, once `checksum` has computed it
 
     def checksum(self) -> int:
         """

@@ -26,7 +26,7 @@ class JournalPressure:
     def __init__(self) -> None:
         self._full_since: int | None = None
         self._attempts = 0  # attempts to yield since `_full_since`
-        self.led_term = 0  # the last term that this replica led, until it learns of another leader; 0: none
+        self.led_term = 0  # the last term that this replica led, until it learns of another leader; 0 if none
 
     @property
     def is_full(self) -> bool:

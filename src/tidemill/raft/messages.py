@@ -50,7 +50,7 @@ class AppendEntriesResponse:
     serial: int = 0
     match_index: int = 0  # the sender's durable log matches the leader's up to this index
     commit_index: int = 0
-    rejected_index: int = 0  # the `prev_index` that did not match; 0: accepted
+    rejected_index: int = 0  # the `prev_index` that did not match; 0 if the message was accepted
     hint_index: int = 0  # after a rejection, the last index that may match
     hint_term: int = 0  # the term of the entry at `hint_index`
     is_installing: bool = False  # the sender is installing a snapshot, and takes no entries until it has finished
@@ -79,8 +79,8 @@ class SnapshotOffer:
     term: int
     index: int
     index_term: int
-    append_time: int  # of the entry at `index`
-    membership: Membership  # in force at `index`
+    append_time: int  # the append time of the entry at `index`
+    membership: Membership  # the membership in force at `index`
     state: Buffer = field(repr=False)  # opaque here: the state of partitions and of shard state machines
 
 

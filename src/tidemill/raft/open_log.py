@@ -10,7 +10,7 @@ log that still belongs to this log.
 Invariants:
 - Entries up to `commit_index` are never truncated.
 - The entries up to `durable_index` are on this replica's disk exactly as the log now holds them.  A truncation lowers
-  it.
+  `durable_index`.
 - `memberships` follows the entries: appending a change puts it in force, and truncating it restores the previous
   membership.
 """

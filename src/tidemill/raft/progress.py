@@ -46,7 +46,7 @@ class Progress:
     repair_floor: tuple[int, int] | None = None
     is_waiting: bool = False  # a probe is in flight
     is_offered: bool = False  # a snapshot has been offered, and the member has pulled bytes of it recently
-    snapshot_index: int = 0  # of the offered snapshot; entries after it are kept in memory for this member
+    snapshot_index: int = 0  # the index of the offered snapshot; later entries are kept in memory for this member
     # When the member last responded, or when the oldest unanswered message was sent, in ms on the tick's clock.  None
     # until the next tick sets it.
     heard_at: int | None = None

@@ -1,8 +1,8 @@
 """Replica: one member's part of one replicated log.  Ongaro & Ousterhout 2014; Ongaro's thesis for the rest.
 
 The replica is a pure state machine with five verbs.  `receive` and `tick` deliver messages and time, `propose` appends
-a leader's entries, `ready` returns the work that the host must do (`raft/ready.py` has its order), and `advance`
-reports what of that work is durable.
+a leader's entries, `ready` returns the work that the host must do (`raft/ready.py` gives its order), and `advance`
+reports how much of that work has become durable.
 
     FOLLOWER ── no live leader ──▶ PRE_CANDIDATE ── pre-vote won ──▶ CANDIDATE ── election won ──▶ LEADER
         ▲                                │                               │                           │

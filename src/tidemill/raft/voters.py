@@ -8,14 +8,14 @@ from delaying the others:
 
 1. Learners do not count towards a majority.  So learners that are not planned are removed first, and all missing ones
    are added before any is promoted; the first one to catch up is promoted first.
-2. A voter whose broker has a new directory never answers again.  It is removed before any member is promoted:
-   {1, 2, 3old} needs both other voters for a majority, and so does {1, 2}, but {1, 2, 3old, 3new} would need three and
-   be unavailable if 3new failed before its promotion committed.
+2. A voter whose broker has a new directory never answers again.  It is removed before any member is promoted: {1, 2,
+   3old} needs both 1 and 2 for a majority, and so does {1, 2}, but {1, 2, 3old, 3new} would need three and be
+   unavailable if 3new failed before its promotion committed.
 3. Promotion precedes removal: on the way from {1, 2, 3} to {1, 2, 4}, the voters {1, 2, 3, 4} survive one failure, as
    before, but {1, 2} would survive none while 4 learns.
 4. A removal that leads from an even number of voters to an odd one costs nothing: four voters survive one failure, as
    three do.  So however many voters a plan replaces, there is never more than one voter above the planned number.
-5. A voter is removed only if the remaining voters that have caught up are a majority, and lagging voters are removed
+5. A voter is removed only if the remaining voters that have caught up form a majority, and lagging voters are removed
    first: on the way from {1, 2, 3} to {1}, with 3 down, the voters must not become {1, 3}.
 """
 

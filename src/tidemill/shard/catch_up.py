@@ -30,7 +30,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A shard's state after the committed log up to `index`, without the bytes of the batches."""
+    """The state that a shard's committed log up to `index` has built, without the bytes of the batches."""
 
     index: int
     term: int

@@ -4,7 +4,7 @@
     when_committed    committed, and durable on this broker                                        acks=all
     when_replicated   also durable on min.insync.replicas voters, if that is more than a majority  acks=all
 
-A waiter is called once: with True when the entry is durable enough, with False when its outcome has become unknown.
+A waiter is called once: with True when the entry is durable enough, or with False when its outcome has become unknown.
 """
 
 from tidemill.raft.replica import Replica

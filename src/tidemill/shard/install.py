@@ -5,7 +5,7 @@
 
 Each arrow is a job off the event loop, a sync of the journal, or a message.  Only one is in progress at a time, so an
 install needs memory for only one chunk.  The follower switches to a newer offer between two arrows, and keeps the bytes
-that it has copied.  After a crash the install continues from the last durable row: recovery cuts the bytes that were
+that it has copied.  After a crash, the install continues from the last durable row: recovery cuts the bytes that were
 copied after that row, and the follower copies them again.
 """
 

@@ -30,7 +30,9 @@ class ReadIndex:
         self._next: list[Waiter] = []
 
     def wait(self, waiter: Waiter) -> None:
-        """Call `waiter` with True once a majority has confirmed this leader, with False if leadership is lost first."""
+        """
+        Call `waiter` with True once a majority has confirmed this leader, or with False if leadership is lost first.
+        """
         self._next.append(waiter)
         if not self.waiting:
             self._begin()

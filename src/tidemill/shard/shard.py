@@ -335,7 +335,7 @@ class Shard:
         else:
             self._read_index.wait(waiter)
 
-    # Work of the replica.
+    # The replica's work.
 
     def execute(self) -> None:
         """Do the work that the replica has ready: queue rows, send messages, and serve installs."""

@@ -1,7 +1,7 @@
 """A shard's uncommitted entries, and the bounds on their bytes.
 
 A leader's log must not grow without limit while its followers lag.  A producer with acks=all waits for the commit, so
-lag slows it down.  With acks=0 or 1, the first `NEAR_BYTES_MAX` of entries after the commit index are acknowledged
+lag slows it down.  With acks=0 or 1, the entries in the first `NEAR_BYTES_MAX` after the commit index are acknowledged
 before they commit; a later entry is acknowledged only when the commit index is that close to it.  Producers that time
 out send their batches again, so the leader appends nothing while `BYTES_MAX` are uncommitted.
 """
@@ -14,7 +14,7 @@ from tidemill.raft.entry import Entry
 
 NEAR_BYTES_MAX: Final = 32 << 20  # eight replication windows (`raft/progress.py`)
 BYTES_MAX: Final = 128 << 20  # half of the default bound on the bytes of all requests in flight
-ENTRY_BYTES: Final = 400  # memory of an entry in addition to its batch
+ENTRY_BYTES: Final = 400  # the memory that an entry uses in addition to its batch
 
 
 class Uncommitted:

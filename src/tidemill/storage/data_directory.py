@@ -31,7 +31,10 @@ class Identity:
 
 
 def read_identity(disk: Disk) -> Identity | None:
-    """Return the identity of the directory; None if it has none yet.  Raises DirectoryProblem."""
+    """
+    Return the identity of the directory; None if it has none yet.  Raises DirectoryProblem if the identity cannot be
+    used.
+    """
     if not disk.exists(paths.IDENTITY):
         return None
     file = disk.open(paths.IDENTITY)

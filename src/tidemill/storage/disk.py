@@ -82,7 +82,7 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File:
         """
-        Open a file.  `create` makes an empty file if it is missing; its directory must exist.  Raises
+        Open a file.  With `create`, a missing file is created empty, if its directory exists.  Raises
         FileNotFoundError.
         """
         ...
@@ -104,11 +104,11 @@ class Disk(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file.  Raises FileNotFoundError."""
+        """Remove a file.  Raises FileNotFoundError if it does not exist."""
         ...
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory.  Raises FileNotFoundError."""
+        """Remove an empty directory.  Raises FileNotFoundError if it does not exist."""
         ...
 
     def sync_directory(self, path: str) -> None:

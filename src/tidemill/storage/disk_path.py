@@ -20,7 +20,7 @@ def path_parts(path: str) -> tuple[str, ...]:
 
 
 def file_parts(path: str) -> tuple[str, ...]:
-    """Return the names in `path`, as `path_parts` does.  Raises ValueError for the data directory itself, too."""
+    """Return the names in `path`, as `path_parts` does, but also raise ValueError for the data directory itself."""
     parts = path_parts(path)
     if not parts:
         raise ValueError("the data directory itself can be neither opened, renamed nor removed")

@@ -88,7 +88,7 @@ class Store:
         self.growth = RingGrowth(
             disk, journal, file_bytes=options.journal_file_bytes, bytes_max=options.journal_bytes_max
         )
-        self._opened_seen = -1  # `disk.opened` when there was last no surplus of open files
+        self._opened_seen = -1  # `disk.opened` at the last check that left no surplus of open files
 
     # ── rows that shards queue ─────────────────────────────────────────────────────────────────────────────────
 

@@ -31,7 +31,7 @@ _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
 _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
-_DAMAGED: Final = Struct(">Iq")  # damaged from: partition, offset
+_DAMAGED: Final = Struct(">Iq")  # partition, and the offset from which it is damaged
 # The snapshot's index and term, and those of the last entry that this replica had before the install.
 _INSTALLING: Final = Struct(">QQQQ")
 NOTHING_QUEUED: Final = QueuedRows()
@@ -215,7 +215,9 @@ def _read_installing(reader: ByteReader, log: ShardLog) -> None:
 
 
 def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: MachineRegistry) -> Checkpoint | None:
-    """Return the newest complete checkpoint; None if there is none.  Raises DirectoryProblem."""
+    """
+    Return the newest complete checkpoint; None if there is none.  Raises DirectoryProblem, as `decode_checkpoint` does.
+    """
     found = []
     for parity in (0, 1):
         path = paths.checkpoint_file(parity)

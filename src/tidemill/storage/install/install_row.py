@@ -3,8 +3,8 @@
 INSTALLING  the durable contents of the partitions' files when the install begins or has made progress; they are a
             prefix of the snapshot at (index, term)
 INSTALLED   the state of the shard when the files hold the whole snapshot; the shard's log begins after the snapshot
-PART        some bytes of a following row of one of these kinds, which can be larger than a block, and even than the
-            ring
+PART        some of the bytes of a later row of one of these kinds, because such a row can be larger than a block, or
+            even than the ring
 """
 
 from struct import Struct
@@ -36,8 +36,8 @@ def installed_row(
 
 def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
     """
-    Split a row into PART rows, followed by the row itself with the rest of the bytes.  Each has at most `bytes_max`
-    bytes; its base offset is the position of its first byte within the original payload.
+    Split a row into PART rows, followed by the row itself with the rest of the bytes.  Each of these rows has at most
+    `bytes_max` bytes; its base offset is the position of its first byte within the original payload.
     """
     payload = row.payload
     assert payload is not None, f"{row} has lost its bytes"

@@ -30,7 +30,7 @@ class Report(NamedTuple):
     """
 
     shard_id: ShardId
-    term: int  # of the entry
+    term: int  # the term of the entry
     log_index: int  # 0 when the block holds no entry of the shard
     vote: Vote | None
     is_installing: bool = False  # the block holds an INSTALLING row of the shard

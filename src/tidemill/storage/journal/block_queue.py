@@ -59,8 +59,9 @@ class BlockQueue:
 
     def gather(self, *, empty: bool = False) -> Block | None:
         """
-        Gather the next block from the queue.  Return None if nothing is queued, or the ring has no room until the next
-        checkpoint.  `empty`: if no rows are queued, return a block without rows, which advances the synced position.
+        Gather the next block from the queue.  Return None if nothing is queued, or if the ring has no room until the
+        next checkpoint.  `empty`: if no rows are queued, return a block without rows, which advances the synced
+        position.
         """
         if not self.rows:
             self.is_journal_full = False

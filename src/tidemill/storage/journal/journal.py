@@ -1,7 +1,7 @@
 """The journal, the only way to make rows durable: a ring of zero-filled files, overwritten in place.
 
-The event loop reserves space and gathers blocks; one thread writes and syncs them, with one sync per block.  Ring,
-blocks and rules: `docs/formats/journal.md`.
+The event loop reserves space and gathers blocks; one thread writes and syncs them, with one sync per block.
+`docs/formats/journal.md` describes the ring, the blocks and the rules.
 """
 
 import errno
@@ -34,7 +34,7 @@ class Extent(NamedTuple):
 class JournalPosition(NamedTuple):
     """The position at which a block begins."""
 
-    number: int  # of the journal file
+    number: int  # the number of the journal file
     position: int
 
 

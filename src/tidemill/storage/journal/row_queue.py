@@ -40,7 +40,7 @@ class RowQueue:
         self.entries: list[tuple[ShardId, Entry]] = []
         self._passed = 0  # the number of entries at the start of the queue that were checked and wait for room
         self._waiting: set[ShardId] = set()  # the shards of these entries
-        self.bytes = 0  # of all rows
+        self.bytes = 0  # the size of all rows
         self.control_rows_queued = 0  # the number of the newest queued control row, from 1
         self.control_rows_gathered = 0  # the number of the newest control row that a block holds
 

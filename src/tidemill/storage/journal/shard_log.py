@@ -27,7 +27,7 @@ NEEDED_ENTRIES_MAX: Final = 64 << 10  # about 20 MB, kept for lagging followers;
 class Truncated(NamedTuple):
     """The segments that a truncation changed."""
 
-    removed: list[Segment]  # segments without remaining batches
+    removed: list[Segment]  # segments that no longer hold any batch
     cut: list[Segment]  # segments that now end earlier
 
 
@@ -110,7 +110,7 @@ class ShardLog:
         self.is_marked = False  # the journal has a DAMAGED row, and no install has ended since
         self.marked: dict[int, int] = {}  # partition → offset; damaged from the segment that holds this offset on
         self.damaged_unmarked: dict[int, int] = {}  # the same for damage that recovery found and no row marks yet
-        self.changed = True  # since `section` was encoded
+        self.changed = True  # whether anything has changed since `section` was encoded
         self.section = b""  # the shard's section of a checkpoint
         numbers = range(descriptor.first_partition, descriptor.first_partition + descriptor.partition_count)
         self.partitions = {number: PartitionLog(disk, cache, descriptor.topic_id, number) for number in numbers}
@@ -138,7 +138,7 @@ class ShardLog:
         self.changed = True
 
     def damaged_from(self, partition: int) -> int | None:
-        """Return the first offset that the partition's files may not hold; None when they are whole."""
+        """Return the first offset that might be missing from the partition's files; None if they are whole."""
         known = [places[partition] for places in (self.marked, self.damaged_unmarked) if partition in places]
         return min(known, default=None)
 

@@ -76,7 +76,7 @@ def encode_producers(windows: Mapping[int, Window]) -> bytes:
 
 
 def decode_producers(data: bytes) -> dict[int, Window]:
-    """Return the batches by producer id.  Raises struct.error."""
+    """Return the batches by producer id.  Raises struct.error if `data` is corrupt."""
     reader = ByteReader(data)
     windows = {}
     for _ in range(reader.count()):

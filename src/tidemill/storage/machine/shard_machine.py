@@ -9,7 +9,7 @@ A machine type is registered once per broker (`MachineRegistry`); every open sha
 
 The machine's state is saved as one section of the shard (`storage/machine/machine_sections.py`) in checkpoints,
 snapshot offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.
-State that changes at commit is as of the commit index.  State that changes at append carries the log index of its
+State that changes at commit is saved as of the commit index.  State that changes at append carries the log index of its
 entry, because a truncation or a commit may follow.  After a start, later entries reach the machine through the same
 calls.  Independently of these events, a machine may forget state that has expired.  `docs/ARCHITECTURE.md` lists which
 state changes on which event.
@@ -106,7 +106,7 @@ class MachineType:
     """
 
     number: int
-    version: int  # of its section
+    version: int  # the version of its section
     make: Callable[[Mapping[int, PartitionLog]], ShardStateMachine]
     decode: Callable[[bytes], Any]
     at_append: Interest = NOTHING

@@ -58,7 +58,7 @@ class Segment:
         self.path = paths.segment_file(directory, base_offset)
         self.base_offset = base_offset
         self.size = size  # the bytes of all appended batches
-        self.max_timestamp = max_timestamp  # of all records, including truncated ones
+        self.max_timestamp = max_timestamp  # the largest timestamp of all records, including truncated ones
         self.created_at = created_at  # the largest timestamp of the first batch; `segment.ms` counts from it
         self.written = size  # the file holds the bytes up to this position
         self.truncated_to = _NEVER  # the position at which the segment was cut during the write-back in flight
@@ -204,7 +204,7 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex
 def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | None:
     """
     Return the index in the segment's index file; None if it does not belong to this segment.  Bytes after `written` are
-    not part of the segment: they were truncated or are not written back yet.
+    not part of the segment: they have been truncated, or have not been written back yet.
     """
     try:
         file = disk.open(paths.index_file(segment.path))
