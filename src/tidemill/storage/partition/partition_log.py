@@ -103,9 +103,7 @@ class PartitionLog:
 
     @property
     def is_read(self) -> bool:
-        """
-        Whether readers use the segments and not only the tail, in which case writes should stay in the page cache.
-        """
+        """Whether readers use the segments, not only the tail: then writes should stay in the page cache."""
         return self.unread_bytes <= UNREAD_BYTES_MAX
 
     @property
