@@ -57,7 +57,8 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path, dev_broker: dict
     assert [("up", True), ("down", False), ("up", True)] == [
         (row["status"], row["requests_per_s"] is not None) for row in top["brokers"]
     ]
-    assert "another cluster" in other["notes"][0] and {None} == {row["requests_per_s"] for row in other["brokers"]}
+    assert any("another cluster" in note for note in other["notes"])
+    assert {None} == {row["requests_per_s"] for row in other["brokers"]}
     assert [("t", 6, 0, 0.0)] == [
         (row["topic"], row["partitions"], row["leaderless"], row["bytes_in_per_s"]) for row in top["topics"]
     ]
