@@ -153,8 +153,8 @@ def differences_in_sums(shard: ShardModel, log: ShardLog) -> Iterator[str]:
 @contextmanager
 def machines_apply_at_append() -> Iterator[None]:
     """
-    Let state machines apply a command when it is appended, not when it is committed, so that a truncation cannot undo
-    it.
+    Plant a bug: state machines apply a command when it is appended instead of when it is committed, so a truncation
+    does not undo it.
     """
     appended = ShardLog._command_appended
 

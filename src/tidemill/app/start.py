@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TICK_S: Final = 0.25
-READ_THREADS: Final = 2  # threads for reads that wait for the disk, without the GIL
-COMPRESSION_THREADS_MAX: Final = 4  # threads that recompress batches, at most one per core, without the GIL
+READ_THREADS: Final = 2  # threads for reads that wait for the disk; they release the GIL
+COMPRESSION_THREADS_MAX: Final = 4  # threads that recompress batches, at most one per core; they release the GIL
 STOP_S: Final = 1.5  # a clean stop takes less; if it times out, the next start replays the journal
 FAILED_EXIT: Final = 1  # the exit code of every failed command, `cli.failure.ExitCode.FAILED`
 

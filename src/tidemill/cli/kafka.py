@@ -38,7 +38,7 @@ def failed(error: KafkaError, about: str, bootstrap: str) -> Failed:
 
 
 def error_name(error: KafkaError) -> str:
-    """Return Kafka's name of the error, or librdkafka's name of a local error, without the leading `_`."""
+    """Return Kafka's name for the error, or librdkafka's name for a local error, without the leading `_`."""
     code = error.code()
     return errors.name(code) if code > 0 else error.name().lstrip("_")
 

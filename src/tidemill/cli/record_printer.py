@@ -55,7 +55,7 @@ class RecordPrinter:
         self._starts, self._ends = self._bounds(position, partitions)
         self._unfinished = set(self._starts)  # assigned partitions with records to print; all of them with --follow
         self._assigned = False
-        self._next_offsets: dict[int, int] = {}  # per partition, the uncommitted offset after the last printed record
+        self._next_offsets: dict[int, int] = {}  # per partition, the offset to commit: after the last printed record
         config = client_config(
             bootstrap,
             **{

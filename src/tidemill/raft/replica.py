@@ -325,8 +325,8 @@ class Replica(ReplicaView):
 
     def _continue_transfer(self) -> None:
         """
-        Tell the target to campaign if it holds the whole log, and the log is committed and durable on this broker, too:
-        clients that wait for their entries are then answered before leadership moves.
+        Tell the target to campaign once it holds the whole log and the log is committed and durable on this broker, so
+        that clients waiting for their entries are answered before leadership moves.
         """
         target = self._leadership_transfer.target
         if target is None or self._tracker is None:

@@ -24,8 +24,8 @@ FRAME_SHARED_MAX: Final = 64 * 1024
 CHUNK_BYTES_MIN: Final = 4 * 1024  # the memory of an idle connection; each further chunk is twice as large
 CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  # the largest shared frame with its size prefix
 ROOM_MIN: Final = 1024  # a chunk with less free space than this is replaced before the next read
-OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the minimum initial buffer of a large frame
-OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024  # the maximum initial buffer: twice the default request size of clients
+OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the minimum initial size of a large frame's buffer
+OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024  # the maximum: twice the default max.request.size of clients
 OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # up to this size a buffer grows fourfold, and beyond it twofold
 
 _SIZE: Final = Struct(">i")

@@ -395,8 +395,8 @@ def replica_of(machine: BrokerMachine) -> Shard:
 @pytest.mark.parametrize("seed", ROTTEN)
 def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
     """
-    A cluster repairs flipped bits, whether they are found by a reader, by a leader that sends a snapshot, at a start,
-    or in the final comparison of all bytes.
+    A cluster repairs flipped bits, whether a reader finds them, a leader that sends a snapshot, a broker at start-up,
+    or the final comparison of all bytes.
     """
     drawn = ClusterKnobs.draw(Random(seed), (3, 3, 5)[seed % 3])
     run = ClusterRun(seed, replace(drawn, rot=0.3, options=replace(drawn.options, cache_bytes_max=0)))

@@ -97,7 +97,7 @@ class PeerRequests:
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
         """
         Handle a request from another broker.  Raises ProtocolError, which closes the link, if the request cannot be
-        decoded, because the other broker may run an unknown version.
+        decoded: the other broker may run an unknown version.
         """
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
         broker = self._broker

@@ -1,4 +1,4 @@
-"""The history of all records that a simulated cluster's clients sent, had acknowledged and read, and the checks on it.
+"""The history of a simulated cluster: which records its clients sent and read, which were acknowledged; and its checks.
 
 Every value is unique: it names its sender, its partition and its number among the sender's values.  A record that was
 read can therefore be checked by its value alone.

@@ -125,7 +125,7 @@ class Checkpointer:
         capture.segments = {segment: None for segment in dirty if segment in here}  # other segments are being removed
         if write_back.found_disk_full:
             capture.write_back = write_back.take_all()
-            # Segments of a capture are not closed, so the sync uses the file that was written.
+            # The store keeps the files of captured segments open, so each sync uses the same open file as the write.
             capture.segments |= dict.fromkeys(run.segment for run in capture.write_back.runs)
         return self._execute(capture, [(segment, segment.file) for segment in capture.segments])
 

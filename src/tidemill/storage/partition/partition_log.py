@@ -218,8 +218,8 @@ class PartitionLog:
     def trim(self, offset: int, first_base: int | None = None) -> list[Segment]:
         """
         Trim the log below `offset`.  Return the segments that held only trimmed records.  In recovery, `first_base` is
-        the base offset of the first segment that the original trim kept.  It is needed because the trim's row may
-        precede rows of batches that the log held at that time.
+        the base offset of the first segment that the original trim kept.  It is needed because the trim's row can
+        come earlier in the journal than rows of batches that the log already held when it was trimmed.
         """
         self.trimmed = max(self.trimmed, offset)
         self.log_start = max(self.log_start, offset)

@@ -123,7 +123,7 @@ def test_a_batch_in_the_topic_s_codec_is_stored_as_it_was_sent() -> None:
 
 def test_a_broker_default_applies_to_topics() -> None:
     """
-    A topic's own compression.type takes precedence over the broker's, and the same is true of the levels.
+    The broker's compression.type applies to topics that do not set their own.
     """
     world = BrokerWorld({"compression.type": "zstd"})
     world.create("flights")

@@ -69,7 +69,8 @@ def test_passed_rows_are_checked_again_when_there_is_room() -> None:
 
 def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
     """
-    The rest of the reserve is left to votes: a replica that cannot write its vote may be the one that a majority needs.
+    The part of the reserve that other rows may not use is kept for votes: a majority may need the very replica that
+    could not write its vote.
     """
     queue = RowQueue()
     queue.put(HOT, [batch(1)])
