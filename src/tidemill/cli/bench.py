@@ -80,7 +80,7 @@ def produce(
     """
     Send records as fast as the broker acknowledges them.
 
-    A tenth of the records, at most 10,000, is sent before and not counted.  Latencies are from the call that sends a
+    A tenth as many records, at most 10,000, are sent first and not counted.  Latencies are from the call that sends a
     record until its acknowledgement, so they include the time in the client's queue, which is always full here.
 
     Examples:
@@ -110,9 +110,9 @@ def consume(
     """
     Read records as fast as the broker sends them.
 
-    The temporary topic is filled before, which is not measured, and its records come from the broker's memory.  Of
-    --topic, the oldest records are read.  The clock starts when the consumer does, without a warm-up: the client
-    fetches ahead, so records after a warm-up would seem faster than they are.
+    The temporary topic is filled first, which is not measured, so its records come from the broker's memory.  With
+    --topic, the oldest records of that topic are read.  The clock starts when the consumer does, without a warm-up: the
+    client fetches ahead, so records after a warm-up would seem faster than they are.
 
     Examples:
 
@@ -144,7 +144,7 @@ def latency(
     Send records at a constant rate, and measure until they are acknowledged and until a consumer has them.
 
     Records are due at fixed times, and end-to-end latency counts from these times, so a stall delays all records that
-    were due meanwhile.  A tenth of the records is sent before and not counted.
+    were due meanwhile.  A tenth as many records, at most 10,000, are sent first and not counted.
 
     Examples:
 
