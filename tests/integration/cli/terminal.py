@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -47,3 +48,31 @@ def on_terminal(*arguments: str, bootstrap: str, answer: str = "", piped: str | 
     os.close(controlling)
     text = A_CONTROL_SEQUENCE.sub("", printed.decode()).replace("\r\n", "\n")
     return Finished(exit_code=exit_code, out="".join(f"{line.rstrip()}\n" for line in text.splitlines()), err="")
+
+
+def live_view(*arguments: str, redraws: int, **variables: str) -> str:
+    """
+    Run a command that redraws a view of the cluster until it has drawn it `redraws` times; return what it printed.
+
+    Fail unless Ctrl-C then ends the command with code 0.
+    """
+    controlling, terminal = pty.openpty()
+    command = [sys.executable, "-m", "tidemill", *arguments]
+    environment = ENVIRONMENT | variables | {"COLUMNS": "160", "LINES": "50", "TERM": "xterm"}
+    with subprocess.Popen(
+        command, stdout=terminal, stderr=subprocess.PIPE, env=environment, preexec_fn=heed_interrupts
+    ) as process:
+        os.close(terminal)
+        drawn = b""
+        while drawn.count(b"Cluster ") < redraws:
+            drawn += os.read(controlling, 65_536)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    os.close(controlling)
+    assert (0, b"") == (process.returncode, errors)
+    return drawn.decode(errors="replace")  # the last character may be incomplete
+
+
+def heed_interrupts() -> None:
+    """Restore the default handler: a suite that runs in the background ignores SIGINT, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -2,16 +2,14 @@
 
 import json
 import os
-import pty
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cli.command import ENVIRONMENT, tidemill
+from tests.integration.cli.command import tidemill
 from tests.integration.cli.dev_cluster import running_cluster
+from tests.integration.cli.terminal import live_view
 
 SECONDS_MAX = 30.0
 
@@ -38,7 +36,7 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path, dev_broker: dict
             if (has_leaders and 2 not in in_sync) or time.monotonic() > deadline:
                 break
         table = tidemill("cluster", "status", "--http", first["http"]).out
-        screen = on_a_terminal(first["http"])
+        screen = live_view("cluster", "status", redraws=2, TIDEMILL_HTTP=first["http"])
         top, other = [
             json.loads(tidemill("top", "--interval", "0.2", "--http", http, "--json", bootstrap=first["kafka"]).out)
             for http in (first["http"], dev_broker["http"])
@@ -62,29 +60,3 @@ def test_the_status_shows_brokers_that_are_down(tmp_path: Path, dev_broker: dict
     assert [("t", 6, 0, 0.0)] == [
         (row["topic"], row["partitions"], row["leaderless"], row["bytes_in_per_s"]) for row in top["topics"]
     ]
-
-
-def heed_interrupts() -> None:
-    """Restore the default handler: a suite that runs in the background ignores SIGINT, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def on_a_terminal(http: str) -> str:
-    """Run the command on a terminal until it has updated the screen once; return its output.  Ctrl-C must end the
-    command with code 0.
-    """
-    controlling, terminal = pty.openpty()
-    command = [sys.executable, "-m", "tidemill", "cluster", "status"]
-    environment = ENVIRONMENT | {"TIDEMILL_HTTP": http, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"}
-    with subprocess.Popen(
-        command, stdout=terminal, stderr=subprocess.PIPE, env=environment, preexec_fn=heed_interrupts
-    ) as process:
-        os.close(terminal)
-        drawn = b""
-        while drawn.count(b"Cluster ") < 2:
-            drawn += os.read(controlling, 65_536)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=SECONDS_MAX)
-    os.close(controlling)
-    assert (0, b"") == (process.returncode, errors)
-    return drawn.decode(errors="replace")  # the last character may be incomplete

@@ -1,15 +1,10 @@
 """`tidemill top` against a real broker; `test_cluster_status.py` tests it with a cluster."""
 
 import json
-import os
-import pty
-import signal
-import subprocess
-import sys
 from typing import Any
 
-from tests.integration.cli.command import ENVIRONMENT, new_topic, tidemill
-from tests.integration.cli.test_cluster_status import heed_interrupts
+from tests.integration.cli.command import new_topic, tidemill
+from tests.integration.cli.terminal import live_view
 
 
 def test_lag_and_rates_are_shown(dev_broker: dict[str, Any]) -> None:
@@ -66,20 +61,8 @@ def test_the_live_view_is_updated_until_ctrl_c(dev_broker: dict[str, Any]) -> No
     """
     On a terminal, the tables are redrawn after each interval, and Ctrl-C ends the command with code 0.
     """
-    controlling, terminal = pty.openpty()
-    command = [sys.executable, "-m", "tidemill", "top", "--interval", "0.2"]
-    variables = {"TIDEMILL_BOOTSTRAP": dev_broker["kafka"], "TIDEMILL_HTTP": dev_broker["http"], "TERM": "xterm"}
-    environment = ENVIRONMENT | variables | {"COLUMNS": "120", "LINES": "50"}
-    with subprocess.Popen(
-        command, stdout=terminal, stderr=subprocess.PIPE, env=environment, preexec_fn=heed_interrupts
-    ) as process:
-        os.close(terminal)
-        drawn = b""
-        while drawn.count(b"Cluster ") < 3:
-            drawn += os.read(controlling, 65_536)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    os.close(controlling)
+    drawn = live_view(
+        "top", "--interval", "0.2", redraws=3, TIDEMILL_BOOTSTRAP=dev_broker["kafka"], TIDEMILL_HTTP=dev_broker["http"]
+    )
 
-    assert (0, b"") == (process.returncode, errors)
-    assert b"seen by broker 1" in drawn and b"Topics" in drawn and b"Groups" in drawn
+    assert "seen by broker 1" in drawn and "Topics" in drawn and "Groups" in drawn

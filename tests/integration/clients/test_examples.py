@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.integration.cli.terminal import heed_interrupts
 from tests.integration.clients.conftest import RunningBroker
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -69,7 +70,7 @@ def _handled_by_member(topic: str, group: str, broker: RunningBroker) -> list[st
         env=os.environ | {"TIDEMILL_BOOTSTRAP": broker.bootstrap},
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=_heed_interrupts,
+        preexec_fn=heed_interrupts,
     ) as member:
         assert member.stdout is not None
         try:
@@ -80,8 +81,3 @@ def _handled_by_member(topic: str, group: str, broker: RunningBroker) -> list[st
             member.kill()
     assert 0 == member.returncode
     return lines + rest.splitlines()
-
-
-def _heed_interrupts() -> None:
-    """Let the child process see SIGINT, also if the shell that runs the suite in the background ignores it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
