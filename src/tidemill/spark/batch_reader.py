@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tidemill.spark import data_loss, row_schema
-from tidemill.spark.offset_ranges import OffsetRange, divided
-from tidemill.spark.offset_reader import OffsetReader
-from tidemill.spark.range_reader import RangeReader
-from tidemill.spark.source_options import SourceOptions
+from tidemill.columnar import data_loss
+from tidemill.columnar.offset_ranges import OffsetRange, divided
+from tidemill.columnar.offset_reader import OffsetReader
+from tidemill.columnar.source_options import SourceOptions
+from tidemill.spark import range_rows, row_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,4 @@ class BatchReader(DataSourceReader):
         return [InputPartition(part) for part in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        if partition.value is None:  # Spark replaces an empty plan with one partition without a value.
-            return iter(())
-        return RangeReader(self._options, self._schema).record_batches(partition.value)
+        return range_rows.record_batches(self._options, self._schema, partition.value)

@@ -21,18 +21,19 @@ class TidemillDataSource(DataSource):
         return "tidemill"
 
     def schema(self) -> "StructType":
-        from tidemill.spark import row_schema, source_options
+        from tidemill.columnar import source_options
+        from tidemill.spark import row_schema
 
         return row_schema.full(has_headers=source_options.has_headers(self.options))
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        from tidemill.spark import source_options
+        from tidemill.columnar import source_options
         from tidemill.spark.batch_reader import BatchReader
 
         return BatchReader(source_options.for_batch(self.options), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
-        from tidemill.spark import source_options
+        from tidemill.columnar import source_options
         from tidemill.spark.stream_reader import StreamReader
 
         return StreamReader(source_options.for_stream(self.options), schema)

@@ -23,13 +23,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tidemill.columnar import data_loss, offset_bound
+from tidemill.columnar.offset_ranges import OffsetRange, divided, limited, waiting_count
+from tidemill.columnar.offset_reader import OffsetReader, Offsets
+from tidemill.columnar.source_options import SourceOptions
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
-from tidemill.spark import data_loss, offset_bound, row_schema
-from tidemill.spark.offset_ranges import OffsetRange, divided, limited, waiting_count
-from tidemill.spark.offset_reader import OffsetReader, Offsets
-from tidemill.spark.range_reader import RangeReader
-from tidemill.spark.source_options import SourceOptions
+from tidemill.spark import range_rows, row_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,9 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(part) for part in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        if partition.value is None:  # Spark replaces an empty plan with one partition without a value.
-            return iter(())
-        return RangeReader(self._options, self._schema).record_batches(partition.value)
+        return range_rows.record_batches(self._options, self._schema, partition.value)
 
     # Implementation
 

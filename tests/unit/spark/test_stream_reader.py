@@ -6,10 +6,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
+from tidemill.columnar import source_options
+from tidemill.columnar.data_loss import DataLossError
+from tidemill.columnar.offset_reader import OffsetReader
 from tidemill.model.topic import TopicId
-from tidemill.spark import row_schema, source_options
-from tidemill.spark.data_loss import DataLossError
-from tidemill.spark.offset_reader import OffsetReader
+from tidemill.spark import row_schema
 from tidemill.spark.stream_reader import JsonOffsets, StreamReader
 
 

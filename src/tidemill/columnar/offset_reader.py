@@ -7,10 +7,18 @@ from collections.abc import Iterable, Mapping
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import ClientError, UnknownTopic
 from tidemill.client.offset_lookup import NO_MATCH, look_up
+from tidemill.columnar.offset_bound import (
+    EARLIEST,
+    LATEST,
+    AtTimestamp,
+    AtTimestamps,
+    Everywhere,
+    OffsetBound,
+    Specific,
+)
+from tidemill.columnar.source_options import SourceOptions
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
-from tidemill.spark.offset_bound import EARLIEST, LATEST, AtTimestamp, AtTimestamps, Everywhere, OffsetBound, Specific
-from tidemill.spark.source_options import SourceOptions
 
 _LOG = logging.getLogger(__name__)
 

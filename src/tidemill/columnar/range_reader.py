@@ -4,20 +4,18 @@ Spark uses a Python worker for many tasks, so a worker keeps its connections to 
 """
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
-
-from pyspark.sql.types import StructType
 
 from tidemill.batches.arrow import record_batches_from
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.failures import OffsetOutOfRange, UnknownTopic
 from tidemill.client.raw_fetcher import RawFetcher
+from tidemill.columnar import data_loss
+from tidemill.columnar.offset_ranges import OffsetRange
+from tidemill.columnar.source_options import SourceOptions
 from tidemill.model.partition import TopicPartition
-from tidemill.spark import data_loss, row_schema
-from tidemill.spark.offset_ranges import OffsetRange
-from tidemill.spark.source_options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,27 +25,18 @@ _clusters: dict[ConnectionSettings, ClusterMetadata] = {}
 
 
 class RangeReader:
-    """Implements `read` for the batch reader and the stream reader."""
+    """Reads the given columns of offset ranges, in the given order."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
-        self._schema = schema
-        self._columns = row_schema.chosen_columns(schema, has_headers=options.has_headers)
+        self._columns = columns
 
     def record_batches(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
         """
-        Yield the records of `work` with exactly the schema that Spark expects.
+        Yield the records of `work`.
 
         Raise DataLossError if records are missing and failOnDataLoss is set, and ClientError if a read fails.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        wanted = to_arrow_schema(self._schema, timezone="UTC")
-        for rows in self._decoded(work):
-            # The arrays need no conversion: only the case of names and the nullability may differ in the user's schema.
-            yield rows if rows.schema.equals(wanted) else type(rows).from_arrays(rows.columns, schema=wanted)
-
-    def _decoded(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
         partition = TopicPartition(work.topic, work.partition)
         fetcher = RawFetcher(_cluster(self._options.connection), deadline_ms=self._options.poll_timeout_ms)
         start_offset = work.start_offset

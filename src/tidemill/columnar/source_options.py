@@ -4,21 +4,19 @@ Spark passes option names in lower case.  The same options are refused, with the
 source, so a program only has to change the name of the format.
 """
 
-import difflib
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidemill.client import connection_settings
 from tidemill.client.connection_settings import ConnectionSettings
-from tidemill.spark import offset_bound, subscription
-from tidemill.spark.offset_bound import EARLIEST, LATEST, Everywhere, OffsetBound, Specific
-from tidemill.spark.subscription import Subscription
+from tidemill.columnar import offset_bound, subscription
+from tidemill.columnar.offset_bound import EARLIEST, LATEST, Everywhere, OffsetBound, Specific
+from tidemill.columnar.option_values import duration_ms, kafka_keys, positive, truth, warn_of_unknown
+from tidemill.columnar.subscription import Subscription
 
 _LOG = logging.getLogger(__name__)
-_KAFKA: Final = "kafka."
 
 _REFUSED_KAFKA_KEYS: Final = {
     "auto.offset.reset": (
@@ -59,8 +57,6 @@ _KNOWN: Final = frozenset(
         "subscribepattern",
     }
 )
-
-_TIME_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +111,11 @@ def for_stream(options: Mapping[str, str]) -> SourceOptions:
 
 def has_headers(options: Mapping[str, str]) -> bool:
     """Return the value of includeHeaders, the only option on which the schema depends."""
-    return _truth(options, "includeHeaders", default=False)
+    return truth(options, "includeHeaders", default=False)
 
 
 def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
-    _warn_of_unknown(options)
+    warn_of_unknown(options, _KNOWN)
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise ValueError(f"startingOffsetsByTimestampStrategy={strategy} is unknown: use error or latest")
@@ -129,21 +125,21 @@ def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
         starting=offset_bound.parse(options, "starting", default=starting),
         ending=offset_bound.parse(options, "ending", default=Everywhere(LATEST)),
         is_latest_when_no_timestamp_matches=strategy == "latest",
-        is_failing_on_data_loss=_truth(options, "failOnDataLoss", default=True),
+        is_failing_on_data_loss=truth(options, "failOnDataLoss", default=True),
         has_headers=has_headers(options),
-        poll_timeout_ms=_positive(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
-        offset_fetch_retries=_positive(options, "fetchOffset.numRetries") or 3,
-        offset_fetch_retry_interval_ms=_positive(options, "fetchOffset.retryIntervalMs") or 10,
-        offsets_per_trigger_max=_positive(options, "maxOffsetsPerTrigger"),
-        offsets_per_trigger_min=_positive(options, "minOffsetsPerTrigger"),
-        trigger_delay_ms_max=_duration_ms(options, "maxTriggerDelay", default_ms=15 * 60_000),
-        partitions_min=_positive(options, "minPartitions"),
-        records_per_partition_max=_positive(options, "maxRecordsPerPartition"),
+        poll_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
+        offset_fetch_retries=positive(options, "fetchOffset.numRetries") or 3,
+        offset_fetch_retry_interval_ms=positive(options, "fetchOffset.retryIntervalMs") or 10,
+        offsets_per_trigger_max=positive(options, "maxOffsetsPerTrigger"),
+        offsets_per_trigger_min=positive(options, "minOffsetsPerTrigger"),
+        trigger_delay_ms_max=duration_ms(options, "maxTriggerDelay", default_ms=15 * 60_000),
+        partitions_min=positive(options, "minPartitions"),
+        records_per_partition_max=positive(options, "maxRecordsPerPartition"),
     )
 
 
 def _connection(options: Mapping[str, str]) -> ConnectionSettings:
-    keys = {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
+    keys = kafka_keys(options)
     if "bootstrap.servers" not in keys:
         raise ValueError("Option 'kafka.bootstrap.servers' must be specified for configuring the Tidemill source")
     for key, reason in _REFUSED_KAFKA_KEYS.items():
@@ -154,47 +150,8 @@ def _connection(options: Mapping[str, str]) -> ConnectionSettings:
     return connection_settings.from_keys(keys)
 
 
-def _warn_of_unknown(options: Mapping[str, str]) -> None:
-    """Log a warning for each unknown option.  Unknown options are ignored, as in Spark's source."""
-    for name in options:
-        if name in _KNOWN or name.startswith(_KAFKA):
-            continue
-        near = difflib.get_close_matches(name, _KNOWN, n=1)
-        _LOG.warning("option %s is ignored%s", name, f": did you mean {near[0]}?" if near else "")
-
-
 def _refuse_position(bound: OffsetBound, position: int, sentence: str) -> None:
     if isinstance(bound, Specific):
         for (topic, partition), offset in bound.offsets.items():
             if offset == position:
                 raise ValueError(sentence.format(f"{topic}-{partition}"))
-
-
-def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    value = options.get(name.lower())
-    if value is None:
-        return default
-    if str(value).strip().lower() not in ("true", "false"):
-        raise ValueError(f"{name}={value} must be true or false")
-    return str(value).strip().lower() == "true"
-
-
-def _positive(options: Mapping[str, str], name: str) -> int | None:
-    value = options.get(name.lower())
-    if value is None:
-        return None
-    if not str(value).strip().isdecimal() or int(value) == 0:
-        raise ValueError(f"{name} must be positive, got {value}")
-    return int(value)
-
-
-def _duration_ms(options: Mapping[str, str], name: str, *, default_ms: int) -> int:
-    """Parse a duration in Spark's notation: `15m`, `90s`, `500ms`; a number without a unit is in milliseconds."""
-    value = options.get(name.lower())
-    if value is None:
-        return default_ms
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
-    unit = (match.group(2) or "ms") if match else ""
-    if match is None or unit not in _TIME_UNITS_MS:
-        raise ValueError(f"{name}={value} is not a duration: write e.g. 500ms, 90s, 15m, 2h or 1d")
-    return int(match.group(1)) * _TIME_UNITS_MS[unit]

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemill.columnar.offset_ranges import OffsetRange, divided, limited, waiting_count
 from tidemill.model.partition import TopicPartition
-from tidemill.spark.offset_ranges import OffsetRange, divided, limited, waiting_count
 
 SIZES = st.lists(st.integers(0, 5_000), min_size=1, max_size=12)
 

@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
+from tidemill.columnar import source_options
+from tidemill.columnar.offset_bound import EARLIEST, LATEST, AtTimestamp, AtTimestamps, Everywhere, Specific
 from tidemill.model.partition import TopicPartition
-from tidemill.spark import source_options
-from tidemill.spark.offset_bound import EARLIEST, LATEST, AtTimestamp, AtTimestamps, Everywhere, Specific
 
 AT = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t"}
 

@@ -1,0 +1,57 @@
+"""Parses the values of options.  Spark passes option names in lower case; errors show them as they are documented."""
+
+import difflib
+import logging
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+_LOG = logging.getLogger(__name__)
+_KAFKA: Final = "kafka."
+_TIME_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def kafka_keys(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that start with `kafka.`, without this prefix."""
+    return {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
+
+
+def warn_of_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
+    """Log a warning for each option that is not in `known`.  Unknown options are ignored, as in Spark's source."""
+    for name in options:
+        if name in known or name.startswith(_KAFKA):
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        _LOG.warning("option %s is ignored%s", name, f": did you mean {near[0]}?" if near else "")
+
+
+def truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Return the option `name`, which is true or false.  Raise ValueError."""
+    value = options.get(name.lower())
+    if value is None:
+        return default
+    if str(value).strip().lower() not in ("true", "false"):
+        raise ValueError(f"{name}={value} must be true or false")
+    return str(value).strip().lower() == "true"
+
+
+def positive(options: Mapping[str, str], name: str) -> int | None:
+    """Return the option `name`, a whole number above 0; None if it is not set.  Raise ValueError."""
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    if not str(value).strip().isdecimal() or int(value) == 0:
+        raise ValueError(f"{name} must be positive, got {value}")
+    return int(value)
+
+
+def duration_ms(options: Mapping[str, str], name: str, *, default_ms: int) -> int:
+    """Parse a duration in Spark's notation: `15m`, `90s`, `500ms`; a number without a unit is in milliseconds."""
+    value = options.get(name.lower())
+    if value is None:
+        return default_ms
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
+    unit = (match.group(2) or "ms") if match else ""
+    if match is None or unit not in _TIME_UNITS_MS:
+        raise ValueError(f"{name}={value} is not a duration: write e.g. 500ms, 90s, 15m, 2h or 1d")
+    return int(match.group(1)) * _TIME_UNITS_MS[unit]

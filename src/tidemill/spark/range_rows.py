@@ -1,0 +1,31 @@
+"""Reads an offset range with the schema that Spark expects.  It runs in executors."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from tidemill.columnar.offset_ranges import OffsetRange
+from tidemill.columnar.range_reader import RangeReader
+from tidemill.columnar.source_options import SourceOptions
+from tidemill.spark import row_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def record_batches(options: SourceOptions, schema: StructType, work: OffsetRange | None) -> Iterator["pa.RecordBatch"]:
+    """
+    Yield the records of `work` with exactly the schema that Spark expects.
+
+    `work` is None if the plan is empty: Spark replaces an empty plan with one partition without a value.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if work is None:
+        return
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    columns = row_schema.chosen_columns(schema, has_headers=options.has_headers)
+    for rows in RangeReader(options, columns).record_batches(work):
+        # The arrays need no conversion: only the case of names and the nullability may differ in the user's schema.
+        yield rows if rows.schema.equals(wanted) else type(rows).from_arrays(rows.columns, schema=wanted)
