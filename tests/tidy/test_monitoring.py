@@ -44,6 +44,20 @@ def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
+def test_promtool_accepts_the_configuration_that_the_page_shows(tmp_path: Path) -> None:
+    """
+    The scrape configuration in `docs/http.md` is valid beside the file of alert rules.
+    """
+    shown = re.search(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "http.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    (tmp_path / "prometheus.yaml").write_text(shown[1])
+    shutil.copy(PROMETHEUS / "alerts.yaml", tmp_path)
+
+    done = promtool("check", "config", str(tmp_path / "prometheus.yaml"))
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
 def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
     """
     The queries of the dashboard are valid PromQL.  Grafana's variables stand for a duration and for values of labels.
