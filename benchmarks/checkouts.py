@@ -6,7 +6,8 @@ Compare two revisions of this repository: does a refactoring cost throughput or 
 REVISION is checked out into a temporary directory; the working tree is the other side. A pair measures both sides with
 the same load, one after the other, and every second pair in reverse order, so that changes of the machine's speed
 affect both. The table shows the median of the ratios of the pairs, new to old: throughput, and CPU seconds per million
-records of all brokers. Ten pairs of every case take about 50 minutes.
+records of all brokers. A second table compares the time from the start of one broker to its first acknowledged record,
+and its memory when idle. Ten pairs of every case take about 50 minutes.
 """
 
 import argparse
@@ -27,14 +28,16 @@ from rich.table import Table
 from benchmarks.broker import Broker
 from benchmarks.cases import CASES, REPLICATED, Case, Kind
 from benchmarks.clusters import BROKERS, three_tidemills
-from benchmarks.measure import Bench, prepare_machine
+from benchmarks.measure import Bench, idle_memory, prepare_machine, start_seconds
 from benchmarks.tidemill_broker import REPOSITORY, TidemillBroker
 
 SIDES: Final = ("old", "new")
 PAIRS: Final = 10
+STARTS: Final = "start"  # the name of the comparison of starts and idle memory
 START_SECONDS: Final = 5.0  # time in which brokers join and internal topics get their replicas
 RATIO_MIN: Final = 0.9
 CPU_RATIO_MAX: Final = 1.1
+START_RATIO_MAX: Final = 1.05  # of the time to start, and of the memory when idle
 # In a replicated case, a pair moves the number of records of the comparison with Kafka divided by this.
 REPLICATED_DIVISOR: Final = 4
 KINDS: Final = (Kind.PRODUCE, Kind.CONSUME)
@@ -101,6 +104,37 @@ def compare(sources: dict[str, Path], cases: list[Case], *, brokers: int, pairs:
     return show(figures, brokers, console)
 
 
+def compare_starts(sources: dict[str, Path], *, pairs: int, console: Console) -> bool:
+    """Measure starts and idle memory in pairs and print the table; return whether both keep the bound."""
+    seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    megabytes: dict[str, list[float]] = {side: [] for side in SIDES}
+    for pair in range(-1, pairs):  # pair -1 warms up and is not counted
+        for side in SIDES if pair % 2 else reversed(SIDES):
+            source = sources[side]
+            prepare_machine()
+            started = start_seconds(lambda directory, port: TidemillBroker(directory, port=port, source=source))  # noqa: B023 - called at once
+            with tempfile.TemporaryDirectory(prefix="tidemill-bench-") as directory:
+                broker = start_broker(Path(directory), source, 1)
+                try:
+                    idle = idle_memory(broker)
+                finally:
+                    broker.stop()
+            if pair >= 0:
+                seconds[side].append(started["value"])
+                megabytes[side].append(idle["value"])
+    table = Table(title="one broker, medians; ratios are new to old, pair by pair")
+    for column in ("case", "old", "new", "ratio", ""):
+        table.add_column(column, justify="left" if column in ("case", "") else "right")
+    all_kept = True
+    for name, figures in (("seconds to the first acknowledged record", seconds), ("idle memory, MB", megabytes)):
+        ratio = median_ratio(figures)
+        all_kept &= ratio <= START_RATIO_MAX
+        medians = [f"{statistics.median(figures[side]):.2f}" for side in SIDES]
+        table.add_row(name, *medians, f"{ratio:.2f}", "kept" if ratio <= START_RATIO_MAX else "MISSED")
+    console.print(table)
+    return all_kept
+
+
 def show(figures: dict[str, Pairs], brokers: int, console: Console) -> bool:
     table = Table(title=f"{brokers} broker(s), medians; ratios are new to old, pair by pair")
     for column in ("case", "old /s", "new /s", "ratio", "old CPU s/M", "new CPU s/M", "ratio", ""):
@@ -137,6 +171,8 @@ def main() -> int:
             cases = [case for case in chosen[brokers] if options.only is None or case.name in options.only]
             if cases:
                 all_kept &= compare(sources, cases, brokers=brokers, pairs=options.pairs, console=console)
+        if options.only is None or STARTS in options.only:
+            all_kept &= compare_starts(sources, pairs=options.pairs, console=console)
     return 0 if all_kept else 1
 
 

@@ -18,7 +18,7 @@ EXECUTED_ELSEWHERE: Final = {
     "docs/systemd.md": "conformance/test_packaging.py, which needs root and systemd",
 }
 _FENCE: Final = re.compile(r"^\s*```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^\s*```$", re.MULTILINE | re.DOTALL)
-_ILLUSTRATIONS: Final = ("mermaid", "text")  # languages that nobody types
+_ILLUSTRATIONS: Final = ("mermaid", "text")  # languages that are not typed
 _DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
