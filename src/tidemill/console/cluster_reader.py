@@ -18,7 +18,9 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import list_offsets
 from tidemill.wire.schema import Api, Message
 
-PARTITIONS_MAX: Final = 5_000  # per page whose offsets are requested from other brokers; others are unknown
+# A page requests the offsets of at most this many partitions from other brokers.  For further partitions, it shows only
+# what this broker's own replica knows.
+PARTITIONS_MAX: Final = 5_000
 
 
 class Offsets(NamedTuple):

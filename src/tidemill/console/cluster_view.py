@@ -25,7 +25,7 @@ class BrokerRow:
     http: Endpoint | None
     rack: str | None
     heartbeat_age_ms: int | None
-    led: int  # the number of shards
+    led: int  # the number of shards that it leads
     carried: int  # the number of shards of which it has a replica
 
 

@@ -46,7 +46,7 @@ def milliseconds(duration_ms: float | None) -> str:
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """Return a timestamp in UTC, with milliseconds; or as a plain number if it is beyond the calendar."""
+    """Return a timestamp in UTC, with milliseconds; or as a plain number if `datetime` cannot represent it."""
     if timestamp_ms is None:
         return UNKNOWN
     try:
@@ -57,7 +57,7 @@ def moment(timestamp_ms: int | None) -> str:
 
 
 def meant(setting: Setting) -> str:
-    """Return a setting's milliseconds or bytes as people would say them, such as "7 days"; empty if not needed."""
+    """Return a setting of at least 1,000 ms or bytes in larger units, such as "7 days"; otherwise an empty string."""
     value = setting.value or ""
     if not value.isdigit() or int(value) < 1_000:
         return ""

@@ -86,7 +86,7 @@ def group(visit: Visit) -> HTMLResponse:
 def _ends(
     visit: Visit, reader: ClusterReader, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, Offsets], tuple[str, ...]]:
-    """Return the offsets of those of `partitions` that exist, and the problems met."""
+    """Return the offsets of those of `partitions` that exist, and a message about each problem."""
     wanted: dict[str, set[int]] = {}
     for topic, number in partitions:
         wanted.setdefault(topic, set()).add(number)

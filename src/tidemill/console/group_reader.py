@@ -12,7 +12,7 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import describe_groups, list_groups, offset_fetch
 
 NO_OFFSET: Final = -1
-_OFFSET_FETCH_VERSION: Final = 8  # it takes many groups at once, and has topics by name
+_OFFSET_FETCH_VERSION: Final = 8  # in this version, one request takes many groups, and topics are given by name
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
@@ -67,7 +67,7 @@ def list_all(reader: ClusterReader) -> tuple[list[GroupRow], tuple[str, ...]]:
 def committed(
     reader: ClusterReader, rows: Iterable[GroupRow]
 ) -> tuple[dict[str, dict[TopicPartition, int]], tuple[str, ...]]:
-    """Return the committed offsets of each group, and the problems met."""
+    """Return the committed offsets of each group, and a message about each problem."""
     by_coordinator: dict[int, list[str]] = {}
     for row in rows:
         by_coordinator.setdefault(row.coordinator, []).append(row.group_id)

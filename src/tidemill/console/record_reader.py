@@ -16,9 +16,9 @@ from tidemill.client.raw_fetcher import RawFetcher
 from tidemill.model.partition import TopicPartition
 
 BYTES_READ_MAX: Final = 16 << 20  # per page: enough for fifty records of usual size
-BATCH_BYTES_MAX: Final = 64 << 20  # per decompressed batch
-SHOWN_BYTES_MAX: Final = 2 << 10  # per key, value or header in a list
-SHOWN_ALONE_BYTES_MAX: Final = 128 << 10  # the same for a record that is shown alone
+BATCH_BYTES_MAX: Final = 64 << 20  # per batch, after decompression
+SHOWN_BYTES_MAX: Final = 2 << 10  # per key, value or header, if the page shows several records
+SHOWN_ALONE_BYTES_MAX: Final = 128 << 10  # per key, value or header, if the page shows a single record
 HEADERS_MAX: Final = 50  # per record
 
 AUTO: Final = "auto"
@@ -30,7 +30,7 @@ FORMATS: Final = (AUTO, TEXT, JSON, HEX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Bytes as text."""
+    """A key, value or header in the form in which a page shows it."""
 
     text: str
     format: str  # TEXT, JSON or HEX
@@ -127,7 +127,7 @@ def _as_json(data: bytes) -> str | None:
 
 
 def _is_text(data: bytes, *, is_cut: bool) -> bool:
-    """Return whether `data` is UTF-8 with no zero bytes and few control characters, such as a log line's colours."""
+    """Return whether `data` is UTF-8, with no zero bytes and few control characters (a log line's colours use some)."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

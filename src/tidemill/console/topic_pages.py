@@ -19,7 +19,7 @@ Number = TypeVar("Number", int, float)
 class Volume:
     """Sums over a topic's partitions.  A sum is None unless all its terms are known."""
 
-    records: int | None  # the number between the starts and the ends of the logs
+    records: int | None  # the number of records between the starts and the ends of the logs
     rate: float | None  # records per second
     size_bytes: int | None  # the size of the replicas on this broker
 

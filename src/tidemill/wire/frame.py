@@ -24,8 +24,9 @@ FRAME_SHARED_MAX: Final = 64 * 1024
 CHUNK_BYTES_MIN: Final = 4 * 1024  # the memory of an idle connection; each further chunk is twice as large
 CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  # the largest shared frame with its size prefix
 ROOM_MIN: Final = 1024  # a chunk with less free space than this is replaced before the next read
-OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the minimum initial size of a large frame's buffer
-OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024  # the maximum: twice the default max.request.size of clients
+# The bounds of the initial size of a large frame's buffer.  The upper one is twice clients' default max.request.size.
+OWN_BYTES_INITIAL_MIN: Final = 16 * 1024
+OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024
 OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # up to this size a buffer grows fourfold, and beyond it twofold
 
 _SIZE: Final = Struct(">i")
@@ -63,13 +64,13 @@ class FrameBuffer:
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes received into the buffer
         self._parsed = 0  # bytes yielded as frames; at most `_filled`
-        self._is_own = False  # whether the buffer was opened for one large frame, which starts at position 0
+        self._is_own = False  # whether the buffer was allocated for one large frame, which starts at position 0
 
     def get_buffer(self, hint: int = -1) -> memoryview:
         """
-        Return the memory for the next bytes, which is never empty.
+        Return a buffer for the next bytes, with room for at least one.
 
-        If a new buffer is opened, the bytes of an unfinished frame are copied to it.  `hint` is ignored.  Raise
+        If a new buffer is allocated, the bytes of an unfinished frame are copied to it.  `hint` is ignored.  Raise
         ProtocolError if the announced size of the next frame is not allowed.
         """
         room = len(self._view) - self._filled
@@ -146,7 +147,8 @@ class FrameBuffer:
 
     def _open(self, size: int) -> None:
         """
-        Replace the buffer with a new one that starts with the bytes not yielded.  Frames keep the old buffer alive.
+        Replace the buffer with a new one that starts with the bytes that have not been yielded.  Yielded frames keep
+        the old buffer alive.
         """
         left = self._filled - self._parsed
         buffer: bytearray = _uninitialized(None, size)

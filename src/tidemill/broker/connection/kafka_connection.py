@@ -51,7 +51,8 @@ from tidemill.wire.server_connection import RequestEnvelope, ServerConnection
 Buffer = bytes | bytearray | memoryview
 
 IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 by default
-IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # bytes that these requests occupy; a quarter of `REQUESTS_BYTES_MAX`
+# Bytes of one connection's unanswered requests: a quarter of `REQUESTS_BYTES_MAX`, the default for all connections.
+IN_FLIGHT_BYTES_MAX: Final = 64 << 20
 PIPELINED: Final = produce.API.key
 ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request begins
 TURN_REQUESTS_MAX: Final = 128  # requests begun on one connection per turn, before other connections are served

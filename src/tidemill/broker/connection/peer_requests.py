@@ -62,7 +62,7 @@ class BrokerCaller:
         """Do nothing: only Produce holds its connection, and brokers never forward Produce."""
 
     def release(self) -> None:
-        """Do nothing, like `hold`."""
+        """Do nothing, because `hold` has held nothing."""
 
     def close(self) -> None:
         """Do nothing: the link must stay open, because it carries other requests, too."""
@@ -78,8 +78,8 @@ class PeerRequests:
             image_offset.API: self._image_offset,
         }
         anywhere: dict[Api, Handler] = {
-            # Forwarded, because a joining broker may know only one address.  The joining broker itself retries a
-            # refused Join.
+            # A Join is forwarded, because a joining broker may know only one address.  The joining broker itself
+            # retries a refused Join.
             join.API: forwarded(join.API, self._join, _refused_join, wait_ms=0),
             transfer_leadership.API: self._transfer_leadership,
         }

@@ -25,7 +25,8 @@ class LeaderTable:
     def __init__(self, me: ReplicaKey) -> None:
         self.version = 0
         self._me = me
-        self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
+        # (term, version of the change), oldest change first.  Term 0 means that this broker does not lead the shard.
+        self._own: dict[ShardId, tuple[int, int]] = {}
         self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
         # Includes the replica key that reported the leader, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
@@ -64,8 +65,8 @@ class LeaderTable:
 
     def changes_since(self, version: int) -> list[tuple[ShardId, int]]:
         """
-        Return (shard, term or 0) for each change after `version`.  `version` is 0 for a peer that has not received this
-        table yet.
+        Return (shard, term) for each change after `version`; term 0 means that this broker no longer leads the shard.
+        `version` is 0 for a peer that has not received this table yet.
         """
         changes = []
         for shard_id, (term, changed_at) in reversed(self._own.items()):

@@ -18,7 +18,8 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.model.shard import ShardId
 
 TOPICS_MS_MAX: Final = 5_000  # after this time, the response is sent without leaders, and clients ask again
-LEADERS_MS_MAX: Final = 500  # counted from the time when a request first found the shard without a leader
+# Metadata waits at most this long for the leader of a shard, from the time when a request first found no leader.
+LEADERS_MS_MAX: Final = 500
 
 
 class _Waiter:

@@ -264,7 +264,7 @@ class Peers:
         for at in range(0, pair_count, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
-            known = version  # the next page must not replace this one
+            known = version  # so that the next page is added to this one and does not replace it
 
     # One frame per turn and link.
 
@@ -351,7 +351,8 @@ class Peers:
                     asked = peer.asked.get(correlation)
                     if asked is not None:
                         outcome = _outcome(asked, data)
-                        del peer.asked[correlation]  # only now: `lost` fails the request if decoding raises
+                        # Only now: if decoding raises, `lost` must still find the request and fail it.
+                        del peer.asked[correlation]
                         asked.answered(outcome)
                 case frames.Heartbeat(_, flags, lagging):
                     peer.heartbeat_at = peer.heard_at
