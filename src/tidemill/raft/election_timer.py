@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 ELECTION_MS: Final = 1_000  # the longest pause before an undecided election is repeated, without jitter
-FIRST_ELECTION_MS: Final = 125  # the first such pause; it doubles with every attempt, up to ELECTION_MS
+FIRST_ELECTION_MS: Final = 125  # the pause after the first attempt; every further one doubles it, up to ELECTION_MS
 ATTEMPTS_MAX: Final = 8  # attempts beyond this are not counted: by then the pause has stopped growing
 
 

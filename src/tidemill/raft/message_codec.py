@@ -38,7 +38,7 @@ TRANSFER: Final = 2
 GRANTED: Final = 4
 INSTALLING: Final = 8
 
-_HEAD: Final = Struct(">BB2xIQ")  # kind, flags, entries, term
+_HEAD: Final = Struct(">BB2xIQ")  # kind, flags, number of entries, term
 _VOTE_REQUEST: Final = Struct(">QQ")
 _APPEND: Final = Struct(">QQQQ")
 _APPEND_ANSWER: Final = Struct(">QQQQQQ")

@@ -37,7 +37,7 @@ class Repair:
 
     def mark_damaged(self) -> None:
         if self.is_installed:
-            # The row that ends the install precedes the mark in the journal, so the install is complete.
+            # In the journal, the row that ends the install precedes the DAMAGED row, so the install is complete.
             self.snapshot, self.is_installed = None, False
         self.is_damaged = True
         self._reported_ms = None

@@ -250,7 +250,7 @@ class Replica(ReplicaView):
         if tracker.answered(sender, answer):
             self._count()
         if answer.is_installing:
-            self._log.commit(min(answer.commit_index, self._log.last_index))  # an earlier leader has committed this
+            self._log.commit(min(answer.commit_index, self._log.last_index))  # earlier leaders committed these entries
         if self._leadership_transfer.target is not None:
             self._continue_transfer()
 
@@ -275,7 +275,7 @@ class Replica(ReplicaView):
 
     def _on_damaged(self, sender: ReplicaKey, message: Damaged) -> None:
         if sender == self.leader and message.term == self.term:
-            self.forget_leader()  # it has stepped down
+            self.forget_leader()  # a damaged leader has stepped down
         if self._tracker is not None:
             self._tracker.damaged(sender, (message.last_term, message.last_index), self._now_ms)
 

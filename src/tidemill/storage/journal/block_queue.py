@@ -27,7 +27,8 @@ class BlockQueue:
         self.is_journal_full = False  # the last call of `gather` found no room for waiting entries
         self.synced_control_rows = 0  # the number of the newest control row that is durable
         self._last_was_empty = False
-        self._votes_before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # (number of the vote's row, shard, vote)
+        # (number of a queued vote's row, shard, the vote that it replaces)
+        self._votes_before: deque[tuple[int, ShardId, VoteBefore]] = deque()
         self._stale_files: deque[tuple[int, str]] = deque()  # (number of the row after which to remove it, path)
 
     def put_vote(self, shard_id: ShardId, row: Entry, before: VoteBefore) -> None:
@@ -109,7 +110,7 @@ def reports_of(rows: list[tuple[ShardId, Entry]], shards: Mapping[ShardId, Shard
         elif entry.kind == RowKind.INSTALLING:
             installing[shard_id] = None
         elif entry.kind == RowKind.INSTALLED:
-            newest.setdefault(shard_id, entry)  # the snapshot is durable up to its last entry
+            newest.setdefault(shard_id, entry)  # its index and term are the snapshot's, which is durable now
     reports = []
     for shard_id in dict.fromkeys([*newest, *votes, *installing]):
         last = newest.get(shard_id)

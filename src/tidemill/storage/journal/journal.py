@@ -49,7 +49,7 @@ class Journal:
         self._position = head.position
         self.sequence = sequence  # the sequence of the newest block
         self.synced = 0  # the newest sequence known to be synced
-        self.written = 0  # the newest sequence that was synced, set by the journal's thread
+        self.written = 0  # the sequence of the newest synced block, set by the journal's thread
         self.used = 0
         self.laps = 0
         self._live: deque[tuple[int, int]] = deque()  # (sequence, size) of the blocks in use
@@ -187,7 +187,7 @@ def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) ->
 
 
 def read_extents(ring: list[RingFile], start: JournalPosition, size: int) -> bytes:
-    """Return `size` bytes of the ring from `start`; fewer if a file is shorter than `ring` says."""
+    """Return `size` bytes of the ring from `start`; fewer if a file is shorter than the size given in `ring`."""
     slot = next(i for i, file in enumerate(ring) if file.number == start.number)
     position = start.position
     found = []

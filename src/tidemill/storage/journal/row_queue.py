@@ -39,7 +39,7 @@ class RowQueue:
         self._control_rows: deque[tuple[ShardId, Entry]] = deque()
         self.entries: list[tuple[ShardId, Entry]] = []
         self._passed = 0  # the number of entries at the start of the queue that were checked and wait for room
-        self._waiting: set[ShardId] = set()  # the shards of these entries
+        self._waiting: set[ShardId] = set()  # the shards of the entries that were checked and wait for room
         self.bytes = 0  # the size of all rows
         self.control_rows_queued = 0  # the number of the newest queued control row, from 1
         self.control_rows_gathered = 0  # the number of the newest control row that a block holds
@@ -82,8 +82,8 @@ class RowQueue:
 
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
         """
-        Take the rows of the next block: as many as fit into `bytes_max` and the ring, but at least one if it fits into
-        the ring.
+        Take the rows of the next block: as many as fit into `bytes_max` and the ring.  The first row may exceed
+        `bytes_max` if it fits into the ring.
         """
         control_rows, entries = self._control_rows, self.entries
         free, room = journal.free, journal.free_for_entries

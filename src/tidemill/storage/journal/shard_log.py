@@ -109,7 +109,8 @@ class ShardLog:
         self.damage: str | None = None  # why this replica must not serve, vote or count
         self.is_marked = False  # the journal has a DAMAGED row, and no install has ended since
         self.marked: dict[int, int] = {}  # partition → offset; damaged from the segment that holds this offset on
-        self.damaged_unmarked: dict[int, int] = {}  # the same for damage that recovery found and no row marks yet
+        # Partition → offset, as in `marked`, for damage that recovery has found and that no row marks yet.
+        self.damaged_unmarked: dict[int, int] = {}
         self.changed = True  # whether anything has changed since `section` was encoded
         self.section = b""  # the shard's section of a checkpoint
         numbers = range(descriptor.first_partition, descriptor.first_partition + descriptor.partition_count)
@@ -160,7 +161,7 @@ class ShardLog:
         self.changed = True
 
     def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:
-        """Begin the log after the snapshot, which the partitions now hold."""
+        """Let the log start right after the snapshot at (`index`, `term`), whose state the partitions now hold."""
         self.restore_boundary(index, term, last_append_time)
         self.memberships = [(index, membership)]
         self.installing = None
