@@ -1,4 +1,4 @@
-"""Checks that a planted bug still fits the production code."""
+"""Checks that the code of a planted bug still matches the production code."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ MISFITS: Final = (AttributeError, NameError, TypeError)  # raised by planted cod
 def assert_fits(found: BaseException) -> None:
     """
     Fail if a planted bug was found by one of `MISFITS`, or by an error that one of them led to.  The planted code then
-    no longer fits the production code, and plants no bug.
+    no longer matches the production code, and plants no bug.
     """
     error: BaseException | None = found
     while error is not None:

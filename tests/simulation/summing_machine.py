@@ -28,7 +28,7 @@ ADD: Final = 250  # number of the command, far above the assigned ones
 _COMMAND: Final = Struct(">BII")  # command, partition, value
 _STATE: Final = Struct(">QII")  # sum, number of values in it, number of pending values
 _PENDING: Final = Struct(">QI")  # log index, value
-Observer = Callable[[PartitionLog, int, int], None]  # partition, log index, sum after it
+Observer = Callable[[PartitionLog, int, int], None]  # partition, log index of the value, sum including the value
 
 
 class Summed(NamedTuple):
@@ -114,7 +114,7 @@ def add_command(partition: int, value: int, append_time: int) -> Entry:
 
 
 def read_add(entry: Entry | ModelEntry) -> tuple[int, int]:
-    """Return partition and value of an ADD command."""
+    """Return the partition and the value of an ADD command."""
     payload = entry.payload
     assert payload is not None, f"{entry} has lost its command"
     _, partition, value = _COMMAND.unpack(payload)

@@ -29,7 +29,7 @@ SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
 
 
 class Violation(AssertionError):
-    """The store broke a promise.  `kind` is lost, invented, refused or different."""
+    """The store broke a promise.  `kind` is "lost", "invented", "refused" or "different"."""
 
     def __init__(self, kind: str, where: str, what: str) -> None:
         super().__init__(f"{kind}: {where}: {what}")
@@ -37,7 +37,7 @@ class Violation(AssertionError):
 
 
 class Enough(Exception):
-    """Raised when the budget of states is used up."""
+    """Raised when as many disks have been opened as the budget allows."""
 
 
 @dataclass(slots=True)
@@ -45,12 +45,13 @@ class Explorer:
     every_tear: bool = False
     resume_every: int = 40  # continue on every n-th opened disk
     states_max: int | None = None
-    # At each crash point, try every n-th of the lone and mixed fates, and of the crashes in recovery.
+    # At each crash point, try only every n-th of the fates that `lone_fates` and `mixed_fates` yield.  Try crashes
+    # during recovery only at every n-th crash point.
     thinned: int = 40
     first: int = 1  # the first crash point to examine
     operations: int = 0
-    visits: int = 0  # disks derived
-    states: int = 0  # disks opened
+    visits: int = 0  # the number of disks derived
+    states: int = 0  # the number of disks opened
     laps: int = 0
     checkpoints: int = 0
     blocks: int = 0
@@ -185,8 +186,8 @@ class Explorer:
 
     def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:
         """
-        Return a hook that examines the disk before each operation of a recovery, with those fates whose outcome the
-        previous operation has changed.
+        Return a hook that examines the disk before each operation of a recovery: with all unsynced data kept, all lost,
+        or both, depending on which outcomes the previous operation has changed.
         """
         last: list[Kind] = []
 
@@ -205,7 +206,7 @@ class Explorer:
         Write votes, entries, a checkpoint and more entries, then lose or keep everything unsynced, and open the disk
         again.
 
-        With `fill`, write as much as fits the ring without another checkpoint.
+        With `fill`, write as much as fits into the ring without another checkpoint.
         """
         model = model_of(store, self._history)
         assert model is not None, f"block {sequence} was made"
@@ -298,7 +299,7 @@ def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
 
 
 def _segment_counts(log: Sequence[Operation]) -> Counter[str]:
-    """Count the rolls, removals and deletions that are visible in the operations on segments."""
+    """Count, from the disk operations, rolled segments, removed segments and deleted partitions."""
     of_segments = [operation for operation in log if operation.path.endswith(".log")]
     made = Counter(it.path.rpartition("/")[0] for it in of_segments if it.kind is Kind.CREATE)
     return Counter(

@@ -42,7 +42,7 @@ DESCRIPTOR = ShardDescriptor(
     membership=Membership((LEADER,), (FOLLOWER,)),
 )
 TURNS_MAX = 40
-MESSAGES_MAX = 500  # delivered per turn
+MESSAGES_MAX = 500  # the most messages that are delivered in one turn in each direction
 
 
 class Side:

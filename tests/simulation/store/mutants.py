@@ -22,7 +22,7 @@ class Mutant(NamedTuple):
     rule: str
     planted: Callable[[], AbstractContextManager[None]]
     kinds: frozenset[str]  # the kinds of violation by which the bug may be found
-    states_max: int = 3_000  # the number of states within which the bug must be found
+    states_max: int = 3_000  # the number of opened disks within which the bug must be found
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
-# The header of an empty block with a far higher sequence.
+# The header of an empty block whose sequence is far higher than any in a run.
 FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PEER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
@@ -179,7 +179,7 @@ class StoreScript:
         self.driver.drain()
         self.driver.trim(shard_id, partition, offset)
 
-    # Methods for the shards that follow.
+    # Methods for the shards that follow a leader.
 
     def _follow(self, shard_id: ShardId) -> None:
         random, driver = self.random, self.driver
@@ -274,8 +274,8 @@ class StoreScript:
 
 def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
     """
-    Return the highest index up to which the durable entries equal those of the log; later ones were replaced, perhaps
-    in the same term.
+    Return the highest index up to which the durable entries equal those of the log.  The log has replaced the later
+    ones, perhaps by entries of the same term.
     """
     agreed = log.commit_index
     while agreed < min(len(durable), log.last_index) and _is_same(durable[agreed], log.entry_at(agreed + 1)):
@@ -284,7 +284,7 @@ def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
 
 
 def _is_same(model: ModelEntry, entry: Entry) -> bool:
-    payload = entry.payload  # None: only the segment has the payload, so the entry was durable before
+    payload = entry.payload  # None if the payload is only in the segment, to which only durable entries are written
     if payload is not None and model.payload != payload:
         return False
     return (model.term, model.base_offset, model.append_time) == (entry.term, entry.base_offset, entry.append_time)

@@ -1,4 +1,4 @@
-"""The exploration of crash points finds each planted bug within a budget of states."""
+"""The exploration of crash points finds each planted bug within a budget of opened disks."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.simulation.store.mutants import MUTANTS, Mutant
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_broken_rule_is_found(mutant: Mutant, explored: list[str]) -> None:
-    """Each broken rule is found within its budget of states, and by the right kind of violation."""
+    """Each broken rule is found within its budget of opened disks, and by the right kind of violation."""
     explorer = Explorer(states_max=mutant.states_max)
 
     with mutant.planted(), pytest.raises(Violation) as found:

@@ -204,7 +204,7 @@ def checkpoints_wait_for_truncations() -> Iterator[None]:
 
 @contextmanager
 def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
-    """Keep a checkpoint capture that predates a truncation: it waits for rows that are never written back."""
+    """Let a checkpoint keep a capture that predates a truncation, and so wait for rows that are never written back."""
     truncate = store.Store.truncate
 
     def careless(self: Any, *arguments: Any) -> None:
@@ -218,7 +218,7 @@ def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
 
 @contextmanager
 def trims_what_it_finds() -> Iterator[None]:
-    """Let recovery trim up to the offset that it finds, not to the offset in the journal row."""
+    """Let recovery choose the segments to trim by what it has replayed so far, not by the TRIMMED row."""
     put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:

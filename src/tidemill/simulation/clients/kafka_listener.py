@@ -51,7 +51,7 @@ class SimulatedWriter:
         self._end()
 
     def _end(self) -> None:
-        """Report the end of the connection, only once, to this side, which has closed it."""
+        """Schedule the socket's `lost`, and only once, because this side has closed the connection."""
         if self._socket.lost is not None:
             self._socket.loop.call_soon(self._socket.lost, "closed here")
             self._socket.lost = None

@@ -65,8 +65,8 @@ class BrokerMachine:
     ) -> None:
         """
         The broker bootstraps a cluster or, if `join` is not empty, joins the cluster at these addresses.  Its clocks
-        run faster or slower than virtual time by a share of up to `clock_rate`.  `machine_types` are shard state
-        machines in addition to the built-in ones.
+        run faster or slower than virtual time by a fraction of up to `clock_rate`.  `machine_types` are shard
+        state machines in addition to the built-in ones.
         """
         self.name = f"broker-{broker_id}"  # the host name
         self.disk = SimulatedDisk()
@@ -156,7 +156,9 @@ class BrokerMachine:
             return
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             if self.voter is not None:
-                raise  # a bug: only a broker without an identity may be refused, while its former one counts as alive
+                # This is a bug: only a broker that has lost its identity may be refused, as long as the cluster
+                # still counts the former identity as alive.
+                raise
             failed(problem)
             return
         self.broker = broker
@@ -234,7 +236,10 @@ class BrokerMachine:
         self.kill()
 
     def wipe(self, join: tuple[str, ...]) -> None:
-        """Replace the disk with an empty one.  The next start joins at the addresses `join` with the same broker id."""
+        """
+        Replace the disk with an empty one.  At its next start, the broker joins the cluster at the addresses `join`,
+        with the same broker id.
+        """
         if self.loop is not None:
             self.lose_power(ALL_LOST)
         self.disk = SimulatedDisk()
@@ -255,7 +260,7 @@ class BrokerMachine:
     def rot_journal(self, join: tuple[str, ...], random: Random) -> str | None:
         """
         Kill the process and flip a bit in a journal block that the next start must read and knows to be synced.  The
-        broker then needs a new identity, and joins at the addresses `join`.
+        broker then needs a new identity, and joins the cluster at the addresses `join`.
 
         Return the position of the flipped bit, or None if there is no such block.
         """

@@ -34,7 +34,7 @@ from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # a healed cluster must acknowledge and serve all records within this time
-STEP_S: Final = 0.5  # the time between two checks for this
+STEP_S: Final = 0.5  # the time between two checks of whether everything is acknowledged and served
 NO_EPOCH_YET: Final = (1 << 31) - 1
 STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
@@ -194,7 +194,7 @@ class ClusterRun:
         self._administering = False
 
     async def _probe(self) -> None:
-        """Write to the metadata shard and to each shard of the topic."""
+        """Write to the metadata shard, and to every partition of `TOPIC`, and so to each of its shards."""
         assert self._client is not None, "there was no client"
         await self._client.create_topic("probe", 1, 1)
         await self._client.delete_topic("probe")  # its only replica could be on a disk that is lost later

@@ -183,7 +183,7 @@ class ClusterCheck:
         return True
 
     def check_deleted(self, history: History) -> None:
-        """Check that each log starts between the acknowledged and the requested deletion.
+        """Check that each log starts neither below the acknowledged deletions nor above the requested ones.
 
         Call this when the replicas agree.
         """
@@ -199,7 +199,7 @@ class ClusterCheck:
                         )
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
-        """Return whether the broker's assigned shards have the planned voters, and none belongs to a deleted topic."""
+        """Return whether the broker's assigned shards have the planned voters, and no deleted topic's shard remains."""
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
         for shard in broker.image.shards.values():

@@ -1,4 +1,4 @@
-"""Injects faults into a simulated cluster, drawn once a second with the knobs' probabilities, and ends them."""
+"""Injects faults into a simulated cluster, each with its probability per second from `ClusterKnobs`, and ends them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -104,7 +104,7 @@ class ClusterFaults:
         return tuple(f"{other.name}:{PEER_PORT}" for other in self._machines if other is not machine)
 
     def _keep_running(self) -> None:
-        """Every second, restart the brokers whose processes have ended: earlier faults may still take effect."""
+        """Every second, restart the brokers whose processes have ended: earlier faults may still end a process."""
         for machine in self._machines:
             if machine.loop is None and machine is not self._excluded:
                 machine.start()
@@ -146,7 +146,7 @@ class ClusterFaults:
         return None if self._chance(0.4) else self._fate()
 
     def _strike(self, machine: BrokerMachine) -> None:
-        """Strike a machine with at most one of the faults that end or stop its process, and perhaps with other ones."""
+        """Strike a machine with at most one of the faults that end or stop its process, and perhaps with others."""
         if self._is_over:
             return
         knobs, chance, random = self._knobs, self._chance, self._random
@@ -245,7 +245,7 @@ class ClusterFaults:
                     self._network.blocked.add((other, one))
 
     def _isolate_client(self) -> None:
-        """Isolate a client from one broker, in both directions or one.  Other brokers and clients still reach both."""
+        """Isolate a client from one broker, in one or both directions.  Other brokers and clients still reach both."""
         brokers = [machine.name for machine in self._machines]
         clients = [host for host in self._network.connected_hosts() if host not in brokers]
         if not clients:

@@ -23,12 +23,12 @@ class ClusterKnobs:
     delay_us: int
     tail: float  # the share of messages that take a hundred times as long
     sync_us: int
-    clock_rate: float  # each clock runs faster or slower by up to this share
+    clock_rate: float  # each clock runs faster or slower by up to this fraction
     kill: float
     power: float
     power_of_all: float
     crash_midway: float  # the process ends, or the power fails, in the middle of a block, a checkpoint or a recovery
-    crash_in_recovery: float  # per start
+    crash_in_recovery: float  # the process ends, or the power fails, soon after a start; per start
     lasting_pages: float  # the share of power losses in which no data is lost
     pause: float
     clock_jump: float
@@ -36,9 +36,9 @@ class ClusterKnobs:
     failed_sync: float
     slow_disk: float
     stalled_disk: float
-    partition: float  # per second, for the whole cluster
-    lost_link: float  # per second, for the whole cluster
-    transfer_leadership: float  # the broker transfers leadership of each shard with probability 0.5
+    partition: float  # a network partition begins; per second, for the whole cluster
+    lost_link: float  # a connection is lost; per second, for the whole cluster
+    transfer_leadership: float  # the broker transfers the leadership of some of its shards, each with probability 0.5
     stop: float  # a clean stop
     wipe: float  # the disk is lost, and the broker returns under the same broker id
     rot: float  # a bit is flipped in a segment or in the journal

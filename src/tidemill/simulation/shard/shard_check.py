@@ -11,7 +11,7 @@ from tidemill.simulation.shard.shard_world import ShardWorld
 
 
 class ShardCheck:
-    """The acknowledged and committed entries, votes and leaders of a run so far, and the checks against them."""
+    """Records a run's acknowledged and committed entries, votes and leaders, and checks new ones against them."""
 
     def __init__(self, world: ShardWorld) -> None:
         self.acknowledged: dict[int, tuple[int, bytes]] = {}  # index → (term, payload)

@@ -1,4 +1,4 @@
-"""Injects faults into a simulated shard, drawn once a second with the knobs' probabilities."""
+"""Injects faults into a simulated shard, each with its probability per second from `ShardKnobs`."""
 
 from collections.abc import Mapping
 from random import Random

@@ -13,22 +13,22 @@ class ShardKnobs:
     nodes: int  # the number of voters in the first membership
     spare: int  # the number of further nodes, which may become members
     duration_ms: int  # the time until the faults end
-    drop: float  # per message
-    duplicate: float  # per message
+    drop: float  # the share of messages that are dropped
+    duplicate: float  # the share of messages that are delivered twice
     delay_ms: int  # mean network delay of a message
     tail: float  # the share of messages that take fifty times as long
     crash: float
     pause: float
     partition: float
     slow_sync: float  # the share of syncs that take fifty times as long
-    crash_in_sync: float  # per sync of a block that holds a vote; the node restarts within 400 ms
+    crash_in_sync: float  # the node crashes, and restarts within 400 ms; per sync of a block that holds a vote
     sync_ms: int  # mean duration of a sync
     change: float  # the leader changes the membership
     transfer: float  # the leader transfers leadership
     forget: float  # the node drops committed entries from memory, including entries that a follower still needs
-    clock_rate: float  # each clock runs faster or slower by up to this share
+    clock_rate: float  # each clock runs faster or slower by up to this fraction
     window: Window
-    crash_in_install: float  # per step of an install
+    crash_in_install: float  # the node crashes, and restarts within 400 ms; per step of an install
     damage: float = 0.0  # a node loses entries from its files; a majority always remains undamaged
     full_ring: float = 0.0  # for a while, the node's journal accepts only votes and truncations
 

@@ -11,7 +11,7 @@ STORM_EVENTS, STORM_EVENTS_PER_MS = 30_000, 10  # a hundred times the events of 
 
 
 class ShardWorld:
-    """An event queue in milliseconds.  Events that are due at the same time run in the order of scheduling."""
+    """An event queue, with times in ms.  Events that are due at the same time run in the order of scheduling."""
 
     def __init__(self, seed: int, random: Random, knobs: ShardKnobs) -> None:
         self.seed = seed

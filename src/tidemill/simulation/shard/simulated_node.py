@@ -125,7 +125,10 @@ class SimulatedNode:
         self._world.after(self._world.random.randrange(1, 400), restart)
 
     def _guarded(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Return a wrapper of `call` that does nothing once this process has ended, and waits while it is paused."""
+        """
+        Return a wrapper of `call` that does nothing once this process has ended, and postpones the call while the
+        process is paused.
+        """
         incarnation = self._incarnation
 
         def guarded() -> None:
@@ -163,7 +166,7 @@ class SimulatedNode:
             was_alive = now - self._heard_ms.get(sender, -ALIVE_MS) < ALIVE_MS
             self._heard_ms[sender] = now
             if was_alive and not self.has_forgotten:
-                self._repeat_pull()  # otherwise nothing has changed since the last turn
+                self._repeat_pull()  # another heartbeat from a live node changes nothing else
                 return
             if not was_alive:
                 self.replica.peer_reconnected(sender)
