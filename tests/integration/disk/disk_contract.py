@@ -53,8 +53,8 @@ class DiskContract:
     @pytest.mark.parametrize("pages", [1, 31, 32, 255, 256, 257, 700])
     @pytest.mark.parametrize("part_bytes", [171, 4096, 3 * MIB])
     def test_durably_written_pages_are_visible_to_every_reader(self, disk: Disk, pages: int, part_bytes: int) -> None:
-        """Every reader sees durably written pages, with and without the page cache: pages that overwrite older bytes
-        between others, in a file that has been renamed.
+        """Every reader sees pages that were written durably, with or without the page cache.  In this test they
+        overwrite the middle of a file that has been renamed.
         """
         file = disk.open("a", create=True)
         file.write(0, [b"x" * (pages + 2) * 4096])
@@ -67,8 +67,8 @@ class DiskContract:
 
     @pytest.mark.parametrize("seed", range(8))
     def test_writes_around_the_cache_are_visible_to_every_reader(self, disk: Disk, seed: int) -> None:
-        """Readers see every write while a segment grows in parts of any size, with and without the page cache, between
-        reads and occasional truncations.
+        """Readers see every write while a segment grows, whatever the sizes of the parts, and whether a write uses or
+        bypasses the page cache.  Reads and occasional truncations come between the writes.
         """
         random = Random(seed)
         file = disk.open("a", create=True)

@@ -248,7 +248,7 @@ def test_a_group_that_is_created_while_a_snapshot_begins_is_kept(monkeypatch: py
     other = next(name for name in ("g1", "g2", "g3", "g4") if partition_for(name, 2) == partition_for("g", 2))
     commit(world, "flights", 1, 1, 1, 1)
     Client(world).send(committing("flights", 2, 2, 2, 2), 9)  # a snapshot is due now
-    Client(world).send(committing("flights", 7, group_id=other), 9)  # in the same turn
+    Client(world).send(committing("flights", 7, group_id=other), 9)  # arrives in the same turn
 
     world.stabilize()
 

@@ -62,7 +62,7 @@ class Hosted:
         return self.host.core
 
     def begin(self, request: Request) -> list[Any]:
-        """Ask the core, and return the list that will receive the reply.  All work stays pending."""
+        """Pass a request to the host, and return the list that will receive the reply.  No pending work is done."""
         replies: list[Any] = []
         self.host.ask(request, replies.append)
         return replies
@@ -145,8 +145,8 @@ def test_a_malformed_record_stops_the_load(world: BrokerWorld) -> None:
 
 def test_a_reply_leaves_when_its_records_are_committed(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    A reply to a read that was computed from uncommitted records also waits until they commit.  The owner is notified of
-    the commit first.
+    If the reply to a read was computed from uncommitted records, it also waits until they commit.  The owner is
+    notified of the commit first.
     """
     world.writes = False
     replies = [hosted.begin(Add("k", ("a",))), hosted.begin(Read("k"))]
@@ -374,7 +374,7 @@ def test_a_load_moves_the_log_start_to_a_closed_snapshot(
 
 def test_a_registered_topic_is_created_and_found() -> None:
     """
-    The topic has the name given in the registration, and its configuration comes from the keys named there.
+    The topic has the name in its registration, and its configuration comes from the keys that the registration names.
     """
     world = BrokerWorld({"offsets.topic.num.partitions": "3"}, extra_coordinators=(MEMBER_SETS,))
     replies: list[Any] = []

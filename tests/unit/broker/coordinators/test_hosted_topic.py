@@ -13,7 +13,7 @@ KEY = "k"
 
 
 def begin(world: ClusterWorld, number: int, request: Request) -> list[Any]:
-    """Ask broker `number`, and return the list that will receive the reply."""
+    """Send a request to the toy coordinator on broker `number`, and return the list that will receive the reply."""
     replies: list[Any] = []
     world[number].broker.coordinators.of(MEMBER_SETS).ask(KEY, request, replies.append)
     return replies
@@ -28,7 +28,7 @@ def ask(world: ClusterWorld, number: int, request: Request) -> Any:
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """Return a cluster with the toy coordinator, whose only partition is led by broker 1."""
+    """Return a cluster in which broker 1 leads the only partition of the toy coordinator's topic."""
     world = ClusterWorld(static={"offsets.topic.num.partitions": "1"}, extra_coordinators=(MEMBER_SETS,))
     ask(world, 1, Read(KEY))  # creates the topic
     world.until(lambda: world.led_by(TOPIC) != 0, "the partition is led")

@@ -92,7 +92,8 @@ def whole(response: Any) -> int:
     return code
 
 
-# By API: a function that makes a request from an end offset, the version, and a function that finds the error code.
+# For each API: a function that returns a request, given the partition's end offset; the request's version; and a
+# function that returns the error code in the response.
 REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
     "Produce": (producing, 9, lambda it: int(it.responses[0].partition_responses[0].error_code)),
     "Fetch": (fetching, 12, lambda it: int(it.responses[0].partitions[0].error_code)),
@@ -128,7 +129,7 @@ REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
 
 
 def world_with_group() -> ClusterWorld:
-    """Return a cluster whose broker 1 leads `flights`, with two records, and the partition of the group."""
+    """Return a cluster whose broker 1 leads `flights`, which has two records, and the partition of group `g`."""
     world = ClusterWorld(static=STATIC)
     world.create("flights")
     world[1].produce("flights", b"a")
@@ -173,12 +174,12 @@ def on_unconfirmed() -> dict[str, ClusterWorld]:
 
 @pytest.fixture(scope="module")
 def former_leader() -> dict[str, int]:
-    """Return the error code, by API, of each request that was waiting when broker 1 stepped down, and 0 if it did not
-    wait.
+    """Return a code for each API: the error code of its request if the request was waiting when broker 1 stepped down,
+    and 0 if the request had already been answered.
     """
     world = world_with_group()
     world.network.held = lambda _source, _destination: True
-    Client(world[1]).send(committing("flights", 2), 9)  # every response of the group waits for this commit
+    Client(world[1]).send(committing("flights", 2), 9)  # responses to the group's later requests wait for this commit
     clients = {api: Client(world[1]) for api, *_ in ROWS}
     sent = {api: client.send(REQUESTS[api][0](2), REQUESTS[api][1]) for api, client in clients.items()}
     world.stabilize()
@@ -223,7 +224,7 @@ def test_requests_that_wait_when_a_leader_steps_down_have_an_unknown_outcome(
 
 
 def test_every_api_of_partitions_and_groups_is_in_the_table() -> None:
-    """The page must have a row for every API in `REQUESTS`, in the same order."""
+    """The table in `docs/protocol/leadership.md` has a row for every API in `REQUESTS`, in the same order."""
     assert list(REQUESTS) == [row[0] for row in ROWS]
 
 
@@ -279,6 +280,7 @@ def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     assert [1, 0] == [led[0], led[-1]]
     assert world[2].broker.cluster.is_up(BrokerId(1))
     (shard_id,) = topic.shard_ids
-    assert world[2].broker.cluster.reported_leader(shard_id) == 1  # leadership transfers and elections use this leader
+    # Leadership transfers and elections still use the leader that clients are no longer sent to.
+    assert world[2].broker.cluster.reported_leader(shard_id) == 1
     world.pass_time(1_000)
     assert world[2].broker.cluster.reported_leader(shard_id) != 1

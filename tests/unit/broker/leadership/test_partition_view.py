@@ -18,7 +18,7 @@ FLIGHTS = metadata.Request(topics=[metadata.Request.Topic(name="flights")])
 
 def told(world: ClusterWorld, number: int) -> list[Any]:
     """
-    Return the descriptions of the partition by Metadata and DescribeTopicPartitions, as broker `number` answers them.
+    Return how broker `number` describes the partition in its responses to Metadata and to DescribeTopicPartitions.
     """
     by_metadata = asked_for_long(world, number, FLIGHTS)
     return [by_metadata.topics[0].partitions[0], described(world, number)]
@@ -80,7 +80,8 @@ def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
 
 def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
     """
-    If a response no longer lists the former leader's broker, a client may ignore the new leader that it names.
+    If a response no longer lists the former leader's broker, a client may ignore the new leader that the response
+    names.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))

@@ -55,8 +55,8 @@ class Led:
 
 def test_a_new_replica_is_out_of_sync_until_it_has_what_was_committed_one_tick_before() -> None:
     """
-    The replica has just been created or has just started: if another broker stopped now, the shard would become
-    unavailable.
+    A replica that has just been created, or has just started, lacks entries: if another broker stopped now, the shard
+    would become unavailable.
     """
     led = Led()
 
@@ -93,8 +93,8 @@ def test_a_replica_in_sync_may_lag_for_a_while() -> None:
 @pytest.mark.parametrize("is_at_rest", [True, False])
 def test_a_replica_that_does_not_count_is_out_of_sync(change: Any, is_at_rest: bool) -> None:
     """
-    It does not matter which entries such a replica has.  The change is noticed immediately while the shard is busy, and
-    after a while when it is idle.
+    A replica that is damaged or not a voter, for example, is out of sync whichever entries it has.  The leader notices
+    this at the next check while the shard is busy, and at one of the next `RESTED_TICKS` checks while it is idle.
     """
     led = Led()
     was = led.check(50, has=50)

@@ -1,4 +1,4 @@
-"""A checkpoint is read as it was written, and rejected if a byte of it is wrong."""
+"""A checkpoint is read back as it was written, and rejected if a byte of it is wrong."""
 
 from typing import Any
 

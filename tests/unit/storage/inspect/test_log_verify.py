@@ -84,7 +84,7 @@ def test_a_truncated_segment_is_damage(hand: Any) -> None:
 
 
 def test_a_missing_segment_is_damage(hand: Any) -> None:
-    """For a missing segment, all of its offsets are reported."""
+    """If a segment is missing, the damage that is reported covers all of its offsets."""
     hand.disk.remove(hand.log.segments[0].path)
 
     (damage,) = verify(hand.disk).damages

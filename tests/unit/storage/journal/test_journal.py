@@ -66,7 +66,7 @@ def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[
 
 
 def test_the_ring_grows_only_behind_its_last_file() -> None:
-    """The ring grows only after its last file; growth anywhere else would break the walk over the ring."""
+    """A new file joins the ring only behind the last one; elsewhere, it would break the walk from block to block."""
     disk, journal = ring_of(4, 4)
     *_, journal.prepared = prepare_file(disk, 4 * PAGE_BYTES)
     journal.prepared_size = 4 * PAGE_BYTES

@@ -1,4 +1,4 @@
-"""Blocks and rows are read as they were written, and rejected if a byte of them is wrong."""
+"""Blocks and rows are read back as they were written, and rejected if a byte of them is wrong."""
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +38,7 @@ def block_of(payloads: list[bytes]) -> bytes:
 
 @given(st.lists(st.binary(max_size=300), max_size=12))
 def test_a_block_is_read_as_it_was_written(payloads: list[bytes]) -> None:
-    """A block is read as it was written, and its size is a whole number of pages."""
+    """A block is read back as it was written, and its size is a whole number of pages."""
     data = block_of(payloads)
 
     header = decode_header(KEY, data)

@@ -48,8 +48,8 @@ def test_rows_that_free_space_pass_rows_without_room() -> None:
 
 def test_passed_rows_are_checked_again_when_there_is_room() -> None:
     """
-    Rows that wait for room are checked again only when there is new room, so a long queue does not make a full ring
-    expensive.
+    Rows that wait for room are checked again only when there is new room, so a long queue costs no time while the
+    ring is full.
     """
     queue = RowQueue()
     queue.put(HOT, [batch(1), log_start(2)])

@@ -84,7 +84,7 @@ def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
 
 
 def test_openings_and_votes_are_read_as_they_were_written(hand: Any) -> None:
-    """Shard descriptors and votes, which rows and checkpoints contain, are read as they were written."""
+    """Shard descriptors and votes, which rows and checkpoints contain, are read back as they were written."""
     descriptor = hand.shard.descriptor
     voter = descriptor.membership.voters[0]
 
