@@ -30,7 +30,7 @@ def test_the_files_of_a_behaviour_exist(behaviour: str, paths: list[str]) -> Non
 
 
 def _mapped() -> list[tuple[str, str]]:
-    """Return pairs of folders and a file in one of them, from the file map in ARCHITECTURE.md."""
+    """Return, for each file that the file map in ARCHITECTURE.md names, the folders of its row and the file's name."""
     file_map = ARCHITECTURE.read_text().partition("## The file map")[2].partition("\n## ")[0]
     return [
         (folders, name) for folders, what in A_MAP_ROW.findall(file_map) for name in re.findall(r"`([a-z_]+)/?`", what)
@@ -59,8 +59,8 @@ def test_the_file_map_has_every_folder() -> None:
 
 def test_the_page_answers_twenty_questions() -> None:
     """
-    `docs/where.md` answers about twenty questions: fewer would leave a newcomer searching, and more would not fit a
-    screen.
+    `docs/where.md` answers about twenty questions: fewer would leave a newcomer searching, and more would not fit on
+    a screen.
     """
     behaviours = [behaviour for behaviour, _ in _rows()]
 

@@ -22,7 +22,7 @@ def test_every_metric_is_counted_and_shown() -> None:
     """
     code = code_outside_telemetry()
     counted = {*re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code)}
-    passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # passed to a thread that observes the values
+    passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # histograms are passed to a thread, which observes the values
 
     assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted(
         {*Metrics.__slots__} - {"apis", "by_topic", "group_lags"}
@@ -34,8 +34,8 @@ def test_every_metric_is_counted_and_shown() -> None:
 
 def test_every_counter_of_an_api_is_counted_and_shown() -> None:
     """
-    The broker increments each counter directly or through a method of `ApiCounters`, or passes durations to it, and a
-    scrape reads it.
+    The broker increments each counter, directly or through a method of `ApiCounters`, or calls its `observe` with a
+    duration.  `/metrics` shows every counter.
     """
     counters = vars(ApiCounters)
     methods = {name: value for name, value in counters.items() if isfunction(value) and not name.startswith("_")}

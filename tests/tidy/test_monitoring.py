@@ -24,7 +24,7 @@ ALERTS = [
 ]  # fmt: skip
 DASHBOARD = json.loads((ROOT / "monitoring" / "grafana" / "tidemill.json").read_text())
 PANELS = DASHBOARD["panels"]
-COLUMNS = 24  # of Grafana's grid
+COLUMNS = 24  # the width of Grafana's grid
 
 
 def promtool(*arguments: str) -> "subprocess.CompletedProcess[str]":

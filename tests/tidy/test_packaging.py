@@ -47,7 +47,7 @@ def unit_values(key: str) -> list[str]:
 
 def test_the_image_is_made_from_files_that_exist() -> None:
     """
-    Each copied file exists, and `.dockerignore` does not keep it from the build.
+    Each copied file exists, and `.dockerignore` does not exclude it from the build.
     """
     copied = [word for text in arguments("COPY") if "--from" not in text for word in text.split()[:-1]]
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
@@ -58,7 +58,7 @@ def test_the_image_is_made_from_files_that_exist() -> None:
 
 def test_the_instructions_in_json_are_json() -> None:
     """
-    Docker takes a list that is not JSON for a shell command.
+    Docker runs a list that is not valid JSON as a shell command.
     """
     assert ["tidemill", "broker"] == json.loads(arguments("ENTRYPOINT")[0])
     python, option, check = json.loads(arguments("HEALTHCHECK")[0].partition(" CMD ")[2])
@@ -68,7 +68,7 @@ def test_the_instructions_in_json_are_json() -> None:
 
 def test_the_image_listens_only_with_consent() -> None:
     """
-    Its broker can be reached from other machines, so it refuses to start until its user permits that.
+    The image's broker can be reached from other machines, so it refuses to start until its user permits that.
     """
     with pytest.raises(SettingRefused, match="TIDEMILL_SET_INSECURE_BIND=true"):
         settings_from(file=None, environment=image_environment(), sets=[])
@@ -76,7 +76,7 @@ def test_the_image_listens_only_with_consent() -> None:
 
 def test_the_ports_of_the_image_are_those_of_its_settings() -> None:
     """
-    The exposed ports are those at which its broker listens, and the health check asks the HTTP port.
+    The image exposes the ports at which its broker listens, and its health check asks the HTTP port.
     """
     consent = {
         "TIDEMILL_SET_INSECURE_BIND": "true",
@@ -105,8 +105,8 @@ def test_the_commands_of_the_page_start_a_broker(command: list[str]) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_the_brokers_of_the_compose_file_find_each_other(name: str) -> None:
     """
-    Its settings are accepted.  Each broker joins by the peer addresses of the others, except that the first creates the
-    cluster, and clients reach it at the port that is published.
+    The settings of each service are accepted.  The first broker creates the cluster, and each of the others joins it at
+    the peer addresses of all other brokers.  Clients reach every broker at its published port.
     """
     service = SERVICES[name]
 
@@ -140,8 +140,8 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 def test_the_unit_fits_the_broker() -> None:
     """
-    systemd waits longer for a clean stop than the broker does, and does not repeat a start that a setting prevents.
-    The broker reads the settings of the example, and its data directory is the one that the unit owns.
+    systemd waits longer for a clean stop than the broker does, and does not restart a broker that refused its settings.
+    The unit starts the broker with the installed example settings, whose data directory is the unit's state directory.
     """
     (program,) = unit_values("ExecStart")
     settings = settings_from(file=str(SETTINGS), environment={}, sets=[])
@@ -155,7 +155,8 @@ def test_the_unit_fits_the_broker() -> None:
 
 def test_the_lines_in_the_comments_of_the_settings_are_accepted() -> None:
     """
-    The example has lines for other machines in comments, which a broker accepts all together.
+    The comments in the example settings contain lines for other kinds of machines.  A broker accepts the settings with
+    all of these lines added.
     """
     lines = re.findall(r"^# ([a-z.]+): (\S.*)$", SETTINGS.read_text(), re.MULTILINE)
 

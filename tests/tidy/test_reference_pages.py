@@ -10,13 +10,13 @@ WRITTEN = pages()
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_reference_page_is_up_to_date(name: str) -> None:
     """
-    The page has every key, metric and command of the code: `python tools/reference_pages.py` rewrites it.
+    A reference page has every key, metric and command of the code.  `python tools/reference_pages.py` rewrites it.
     """
     assert (PAGES / name).read_text() == WRITTEN[name]
 
 
 def test_every_reference_page_is_written_by_the_tool() -> None:
     """
-    No page is left over from a tool that has stopped writing it.
+    The tool writes every page in `docs/reference`: none is left over from an earlier version of the tool.
     """
     assert sorted(WRITTEN) == sorted(path.name for path in PAGES.glob("*.md"))

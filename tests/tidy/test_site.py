@@ -16,7 +16,7 @@ pytest.importorskip("material", reason="extra 'docs' is not installed")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as `make docs` does; a broken link or anchor, or a page that is not in the menu, fails it."""
+    """Build the site as `make docs` does: a broken link or anchor, or a page missing from the menu, is an error."""
     directory = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
@@ -37,7 +37,8 @@ def test_every_page_is_on_the_site(site: Path) -> None:
 
 def test_the_site_loads_nothing_from_other_servers(site: Path) -> None:
     """
-    Fonts, scripts and the search index come with the site, so it works without a network and tells no one its readers.
+    Fonts, scripts and the search index come with the site, so it works without a network and does not reveal its
+    readers to other servers.
     """
     loaded = {tag for page in site.rglob("*.html") for tag in LOADED_FROM_ELSEWHERE.findall(page.read_text())}
 

@@ -12,7 +12,7 @@ A_ROW = re.compile(r"^\| (?P<key>\d+) \| (?P<name>\w+) \| (?P<first>\d+)-(?P<las
 
 def test_the_page_lists_every_api_with_a_handler() -> None:
     """
-    The page has exactly the APIs with a handler, with the versions that ApiVersions advertises.
+    `docs/protocol/support.md` lists exactly the APIs with a handler, in the versions that ApiVersions advertises.
     """
     answered = {key: (ALL[key].versions.start, ALL[key].versions.stop - 1) for key in HANDLERS}
 
@@ -23,7 +23,7 @@ def test_the_page_lists_every_api_with_a_handler() -> None:
 
 def test_the_page_uses_the_file_names_of_apis() -> None:
     """
-    The page names APIs after their files: the API in `wire/messages/heartbeat.py` is Heartbeat.
+    `docs/protocol/support.md` names APIs after their files: the API in `wire/messages/heartbeat.py` is Heartbeat.
     """
     named = {int(row["key"]): row["name"] for row in A_ROW.finditer(LEDGER.read_text())}
 
