@@ -138,7 +138,11 @@ def stamp_max_timestamp(buffer: bytearray | memoryview, timestamp: int, position
 
 
 def stamp_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Compute and write the CRC after a change to the bytes that it covers.  Raise MalformedBatch as `crc_of` does."""
+    """
+    Compute and write the CRC after a change to the bytes that it covers.
+
+    Raise MalformedBatch if the batch's length is impossible.
+    """
     _CRC.pack_into(buffer, position + 17, crc_of(buffer, position))
 
 
@@ -168,7 +172,11 @@ def crc_of(buffer: Buffer, position: int = 0) -> int:
 
 
 def crc_matches(buffer: Buffer, position: int = 0) -> bool:
-    """Return whether the CRC field matches the batch's bytes.  Raise MalformedBatch as `crc_of` does."""
+    """
+    Return whether the CRC field matches the batch's bytes.
+
+    Raise MalformedBatch if the batch's length is impossible.
+    """
     (stored,) = _CRC.unpack_from(buffer, position + 17)
     return bool(stored == crc_of(buffer, position))
 

@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 __all__ = ["JOINED_BYTES_MIN", "crc32c", "crc32c_joined"]
 
-JOINED_BYTES_MIN: Final = 64 << 10  # in the second string; reading fewer bytes again is faster than combining CRCs
+JOINED_BYTES_MIN: Final = 64 << 10  # of the second string; to read a shorter one again is faster than to combine CRCs
 _POLYNOMIAL: Final = 0x82F63B78  # in reflected bit order
 
 _Operator = tuple[list[int], list[int], list[int], list[int]]  # a linear map of CRCs: one table per byte, lowest first

@@ -21,7 +21,8 @@ Buffer = bytes | bytearray | memoryview
 
 ZSTD_WINDOW_BYTES_MAX: Final = 8 << 20  # RFC 8878 §3.1.1.1.2 recommends that decoders support 8 MiB, and no more
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # the default limit, far above the size of any legitimate batch
-FRAMES_MAX: Final = 64  # clients write one frame; libraries copy the rest after each, so thousands would take seconds
+# Clients write one frame.  The libraries copy all data after a frame, so thousands of frames would take seconds.
+FRAMES_MAX: Final = 64
 _CHUNK_BYTES: Final = 64 << 10  # the minimum size of the first output chunk; each further chunk is twice as large
 
 

@@ -1,4 +1,8 @@
-"""Reads the records of a batch as values, for coordinators, the CLI and tests.  No hot path uses this module."""
+"""
+Decodes the records of a batch into `Record` objects, for coordinators, the CLI and tests.
+
+No hot path uses this module.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -22,9 +22,9 @@ class EpochStart(NamedTuple):
 
 def uncovered(starts: list[EpochStart], term_start: tuple[int, int], end_offset: int) -> list[EpochStart]:
     """
-    Return the table after a truncation.  `term_start` is (first index, term) for the last remaining entry.  If a later,
-    truncated epoch with the same start offset had replaced the row of that term, add that row again, starting at the
-    end offset.
+    Return the table after a truncation.  `term_start` belongs to the term of the last remaining entry: it is the log
+    index of the term's first entry, and the term.  If a later, truncated epoch with the same start offset had replaced
+    the row of that term, add that row again, starting at the end offset.
     """
     first_index, term = term_start
     latest = starts[-1].epoch if starts else UNDEFINED_EPOCH
@@ -73,7 +73,7 @@ class LeaderEpochs:
         self.starts = [*kept, EpochStart(epoch, start_offset, log_index)]
 
     def truncate(self, log_index: int) -> None:
-        """Remove the rows of entries from `log_index` on."""
+        """Remove the rows that were added by entries with a log index of at least `log_index`."""
         self.starts = [start for start in self.starts if start.log_index < log_index]
 
     def advance(self, log_start_offset: int) -> None:
@@ -92,7 +92,10 @@ class LeaderEpochs:
         return epoch, starts[at].start_offset if at < len(starts) else OFFSET_MAX
 
     def span_from(self, offset: int) -> tuple[int, int]:
-        """Return `span_at` for `offset`, or for the table's start if that is greater: the log start may have moved."""
+        """
+        Return the epoch of `offset` and the start offset of the next epoch.  If the log start has moved beyond
+        `offset`, so that the table starts after it, return those of the table's start.
+        """
         starts = self.starts
         return LeaderEpochs(starts).span_at(max(offset, starts[0].start_offset) if starts else offset)
 

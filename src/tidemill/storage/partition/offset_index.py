@@ -21,7 +21,10 @@ _Columns = tuple["array[int]", "array[int]", "array[int]", int]
 
 
 class OffsetIndex:
-    """Positions are in bytes from the start of the segment's file; timestamps are in ms and never decrease."""
+    """
+    The index of one segment.  Positions are in bytes from the start of the segment's file; timestamps are in ms and
+    never decrease.
+    """
 
     __slots__ = ("_columns", "next_position")
 
@@ -30,7 +33,7 @@ class OffsetIndex:
         # the index while the event loop adds points.  Therefore, columns only grow (`offsets` last, because a search
         # begins with it), and a truncation replaces them.
         self._columns: _Columns = (array("I"), array("I"), array("q"), UNKNOWN_EPOCH)
-        self.next_position = 0  # the next batch at or after this position gets a point
+        self.next_position = 0  # the next batch that begins at or after this position gets a point in the index
 
     def __len__(self) -> int:
         return len(self._columns[0])

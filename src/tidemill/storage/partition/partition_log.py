@@ -248,9 +248,10 @@ class PartitionLog:
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
         """
-        Read whole batches, from the one that holds `offset` up to `end_offset`: about `bytes_max`, but at least one.
-        Return the batches and their size in bytes; None if that needs the disk and `may_wait` is false.  Raises
-        OffsetGone, and SegmentDamaged instead of returning wrong bytes.
+        Read whole batches, from the one that holds `offset` up to `end_offset`: about `bytes_max` bytes, but at least
+        one batch.  Return the batches and their size in bytes, or None if that needs the disk and `may_wait` is false.
+        Raises OffsetGone if the records are trimmed or the partition is closed in the meantime, and SegmentDamaged
+        instead of returning wrong bytes.
         """
         if offset >= end_offset:
             return [], 0
@@ -442,7 +443,10 @@ class PartitionLog:
         return largest
 
     def _headers(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
-        """Yield the headers of `_walked`; end early if the segment is removed in the meantime."""
+        """
+        Yield the headers of the batches as `_walked` does, but end early, without an error, if the partition is closed
+        or the segment is removed in the meantime.
+        """
         try:
             yield from self._walked(segment, timestamp)
         except SegmentDamaged:
@@ -451,8 +455,9 @@ class PartitionLog:
 
     def _walked(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
         """
-        Yield the headers of a segment's batches, beginning at the time index's point for `timestamp`: from the file as
-        far as it is written, then from memory, and from the file again for batches that have since left memory.
+        Yield the headers of a segment's batches, beginning at the index point from which a search for `timestamp`
+        starts: first from the file, up to its written end, then from memory, and from the file again for batches that
+        have since left memory.
         """
         position = 0
         offset = segment.base_offset
@@ -486,7 +491,10 @@ class PartitionLog:
 
 
 def _problem_of(data: bytes | bytearray, offset: int, epoch: int) -> str:
-    """Describe the problem of the batch at the start of `data`, where `offset` of `epoch` was expected."""
+    """
+    Describe what is wrong with the batch at the start of `data`, which should begin at `offset` and have the leader
+    epoch `epoch`.
+    """
     header = read_header(data)
     if not HEADER_BYTES <= header.size_bytes <= len(data):
         return f"a batch of {header.size_bytes} B does not fit"

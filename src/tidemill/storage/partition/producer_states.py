@@ -111,7 +111,7 @@ class ProducerStates:
         return {producer_id for log_index, producer_id in old if log_index < kept_from}
 
     def expire(self, committed_index: int, before_ms: int) -> None:
-        """Forget the producers that `silent` returns."""
+        """Remove the producers that have expired, which `silent` selects."""
         for producer_id in self.silent(committed_index, before_ms):
             del self._producers[producer_id]
 

@@ -27,8 +27,10 @@ class SegmentDamaged(OSError):
 
 class Segment:
     """
-    Sizes and positions are in bytes.  A batch gets its position, at `size`, when it is appended; its bytes are written
-    to the file later (`written`).
+    One segment: its sizes, its open file and its index.  Sizes and positions are in bytes.
+
+    An appended batch is placed at the position `size`, which then grows by the batch; its bytes are written to the file
+    later, when `written` passes them.
     """
 
     __slots__ = (
@@ -128,7 +130,7 @@ class Segment:
         self.max_timestamp, self.created_at = state.max_timestamp, state.created_at
         self.truncated_to = _NEVER
         self.on_disk = True
-        self.cuts += 1  # set last, as in `cut`
+        self.cuts += 1  # set after `size`, so that a thread that reads the new number also sees the new end
 
     def write_back_begins(self) -> None:
         self.truncated_to = _NEVER
