@@ -13,7 +13,7 @@ DIRECTORY_ID_BYTES: Final = 16
 TEXT_BYTES_MAX: Final = 1024
 """The limit on the cluster id, and on the address.  A DNS name has at most 253 bytes, a handshake frame 4 KiB."""
 
-_HEAD: Final = Struct(">B3xi16sQHH")  # whether there is a voter, its two ids, incarnation, lengths of the two strings
+_HEAD: Final = Struct(">B3xi16sQHH")  # whether there is a replica key, its two ids, incarnation, lengths of two strings
 
 
 class MalformedHello(ValueError):

@@ -5,7 +5,8 @@ directions, are made on the event loop's thread.
 
     dialled or accepted, and proven ──▶ owner.linked ──▶ received … ──▶ lost(why), once, the last call
 
-The owner never has two links to one voter: `lost` is called for a replaced link before `linked` for the new one.
+The owner never has two links to brokers with the same replica key: `lost` is called for a replaced link before `linked`
+is called for the new one.
 """
 
 from collections.abc import Collection, Sequence
@@ -89,5 +90,5 @@ class LinkOwner(Protocol):
         ...
 
     def lost(self, link: Link, why: str) -> None:
-        """Handle the end of a link, whichever end closed it; called once for each link that was not refused."""
+        """Handle the loss of a link, whichever side closed it; called once for each link that was not refused."""
         ...

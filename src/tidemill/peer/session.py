@@ -13,7 +13,7 @@ Invariants, and the attacks they prevent:
 
 - The session key is derived from the cluster key and both Openings, each with a fresh nonce.  This prevents replayed
   handshakes and version downgrades.
-- A seal is a MAC over direction, kind, a counter and the bytes.  This prevents frames from being replayed, dropped,
+- A seal is a MAC over direction, kind, a counter and the payload.  This prevents frames from being replayed, dropped,
   reordered, or reflected to their sender.
 - An Opening names the role of its sender, and an Opening with this end's own nonce is refused.  This prevents an
   attacker from having this end prove the key to itself.
@@ -56,7 +56,7 @@ ACCEPTOR: Final = 2
 _LENGTH: Final = Struct(">I")
 _OPENING: Final = Struct(">8sHHB3xQ32s")  # magic, oldest and newest version, role, dial number, nonce
 _VERSIONS: Final = Struct(">8sHH")  # the start of an Opening, the same in every version
-_SEALED: Final = Struct(">BBQ")  # direction, kind, counter: the MAC covers them and the bytes
+_SEALED: Final = Struct(">BBQ")  # direction, kind, counter: the MAC covers these and the payload
 _PROOF_BYTES: Final = 32
 _MAC_BYTES: Final = 16
 _HEAD_BYTES: Final = 1 + _MAC_BYTES  # kind and MAC
@@ -85,7 +85,8 @@ class Session:
         """Create one end.
 
         `dial` numbers the dials of one process in ascending order; it is None for the accepting end.  `nonce` is
-        NONCE_BYTES of fresh, unpredictable bytes.  If `expected` is given, every other voter is refused.
+        NONCE_BYTES of fresh, unpredictable bytes.  If `expected` is given, a broker with another replica key, or with
+        none, is refused.
         """
         assert key and len(nonce) == NONCE_BYTES
         self.ours = ours
@@ -113,7 +114,7 @@ class Session:
         return [_LENGTH.pack(len(self._opening)) + self._opening]
 
     def get_buffer(self, hint: int = -1) -> memoryview:
-        """Return the buffer for the next received bytes, never empty; raises PeerRefused."""
+        """Return a buffer for the next received bytes, with room for at least one; raises PeerRefused."""
         try:
             return self._frames.get_buffer(hint)
         except ProtocolError as error:
@@ -224,7 +225,7 @@ class Session:
         return [b"%b%c%b" % (_LENGTH.pack(_HEAD_BYTES + size), kind, mac.digest(length=_MAC_BYTES)), *parts]
 
     def _unseal(self, sealed: memoryview) -> tuple[int, memoryview]:
-        """Return the kind and the bytes; raises PeerRefused, or PeerLeft for a farewell."""
+        """Return the kind and the payload of a sealed message; raises PeerRefused, or PeerLeft for a farewell."""
         if len(sealed) < _HEAD_BYTES:
             raise PeerRefused(f"{len(sealed)} bytes are too few for a frame")
         kind, data = sealed[0], sealed[_HEAD_BYTES:]

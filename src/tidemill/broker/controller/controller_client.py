@@ -108,8 +108,8 @@ class _Attempts(Pending[Any]):
 
     def _changed(self) -> None:
         """
-        Schedule an attempt, because a leader or the image has changed.  The attempt is made in the next turn, when the
-        change is complete.
+        Schedule another attempt to send the request, because a leader or the image has changed.  The attempt is made in
+        the next turn of the event loop, when the change is complete.
         """
         self._client.cluster.watchers.pop(self._changed, None)
         self._client.machine.turns.call_soon(self._attempt_again)

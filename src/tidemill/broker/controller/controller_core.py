@@ -65,4 +65,4 @@ class ControllerCore:
 
     @property
     def snapshot_first_offset(self) -> int | None:
-        return None  # the state does not record snapshots; the next snapshot moves the log start
+        return None  # the state does not say where a snapshot began; the log start moves after the next one

@@ -29,7 +29,11 @@ CONTACT_LOST_MS: Final = 3_000  # contact with the controller counts as lost aft
 
 
 class ControllerHost:
-    """Every broker has a ControllerHost.  Implements `PartitionOwner` for the controller's partition."""
+    """
+    Runs the controller on the broker that leads the metadata shard; every broker has a ControllerHost.
+
+    Implements `PartitionOwner` for the controller's partition.
+    """
 
     def __init__(
         self,

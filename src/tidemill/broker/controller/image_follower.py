@@ -17,7 +17,7 @@ from tidemill.shard.shard import Shard
 from tidemill.storage.partition.segment import SegmentDamaged
 
 READ_BYTES: Final = 1 << 20  # per read when the entire rest of the log is applied in one turn
-TURN_BYTES: Final = 64 << 10  # bytes of metadata applied per turn of the event loop, which takes a few milliseconds
+TURN_BYTES: Final = 64 << 10  # bytes of metadata applied per turn of the event loop, in a few milliseconds
 
 
 class ImageFollower:
@@ -26,7 +26,7 @@ class ImageFollower:
     ) -> None:
         """`call_soon` schedules a callback in the next turn of the event loop; `failed` ends the process."""
         self.image: ClusterImage = EMPTY
-        self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # (before, now)
+        self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # called with (old image, new image)
         self.shard: Shard | None = None  # the metadata shard, once it is open
         self._call_soon = call_soon
         self._failed = failed

@@ -59,7 +59,10 @@ class DrainLeadership:
         self._asked_at = None
 
     def tick(self) -> None:
-        """If this broker is draining, try to transfer the leadership of every shard.  Called a few times a second."""
+        """
+        If this broker is draining, try to transfer the leadership of every shard that it leads.  Called a few times a
+        second.
+        """
         if not self.is_draining:
             self._asked_at = None
             return
