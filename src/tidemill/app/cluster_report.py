@@ -90,7 +90,9 @@ class ClusterReport:
         return {"answered_by": self._broker.broker_id, "shards": rows, "next_after": next_after}
 
     def _local_fields(self, planned: PlannedShard) -> Json:
-        """Return the field that only a broker with a replica knows, and the one that only the leader knows."""
+        """Return the field `damage`, which only a broker with a replica of the shard knows, and the field `led_here`,
+        which only the shard's leader knows.
+        """
         shard = self._broker.shard_table.shards.get(planned.shard_id)
         return {
             "damage": None if shard is None else shard.log.damage,

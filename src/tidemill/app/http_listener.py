@@ -25,7 +25,7 @@ IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
 
 
 class HttpListener:
-    """Serves HTTP: `bind` binds the port, `serve` has the server start at the first connection, and `stop` ends it."""
+    """Serves HTTP: `bind` binds the port, `serve` lets the first connection start the server, and `stop` stops it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, events: EventLog, clock: Clock) -> None:
         self._loop = loop

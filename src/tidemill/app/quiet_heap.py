@@ -14,7 +14,10 @@ LOAD_TRAFFIC_BYTES_MIN: Final = 16 << 20  # memory is returned only after this m
 
 class QuietHeap:
     def __init__(self, metrics: Metrics, jobs: Jobs, failed: Callable[[BaseException], None]) -> None:
-        """Return memory through `jobs`, on a thread other than the loop's; `failed` receives the jobs' exceptions."""
+        """
+        `jobs` runs the return of memory on a thread other than the loop's; `failed` receives the exceptions of these
+        jobs.
+        """
         self._metrics = metrics
         self._jobs = jobs
         self._failed = failed

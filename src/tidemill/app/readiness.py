@@ -9,7 +9,9 @@ from typing import Any, Final
 from tidemill.app.partition_health import partition_health
 from tidemill.broker.broker import Broker
 
-NEARLY_FULL: Final = 4  # times the free bytes below which writes are refused; the product is at least 1 GiB
+# The disk is nearly full if fewer bytes are free than this multiple of the number below which writes are refused.  The
+# product is at least 1 GiB.
+NEARLY_FULL: Final = 4
 
 
 def problems(broker: Broker) -> list[dict[str, Any]]:

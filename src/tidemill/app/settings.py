@@ -41,7 +41,7 @@ FILE_BYTES_MAX: Final = 1 << 20  # a larger file was named by mistake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    static: Mapping[str, str]  # every key that was set, as text, validated: `BrokerLayers.static`
+    static: Mapping[str, str]  # every key that was set, with its validated value as text; see `BrokerLayers.static`
     data_directory: str
     broker_id: BrokerId | None  # None: the id stored in the data directory, or 1 in a new one
     listeners: tuple[Listener, ...]
@@ -71,10 +71,10 @@ def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, 
 def check_dev_broker(
     own: Mapping[str, str], environment: Mapping[str, str], defaults: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return all settings of a broker that `tidemill dev --brokers` starts: `own` and those from the environment.
+    """Return all settings of a broker that `tidemill dev --brokers` starts: `own`, those from the environment, and
+    `defaults`, in this order of precedence.
 
-    The environment overrides `defaults`.  Raises SettingRefused if it sets a key that must have a different value
-    on each broker.
+    Raises SettingRefused if the environment sets a key that must have a different value on each broker.
     """
     added = _from_environment(environment)
     for key in (*own, "node.id", JOIN, PEER_ADVERTISED, "advertised.listeners"):

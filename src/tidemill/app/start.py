@@ -96,7 +96,8 @@ class _Process:
         self.extra_coordinators = extra_coordinators
         self.loop = loop
         self.clock = OsClock()
-        named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # brokers may share stderr
+        # Several brokers may share stderr, so each event names its broker.
+        named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}
         self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, common_fields=named)
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []

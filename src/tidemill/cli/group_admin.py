@@ -1,4 +1,4 @@
-"""Requests about consumer groups with confluent-kafka's admin client, for `tidemill groups`."""
+"""Requests about consumer groups, made through confluent-kafka's admin client, for `tidemill groups`."""
 
 from collections.abc import Mapping
 from typing import Any, Final

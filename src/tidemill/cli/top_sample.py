@@ -159,7 +159,7 @@ class Sampler:
 def _committed(future: Any) -> dict[Partition, int]:
     try:
         partitions = future.result(timeout=REQUEST_TIMEOUT_S).topic_partitions
-    except KafkaException:  # The coordinator is moving.
+    except KafkaException:  # Another broker may be taking over as coordinator.
         return {}
     return {(it.topic, it.partition): it.offset for it in partitions if it.error is None and it.offset >= 0}
 

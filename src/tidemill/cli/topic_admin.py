@@ -1,4 +1,4 @@
-"""Requests about topics with confluent-kafka's admin client, for the commands that need them."""
+"""Requests about topics, made through confluent-kafka's admin client, for the commands that need them."""
 
 import time
 from collections.abc import Collection, Sequence
