@@ -38,7 +38,7 @@ def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
 
 def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
     """
-    The memory becomes free when the appends complete, which requires no reading from any connection.
+    The memory is freed when the appends complete, and for that, the broker need not read from any connection.
     """
     memory = ConnectionMemory(100, HandClock())
     first = Holder()
@@ -51,7 +51,7 @@ def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
 
 def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
     """
-    The relevant changes are the end of an append, a complete frame, and the loss of a connection.
+    A waiting connection is woken by the end of an append, by a complete frame, and by the loss of a connection.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second = Holder(), Holder()

@@ -23,7 +23,7 @@ def begun(sessions: FetchSessions, now_ms: int = 0) -> FetchSession:
 
 def test_a_session_keeps_its_partitions() -> None:
     """
-    The next request names only the partitions that have changed.
+    A session keeps its partitions, so the next request names only those that have changed.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -36,7 +36,7 @@ def test_a_session_keeps_its_partitions() -> None:
 
 def test_an_epoch_out_of_order_is_refused() -> None:
     """
-    Such an epoch shows that a request was lost or arrived twice.
+    An epoch out of order is refused, because it shows that a request was lost or arrived twice.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -102,7 +102,7 @@ def test_the_final_epoch_ends_a_session() -> None:
 
 def test_epochs_wrap_and_skip_zero() -> None:
     """
-    Epoch 0 would begin a new session.
+    Epochs wrap to 1, because epoch 0 would begin a new session.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session = begun(sessions)

@@ -27,7 +27,8 @@ def refusing(sequence: int = 5) -> Pipelines:
 @pytest.mark.parametrize("first", [5, SEQUENCE_MAX - 1])
 def test_batches_behind_a_refused_one_are_refused(first: int) -> None:
     """
-    Batches follow each other in the order of their sequences, even where the sequences wrap.
+    The batches after a refused one are refused until it is sent again, and are then accepted in the order of their
+    sequence numbers, even where these wrap to zero.
     """
     pipelines = refusing(first)
     numbers = [(first + step) & SEQUENCE_MAX for step in range(4)]
@@ -47,14 +48,15 @@ def test_batches_behind_a_refused_one_are_refused(first: int) -> None:
 )
 def test_other_producers_and_epochs_are_not_refused(sequence: int, producer_id: int, epoch: int) -> None:
     """
-    A new epoch shows that the client has given up on the refused batch.
+    A new epoch of the same producer is not refused: it shows that the client has given up on the refused batch.
     """
     assert errors.NONE == refusing().refusal(PLACE, batch(sequence, producer_id, epoch), NOBODY, 1)
 
 
 def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
     """
-    The client may have given up on the batch without starting a new epoch.
+    A refused batch is expected only for a limited time, because the client may have given up on it without starting a
+    new epoch.
     """
     assert (REFUSED, errors.NONE) == (
         refusing().refusal(PLACE, batch(6), NOBODY, EXPECTED_MS - 1),
@@ -75,7 +77,7 @@ def test_a_known_producer_is_checked_by_its_sequences_alone() -> None:
 
 def test_remembered_partitions_are_bounded() -> None:
     """
-    Clients may name partitions that do not exist.
+    The number of remembered partitions is limited, because clients may name partitions that do not exist.
     """
     pipelines = Pipelines()
 
@@ -90,7 +92,7 @@ def test_remembered_partitions_are_bounded() -> None:
 
 def test_a_batch_without_a_sequence_is_not_remembered() -> None:
     """
-    Nor are bytes that are not a batch.
+    Neither a batch without a sequence number nor bytes that are not a batch are remembered as refused.
     """
     pipelines = Pipelines()
 

@@ -1,4 +1,6 @@
-"""Recompression stays within the memory of all connections, and runs a bounded number of requests at a time."""
+"""
+Recompression stays within the memory limit for all client connections, and runs a bounded number of requests at a time.
+"""
 
 import pytest
 
@@ -29,7 +31,8 @@ class World:
 
 def test_results_count_as_work_until_their_request_is_answered() -> None:
     """
-    The decompressed batch is far larger than the request, and the connection counts only the bytes of the request.
+    The results count as bytes of requests in flight: a decompressed batch is far larger than its request, and the
+    connection itself counts only the bytes of the request.
     """
     world = World()
 

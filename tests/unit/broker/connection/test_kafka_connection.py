@@ -97,7 +97,7 @@ def test_a_response_waits_for_those_of_earlier_requests() -> None:
 
 def test_a_produce_request_with_acks_0_has_no_response() -> None:
     """
-    Later requests are answered as if the Produce request had not been sent.
+    A Produce request with acks=0 gets no response, and later requests are answered as if it had not been sent.
     """
     world = world_with()
     client = Client(world)
@@ -128,7 +128,8 @@ def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal(
 
 def test_an_error_with_acks_0_closes_the_connection() -> None:
     """
-    Closing the connection makes the client look for the leader again.  Requests after the failed one are not executed.
+    An error with acks=0 closes the connection, which makes the client look for the leader again.  Requests after the
+    failed one are not executed.
     """
     world = world_with()
     client = Client(world)
@@ -162,7 +163,8 @@ def test_a_handler_that_raises_closes_the_connection_if_the_response_has_no_erro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    If the connection stayed open, the client would wait forever.
+    A connection is closed if a handler raises and its response has no field for an error code; otherwise the client
+    would wait forever.
     """
     world = world_with()
     monkeypatch.setitem(HANDLERS, metadata.API.key, failing)
@@ -301,7 +303,7 @@ def test_a_connection_is_not_read_from_before_the_frame_that_must_wait_is_comple
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     """
-    Once the client reads its responses, all its requests are answered.
+    A client that does not read its responses is not read from; once it reads them, all its requests are answered.
     """
     world = world_with()
     client = Client(world)
@@ -342,7 +344,8 @@ def test_requests_of_one_write_are_answered_in_several_turns() -> None:
 
 def test_all_connections_wait_while_request_memory_is_exhausted() -> None:
     """
-    This includes connections without open requests.  Each of them is woken when there is room.
+    No connection is read from while the memory is exhausted, not even one without open requests.  Each of them is woken
+    when there is room.
     """
     world = world_with(queued_max_request_bytes="10000")
     busy, other = Client(world), Client(world)
@@ -421,7 +424,8 @@ def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
 
 def test_a_lost_connection_cancels_its_waiting_fetch() -> None:
     """
-    Neither a timer nor a watcher is left behind, however long the fetch was willing to wait.
+    The waiting fetch of a lost connection leaves neither a timer nor a watcher behind, however long it would have
+    waited.
     """
     world = world_with()
     client = Client(world)
@@ -438,7 +442,7 @@ def test_a_lost_connection_cancels_its_waiting_fetch() -> None:
 
 def test_a_response_to_a_lost_connection_is_dropped() -> None:
     """
-    The append commits after the client has disconnected.
+    If the append commits after the client has disconnected, the response is dropped.
     """
     world = world_with()
     client = Client(world)
@@ -469,7 +473,7 @@ def test_requests_behind_a_waiting_request_are_bounded() -> None:
 
 def test_an_unexpected_error_in_a_reader_thread_closes_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker itself continues to run.
+    An unexpected error in a reader thread closes the connection of the request; the broker continues to run.
     """
     world = world_with()
     world.produce("flights", b"x")
@@ -485,7 +489,7 @@ def test_an_unexpected_error_in_a_reader_thread_closes_one_connection(monkeypatc
 
 def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
     """
-    If requests were still accepted, busy producers could delay a clean stop forever.
+    A stopping broker accepts no more requests, because busy producers could otherwise delay a clean stop forever.
     """
     world = world_with()
     client = Client(world)

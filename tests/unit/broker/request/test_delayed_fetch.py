@@ -116,8 +116,8 @@ def test_an_error_ends_the_wait() -> None:
 
 def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
     """
-    The response has the end of the last epoch that both have in common.  An epoch that the leader does not know is out
-    of range.
+    The response has the end offset of the last epoch that the client and the leader have in common.  For an epoch that
+    the leader does not know, the error is OFFSET_OUT_OF_RANGE.
     """
     world = world_with()
     for _ in range(2):
@@ -156,8 +156,8 @@ def test_every_partition_is_in_a_full_response() -> None:
 
 def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
     """
-    The broker reads further partitions only if the client asked for more bytes, because that client might otherwise
-    wait forever.
+    The broker reads no further partitions once the response has 4 MiB, unless the request requires more bytes: with the
+    records of too few partitions, such a request might never be satisfied.
     """
     world = world_with(partitions=9)
     for number in range(9):
@@ -185,7 +185,8 @@ def test_a_reader_thread_reads_no_more_than_enough() -> None:
 
 def test_a_batch_larger_than_the_limit_is_returned_if_it_is_the_first() -> None:
     """
-    Otherwise a consumer could never get past such a batch (KIP-74).
+    The first batch is returned even if it is larger than the limit; otherwise a consumer could never get past it
+    (KIP-74).
     """
     world = world_with(partitions=2)
     world.produce("flights", bytes(8 * KIB), number=0)
@@ -199,7 +200,8 @@ def test_a_batch_larger_than_the_limit_is_returned_if_it_is_the_first() -> None:
 
 def test_in_a_session_a_served_partition_is_last_next_time() -> None:
     """
-    A partition with many records must not starve the others.
+    In a session, a partition whose records were sent is the last in the next response, so that a partition with many
+    records does not starve the others.
     """
     world = world_with(partitions=3)
     for number in range(3):
@@ -244,7 +246,7 @@ def test_a_forgotten_partition_is_not_in_the_response() -> None:
 
 def test_the_deletion_of_a_topic_ends_the_wait() -> None:
     """
-    No more records can arrive, so the fetch fails with UNKNOWN_TOPIC_OR_PARTITION.
+    If the topic is deleted, no more records can arrive, so the waiting fetch fails with UNKNOWN_TOPIC_OR_PARTITION.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))

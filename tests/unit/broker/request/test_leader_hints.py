@@ -92,8 +92,8 @@ def test_no_leader_is_named_while_none_is_known() -> None:
 
 def test_a_waiting_fetch_is_answered_when_its_leader_steps_down() -> None:
     """
-    The broker answers immediately, without waiting for the time limit, because only the new leader will get new
-    records.
+    When the leader steps down, its broker answers a waiting fetch immediately, without waiting for the time limit,
+    because only the new leader will get new records.
     """
     world = ClusterWorld()
     world.create("flights")
