@@ -8,7 +8,9 @@ from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
 from tidemill.storage.journal.row import RowKind, kind_name
 
-LOTS = 4  # the number of tests that share the seeds of one broker, or of several: a failure is reported early
+# The seeds of runs with one broker are divided among this many tests, and so are those of runs with several brokers, so
+# that a failure is reported early.
+LOTS = 4
 EFFECTS = (RowKind.TRUNCATE.name, RowKind.INSTALLED.name, RowKind.TRIMMED.name, "SyncFailed", "PowerLost")
 
 
@@ -20,7 +22,9 @@ def note(met: Counter[str], run: ClusterRun) -> None:
 
 
 def never_happened(met: Counter[str]) -> list[str]:
-    """Return the faults and effects that never happened, or an empty list unless all lots of seeds have run."""
+    """Return the faults and effects that never happened, or an empty list if not all tests that share the seeds have
+    run.
+    """
     if met["lots"] < 2 * LOTS:
         return []
     return [str(what) for what in (*Fault, *EFFECTS) if not met[str(what)]]

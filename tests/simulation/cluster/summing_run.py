@@ -22,7 +22,8 @@ PAUSE_S: Final = 0.05
 
 class SummingRun(ClusterRun):
     """
-    Checks that replicas have equal sums whenever they have committed the same log index, and at the end of the run.
+    Checks that replicas that have committed the same log index have the same sum of the appended values, and that all
+    replicas have the same sum at the end of the run.
     """
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:

@@ -1,4 +1,5 @@
-"""How a broker whose journal stalls is found to be dead and is replaced as leader, and how quickly leadership moves.
+"""How a broker whose journal stalls is detected as dead and replaced as leader, and how quickly leadership is
+transferred.
 
 Three brokers run on simulated time.
 """

@@ -96,8 +96,8 @@ def test_brokers_without_a_majority_wait_and_log_the_reason() -> None:
 @pytest.mark.parametrize("missing_s", [0.0, 6.0])
 def test_a_broker_missing_at_a_registration_still_becomes_a_metadata_voter(missing_s: float) -> None:
     """
-    A broker that is paused or loses its link at the moment of a registration still becomes a metadata voter later: with
-    only two of three brokers live, the set of voters is not extended.
+    While a third broker registers, the second one is paused or loses its link.  The set of metadata voters is not
+    extended as long as only two of the three brokers are live, but all three become voters later.
     """
     run = ClusterRun(1, knobs(3).without_faults())
     one, two, three = run.machines
@@ -395,8 +395,8 @@ def replica_of(machine: BrokerMachine) -> Shard:
 @pytest.mark.parametrize("seed", ROTTEN)
 def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
     """
-    A cluster repairs flipped bits, whether a reader finds them, a leader that sends a snapshot, a broker at start-up,
-    or the final comparison of all bytes.
+    A cluster repairs flipped bits, whether they are found by a reader, by a leader that sends a snapshot, by a broker
+    at start-up, or by the final comparison of all bytes.
     """
     drawn = ClusterKnobs.draw(Random(seed), (3, 3, 5)[seed % 3])
     run = ClusterRun(seed, replace(drawn, rot=0.3, options=replace(drawn.options, cache_bytes_max=0)))

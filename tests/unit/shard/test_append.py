@@ -124,7 +124,10 @@ def led() -> Callable[..., Led]:
 
 
 def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
-    """The offsets of batches follow each other, and the high watermark advances once the batches are durable."""
+    """
+    Each batch gets the offsets directly after those of the previous batch, and the high watermark advances once the
+    batches are durable.
+    """
     shard = led()
 
     offsets = [shard.append(count=count).base_offset for count in (1, 3, 2)]
@@ -269,8 +272,8 @@ def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
 
 def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[..., Led]) -> None:
     """
-    A batch that can never fit into the journal is rejected; in the queue, it would block itself and every later row
-    forever.
+    A batch that can never fit into the journal is rejected; in the queue, it would wait forever, and block every later
+    row.
     """
     shard = led(max_message_bytes="10000000")
 
@@ -308,7 +311,7 @@ def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> Non
 
 
 def test_waiters_wake_in_the_order_of_the_log() -> None:
-    """A waiter that was added after a waiter for a higher index wakes together with it."""
+    """A waiter wakes no earlier than the waiters that were added before it, even if it waits for a lower log index."""
     waiters = CommitWaiters()
     told: list[tuple[str, bool]] = []
     for name, index in (("a", 3), ("b", 2), ("c", 5)):
@@ -338,8 +341,8 @@ def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> 
 
 def test_appending_an_own_batch_that_is_too_large_for_the_journal_raises() -> None:
     """
-    A broker's own batch that is too large for the journal raises an error; in the queue, it would block itself and
-    every later row forever.
+    A broker's own batch that is too large for the journal raises an error; in the queue, it would wait forever, and
+    block every later row.
     """
     led = Led()
     batch = build_batch([(None, bytes(led.store.batch_bytes_max), (), NOW)])

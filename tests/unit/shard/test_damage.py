@@ -18,7 +18,9 @@ from tidemill.wire.messages import fetch
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """A cluster whose broker 1 leads; every replica has five records in its segments and none in memory."""
+    """
+    A cluster with one topic, which broker 1 leads; every replica has five records in its segments and none in memory.
+    """
     world = ClusterWorld()
     world.create("flights")
     world.lead("flights", by=1)

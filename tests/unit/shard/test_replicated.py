@@ -235,8 +235,8 @@ def test_a_batch_that_does_not_fit_into_a_followers_ring_is_rejected() -> None:
 
 def test_acks_1_waits_until_the_commit_index_has_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    With acks=1, a producer waits until the commit index is near; otherwise producers that outrun the followers would
-    fill the leader's log up to its bound on uncommitted bytes.
+    With acks=1, a producer waits until its entry is within NEAR_BYTES_MAX after the commit index; otherwise producers
+    that outrun the followers would fill the leader's log up to its bound on uncommitted bytes.
     """
     monkeypatch.setattr(uncommitted, "NEAR_BYTES_MAX", 3 * (uncommitted.ENTRY_BYTES + 100))
     replicated, heard = Replicated(), list[str]()
@@ -277,8 +277,9 @@ def test_fewer_replicas_than_a_majority_are_never_enough() -> None:
 
 def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A batch beyond the bound is rejected, because clients that time out send their batches again.  The error is
-    retriable, and a retry succeeds once there is room.
+    A leader rejects batches while its uncommitted bytes are at their bound: if it appended them, its log would grow
+    without limit, because clients that time out send their batches again.  The error is retriable, and a retry succeeds
+    once there is room.
     """
     monkeypatch.setattr(shard_module, "BYTES_MAX", 5 * (uncommitted.ENTRY_BYTES + 100))
     replicated = Replicated()

@@ -121,7 +121,7 @@ def test_a_follower_acknowledges_only_what_survives_a_power_loss() -> None:
     transport.sent.clear()
 
     end(slow)  # this block was queued in term 1
-    end(begin())  # the votes and the truncation; rows of the other shard fill the block
+    end(begin())  # this block has the votes and the truncation, and is filled up with rows of the other shard
 
     answered = [it.match_index for to, it in transport.sent if to == SECOND and isinstance(it, AppendEntriesResponse)]
     found, _ = open_store(disk.after_power_loss(ALL_LOST), KEY, OPTIONS)

@@ -1,4 +1,7 @@
-"""Uncommitted entries are counted by size, and only the first of them, up to NEAR_BYTES_MAX, count as near."""
+"""
+Uncommitted entries are counted by size.  The first of them, up to NEAR_BYTES_MAX, count as near the commit index: with
+acks=0 or 1, they are acknowledged before they commit.
+"""
 
 from random import Random
 
@@ -22,8 +25,8 @@ def entry(index: int, size: int = 0) -> Entry:
 
 def near_of(entries: list[Entry]) -> int | None:
     """
-    Return the expected `near_index`, or None if all entries are near.  The first entries count as near, as many as fit,
-    but at least one.
+    Return the expected `near_index`: the log index of the last entry that counts as near, or None if all entries do.
+    Entries count as near from the first one on, as many as fit into NEAR bytes, but at least one.
     """
     size = 0
     for at, it in enumerate(entries):

@@ -28,7 +28,7 @@ def deliver_entries(leader: Side, learner: Side) -> None:
 
 @pytest.fixture
 def leader() -> Side:
-    """A leader that runs a newer version, which knows command 8 and a machine with state."""
+    """A leader that runs a newer version, which knows command 8 and has one more shard state machine, with state."""
     machine, it = recorded()
     machine.state = {0: b"state"}
     side = Side(LEADER, machines=default_machines(1_000, it))
@@ -71,8 +71,8 @@ def test_a_follower_takes_the_entries_before_an_unknown_command(leader: Side) ->
 
 def test_a_follower_stays_stopped_behind_an_unknown_command(leader: Side) -> None:
     """
-    A follower stays stopped at an unknown command: the snapshot that would repair it has a section that it does not
-    know, either.
+    A follower stays stopped at an unknown command: a snapshot of the leader does not help, because it has a section
+    that the follower does not know, either.
     """
     learner = Side(LEARNER)
     leader.write(0, b"known")

@@ -1,4 +1,7 @@
-"""The simulated disk supports crash points with failed syncs, digests, and a choice of fates."""
+"""
+What crash points need from the simulated disk: failed syncs, digests by which disks are compared, and a choice of fates
+for everything that was not synced.
+"""
 
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Alone
 from tidemill.simulation.machine.crash_points import MIXES, lone_fates, mixed_fates
@@ -62,11 +65,12 @@ def test_each_unsynced_item_gets_fates_of_its_own() -> None:
     some = list(lone_fates(disk, salt=1, every_tear=False))
     every = list(lone_fates(disk, salt=1, every_tear=True))
 
-    assert 14 + 1 + 1 + 2 == len(every)  # page: seven heads, seven tails, lost, only one kept; name: two
+    # Fates of the page: seven torn heads, seven torn tails, lost, kept alone.  Fates of the name: lost, kept alone.
+    assert 14 + 1 + 1 + 2 == len(every)
     assert set(some) <= set(every)
     assert {0, 1} == {fate.what.page if hasattr(fate.what, "page") else 1 for fate in every if isinstance(fate, Alone)}
 
 
 def test_mixes_of_different_crash_points_use_different_seeds() -> None:
-    """The mixes of different crash points use different seeds."""
+    """At different crash points, the mixes, which draw a random fate for each unsynced item, use different seeds."""
     assert 2 * MIXES == len({*mixed_fates(salt=1), *mixed_fates(salt=2)})

@@ -109,7 +109,9 @@ def test_tears_with_the_same_outcome_are_counted_once() -> None:
 
 
 def test_a_mix_repeats_itself_from_its_seed_and_differs_between_seeds() -> None:
-    """A mix is determined by its seed and differs between seeds."""
+    """
+    A mix, which draws the fate of each unsynced item at random, is determined by its seed and differs between seeds.
+    """
     disk, file = disk_with(OLD * 8)
     file.write(0, [NEW * 8])
 
@@ -227,8 +229,8 @@ def test_a_name_is_durable_only_after_a_sync_of_its_directory() -> None:
 
 def test_a_rename_is_atomic() -> None:
     """
-    After a power loss, either both names are as before the rename, or both as after it.  The file that had the new name
-    before is not lost.
+    After a power loss, the rename has happened completely or not at all.  If it has not, the file that it would have
+    replaced is intact.
     """
     disk, _ = disk_with(OLD)
     new = disk.open("a.new", create=True)
@@ -242,7 +244,7 @@ def test_a_rename_is_atomic() -> None:
 
 
 def test_a_removal_may_be_undone() -> None:
-    """The removal of a name is durable once its directory was synced."""
+    """A power loss may undo the removal of a name until its directory has been synced."""
     disk, _ = disk_with(OLD)
     disk.remove("a")
     undone = disk.after_power_loss(Alone(disk.unsynced_names()[0]))
@@ -353,7 +355,10 @@ def test_an_evicted_page_shows_what_the_disk_has() -> None:
 
 
 def test_operations_are_counted_and_described() -> None:
-    """Operations are counted, which gives each crash point its number, and described for error messages."""
+    """
+    Operations are counted, because the count is the number of a crash point, and they are described, for error
+    messages.
+    """
     disk = SimulatedDisk()
     disk.make_directory("x/y")
     file = disk.open("x/y/a", create=True)
@@ -429,7 +434,8 @@ def test_every_crash_point_of_a_run_can_be_seen_in_one_run() -> None:
 @pytest.mark.parametrize(("part", "left"), [(True, 2 * PAGE), (False, PAGE)])
 def test_a_full_disk_writes_a_part_or_nothing(part: bool, left: int) -> None:
     """
-    A write to a full disk fails and writes a part or nothing.  Once there is space again, the write succeeds.
+    A write to a full disk fails after it has written a part of its bytes or none.  Once there is space again, the write
+    succeeds.
     """
     disk, file = disk_with(OLD)
     disk.free_bytes, disk.full_writes_part = PAGE + 100, part

@@ -23,7 +23,7 @@ from tidemill.storage.partition.partition_state import PartitionState
 from tidemill.storage.partition.producer_states import ProducerBatch
 
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
-PRODUCERS = 6_000  # a third of a MiB; the ring has an eighth of a MiB
+PRODUCERS = 6_000  # their states take a third of a MiB; the ring has only an eighth of a MiB
 INDEX, TERM = 700, 3
 
 
