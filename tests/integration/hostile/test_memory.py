@@ -108,7 +108,8 @@ def bomb() -> bytearray:
 
 def test_a_decompression_bomb_is_refused(broker: AttackedBroker) -> None:
     """
-    The broker decompresses a batch only to look up a timestamp, and refuses one that exceeds the limit of a batch.
+    A broker that stores batches as sent decompresses a batch only to look up a timestamp, and refuses to do so if the
+    records exceed the limit of a batch.
     """
     topic = broker.topic()
     with broker.connect() as client:

@@ -1,6 +1,7 @@
 """Clients and commands that use the wrong port are told so, and so is the operator.
 
-Repeats are collapsed per client host for a minute, so each test connects from a loopback address of its own.
+For a minute, repeated attempts of one client host are not logged again, so each test connects from a loopback address
+of its own.
 """
 
 import json

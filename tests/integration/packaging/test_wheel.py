@@ -130,7 +130,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Fresh:
 
 def test_the_source_distribution_has_what_a_build_needs(sdist: Path) -> None:
     """
-    It contains every tracked file of the packages and of their build, and no test.
+    The source distribution contains every tracked file of the packages and of their build, and no test.
     """
     with tarfile.open(sdist) as archive:
         files = [PurePosixPath(member.name) for member in archive if member.isfile()]
@@ -142,8 +142,8 @@ def test_the_source_distribution_has_what_a_build_needs(sdist: Path) -> None:
 
 def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
     """
-    It contains every tracked file of the packages, also those that are not Python, the licence, and nothing else except
-    the extension.
+    The wheel contains every tracked file of the packages, including files that are not Python, the metadata with the
+    licence, the extension if there is a compiler, and nothing else.
     """
     with ZipFile(wheel) as archive:
         contents = set(archive.namelist())
@@ -161,7 +161,7 @@ def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
 
 def test_an_installed_wheel_runs_without_a_compiler(fresh: Fresh, wheel: Path) -> None:
     """
-    The command is on the path of the environment, and a broker takes and returns a record.
+    The command is on the path of the environment, and a broker accepts a record and returns it to a consumer.
     """
     fresh.replace(wheel)
 
@@ -175,7 +175,7 @@ def test_an_installed_wheel_runs_without_a_compiler(fresh: Fresh, wheel: Path) -
 
 def test_a_source_distribution_is_installed_without_a_compiler(fresh: Fresh, sdist: Path) -> None:
     """
-    The build succeeds without the extension.  The broker then says that it is missing, and works.
+    The build succeeds without the extension.  The broker then logs that the extension is missing, and works.
     """
     options = ("--no-deps", "--no-build-isolation", "--wheel-dir", "plain")
     pip = (sys.executable, "-m", "pip", "wheel")

@@ -168,7 +168,10 @@ def test_an_unknown_codec_is_refused(codec):
 
 
 def test_lz4_frames_of_other_clients_are_read():
-    """LZ4 frames such as librdkafka and Java write are read: linked blocks, checksums and no content size."""
+    """
+    LZ4 frames as librdkafka and Java write them are read: with linked blocks, with checksums, and without a content
+    size.
+    """
     folded = lz4.frame.compress(
         TEXT, block_linked=True, content_checksum=True, block_checksum=True, store_size=False, block_size=4
     )

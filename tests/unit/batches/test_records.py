@@ -1,4 +1,4 @@
-"""Reading the records of a batch as values."""
+"""Decoding the records of a batch into `Record` objects."""
 
 import struct
 

@@ -124,7 +124,10 @@ def test_a_window_outside_the_buffer_is_refused(scan, position, end):
 
 @pytest.mark.parametrize("count", [-1, 3, 1 << 30])
 def test_more_records_than_bytes_are_refused_before_anything_is_allocated(scan, count):
-    """A record count that cannot fit the bytes, at seven per record, is refused before memory is allocated."""
+    """
+    A record count for which the block is too small, at seven bytes or more per record, is refused before memory is
+    allocated.
+    """
     block, _ = block_of([Record(None, None)] * 2)
 
     with pytest.raises(ValueError, match="do not fit"):

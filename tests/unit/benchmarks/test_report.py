@@ -27,7 +27,7 @@ def runs(*checkpoints: int, rate: float = 200.0) -> list[dict[str, float]]:
 @pytest.mark.parametrize(("least", "passes"), [(2, False), (3, True)])
 def test_one_run_with_too_few_checkpoints_is_a_miss(least: int, passes: bool) -> None:
     """
-    Neither the median of the runs nor a good rate may hide it.
+    A run with too few checkpoints is a miss, which neither the median of the runs nor a good rate may hide.
     """
     judged = outcome(PRODUCE, runs(5, least, 5), [{"value": 100.0}])
 
@@ -57,7 +57,8 @@ def test_enough_checkpoints_do_not_excuse_the_rate() -> None:
 
 def test_a_case_without_enough_data_does_not_pass() -> None:
     """
-    Without the yardstick there is no ratio and no verdict; too few checkpoints are a miss in any case.
+    Without figures of both systems, ours and the yardstick with which it is compared, there is no ratio and therefore
+    no verdict; but too few checkpoints are a miss in any case.
     """
     assert None is outcome(PRODUCE, runs(5), []).passes(OURS, YARDSTICK)
     assert False is outcome(PRODUCE, runs(2), []).passes(OURS, YARDSTICK)
@@ -67,7 +68,8 @@ def test_a_case_without_enough_data_does_not_pass() -> None:
 @pytest.mark.parametrize(("p50", "passes"), [(20.0, True), (20.1, False)])
 def test_a_bound_applies_to_our_own_figure(p50: float, passes: bool) -> None:
     """
-    The yardstick's figure does not matter.
+    A bound applies only to our own figure; that of the yardstick, the system with which ours is compared, does not
+    matter.
     """
     assert passes == outcome(LATENCY, [{"value": p50}], [{"value": 1.0}]).passes(OURS, YARDSTICK)
     assert passes == outcome(LATENCY, [{"value": p50}], []).passes(OURS, YARDSTICK)
@@ -75,7 +77,7 @@ def test_a_bound_applies_to_our_own_figure(p50: float, passes: bool) -> None:
 
 def test_a_case_without_a_target_has_no_verdict() -> None:
     """
-    It is only shown.
+    The figures of a case without a target are shown, but not judged.
     """
     assert None is outcome(replace(LATENCY, bound=None), [{"value": 1.0}], [{"value": 1.0}]).passes(OURS, YARDSTICK)
 
@@ -93,7 +95,8 @@ def test_replicated_cases_have_the_required_targets() -> None:
 
 def test_the_yardstick_may_get_fewer_records() -> None:
     """
-    Its own count is scaled with ours; without one, it gets our count.
+    If the case has a smaller number of records for the yardstick, that number is scaled together with ours; otherwise
+    the yardstick gets as many records as we do.
     """
     case = replace(PRODUCE, load=Load(records=1_000), yardstick_records=100)
 

@@ -7,7 +7,8 @@ from tidemill.cli.bench_report import Timing, percentiles_ms, print_result, rate
 
 def test_a_percentile_is_a_value_that_occurred() -> None:
     """
-    A percentile is not interpolated: it is the smallest of the values that at least the given share do not exceed.
+    A percentile is not interpolated: p95, for example, is the smallest value that is at least as large as 95 % of all
+    values.
     """
     hundred = [number / 1000 for number in range(100, 0, -1)]
 

@@ -33,7 +33,7 @@ def test_a_kafka_port_and_a_silent_port_are_accepted(
     ports: dict[int, PortProtocol | OSError], protocol: PortProtocol
 ) -> None:
     """
-    A broker that does not respond in time may merely be slow.
+    A port that does not respond in time is accepted, because the broker may merely be slow.
     """
     ports[1] = protocol
 
@@ -42,7 +42,7 @@ def test_a_kafka_port_and_a_silent_port_are_accepted(
 
 def test_one_kafka_port_is_enough(ports: dict[int, PortProtocol | OSError]) -> None:
     """
-    The other addresses may be down or wrong.
+    It is enough that one address is a Kafka port; the other addresses may be down or wrong.
     """
     ports.update({1: PortProtocol.HTTP, 2: ConnectionRefusedError(111, "Connection refused"), 3: PortProtocol.KAFKA})
 

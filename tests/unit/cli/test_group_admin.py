@@ -1,4 +1,4 @@
-"""Answers about groups that a single healthy broker would not give."""
+"""How commands handle answers about groups that a single healthy broker would not give."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace

@@ -33,8 +33,8 @@ NOW = sample(12.0, {A0: 300, A1: 50}, {A0: 150, A1: 40})
 
 def test_topics_and_groups_have_the_rates_of_their_offsets() -> None:
     """
-    Records per second are the growth of the end offsets, the lag is what has not been committed, and a reset of an
-    offset does not count as progress.
+    A topic's rate of records is the growth of its end offsets per second, a group's lag is the number of records that
+    it has not committed, and a backward reset of a committed offset does not count as negative progress.
     """
     view = view_of(BEFORE, NOW)
 

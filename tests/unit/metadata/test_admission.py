@@ -110,8 +110,8 @@ def test_a_new_directory_replaces_the_old_one_in_every_shard() -> None:
 
 def test_a_replaced_directory_with_the_only_replica_is_reported() -> None:
     """
-    A new directory that replaces the only replica is not an initial voter: the shard's log still needs its founder's
-    vote.
+    If a new directory replaces the only replica of a shard, a warning names the topic.  The new directory does not
+    become an initial voter of the shard, because an election still needs the vote of the shard's founder.
     """
     cluster = Cluster(brokers=2)
     cluster.create("alone", assignments=((0, (BrokerId(2),)),))

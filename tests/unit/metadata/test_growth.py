@@ -31,7 +31,7 @@ def test_metadata_has_one_replica_then_three_then_five() -> None:
     ("factor", "counts"), [("3", [1, 1, 3, 3, 3]), ("2", [1, 2, 2, 2, 2]), ("1", [1] * 5), ("4", [1, 1, 3, 4, 4])]
 )
 def test_offsets_grow_up_to_the_configured_factor(factor: str, counts: list[int]) -> None:
-    """An offsets partition has an even number of replicas only if the configured factor is even."""
+    """A partition of the offsets topic has an even number of replicas only if the configured factor is even."""
     cluster = Cluster(static={"offsets.topic.replication.factor": factor})
     cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
     seen = [len(cluster.replicas(OFFSETS_TOPIC)[0])]

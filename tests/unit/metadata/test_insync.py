@@ -45,8 +45,8 @@ def test_the_check_counts_explicitly_assigned_replicas() -> None:
 
 def test_a_default_limits_no_topic() -> None:
     """
-    Topics may have fewer replicas than the default of min.insync.replicas demands, whichever is set first; their
-    acks=all writes wait for all replicas.
+    A topic may have fewer replicas than the default of min.insync.replicas demands, whether the topic or the default
+    existed first; its acks=all writes then wait for all its replicas.
     """
     cluster = Cluster(brokers=3, static={KEY: "2"})
 

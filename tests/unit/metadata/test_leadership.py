@@ -88,8 +88,8 @@ def test_the_check_interval_is_configurable(settings: dict[str, str], interval_s
 
 
 def test_an_election_is_answered_per_partition_and_moves_shards() -> None:
-    """Both partitions of a shard move with it; a partition that needs no election, or cannot have one, gets an
-    error.
+    """An election for one partition of a shard transfers the leadership of both its partitions; a partition that needs
+    no election, or cannot have one, gets an error.
     """
     image = three_shards().image
     leaders = {ShardId(1): ONE, ShardId(2): ONE, ShardId(3): ONE}
@@ -123,7 +123,10 @@ def test_an_election_of_all_partitions_omits_those_without_need() -> None:
 
 
 def test_an_unclean_election_moves_nothing() -> None:
-    """A shard with a leader needs no election, and an unclean election of another would lose acknowledged records."""
+    """
+    An unclean election transfers no leadership: a shard with a leader needs no election, and without one, an unclean
+    election would lose acknowledged records.
+    """
     image = three_shards().image
     leaders = {
         ShardId(0): ONE,

@@ -136,7 +136,7 @@ def test_arbitrary_bytes_decode_or_are_refused(value: bytes) -> None:
     ],
 )
 def test_a_format_error_names_its_cause(value: bytes, message: str) -> None:
-    """The message shows whether an upgrade is needed or the record is damaged."""
+    """The message of a format error shows whether an upgrade is needed or the record is damaged."""
     with pytest.raises(MetadataFormatError) as refused:
         decode(value)
 

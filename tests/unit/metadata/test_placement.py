@@ -1,4 +1,4 @@
-"""How partitions are divided into shards, and which brokers carry them."""
+"""How partitions are divided into shards, and on which brokers their replicas are placed."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence

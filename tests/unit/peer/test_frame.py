@@ -138,7 +138,7 @@ def test_an_unknown_field_of_a_heartbeat_is_skipped() -> None:
 @pytest.mark.parametrize("field", [(1, b"short"), (2, b""), (2, b"ab"), (3, bytes(15))])
 def test_a_field_with_an_impossible_length_is_refused(field: tuple[int, bytes]) -> None:
     """
-    A field with half a row, or a number of another size, is refused instead of misread.
+    A field is refused, instead of being misread, if it ends within a row or if its number has the wrong size.
     """
     with pytest.raises(MalformedFrame, match=f"field {field[0]} of a heartbeat"):
         list(sections(heartbeat_of(field)))
