@@ -15,14 +15,19 @@ from tidemill.batches.recompression import Recompression, recompress_all
 from tidemill.broker.clients.connection_memory import ConnectionMemory
 from tidemill.shard.jobs import Jobs
 
-RUNNING_MAX: Final = 4  # requests at a time; for each, up to `RECOMPRESSED_BYTES_MAX` of results are not counted yet
+# The number of requests whose batches are recompressed at a time.  The results of each, up to `RECOMPRESSED_BYTES_MAX`,
+# are not counted in `ConnectionMemory` until its recompression has ended.
+RUNNING_MAX: Final = 4
 
 Results = list[bytearray | BatchProblem]
 _Waiting = tuple[Sequence[Recompression], Callable[[Results], None], Callable[[BaseException], None]]
 
 
 class Recompressor:
-    """Implements `Holder`, so that it is called when memory becomes available."""
+    """
+    Runs up to `RUNNING_MAX` recompressions at a time.  The others wait while memory is short: this class implements
+    `Holder`, so that `ConnectionMemory` calls `room_again` when memory becomes available.
+    """
 
     unread_bytes: Final = 0
 
@@ -39,8 +44,8 @@ class Recompressor:
         failed: Callable[[BaseException], None],
     ) -> None:
         """
-        Recompress the batches of one request.  When `done` is called, the bytes of the results already count as work
-        (`ConnectionMemory.begin_work`); the caller of `submit` ends that work.
+        Recompress the batches of one request.  Before `done` is called, the size of the results is passed to
+        `ConnectionMemory.begin_work`; the caller of `submit` must later pass it to `end_work`.
         """
         self._waiting.append((asked, done, failed))
         self.room_again()
@@ -75,5 +80,5 @@ class Recompressor:
 
 
 def size_of(results: Results) -> int:
-    """Return the bytes of the recompressed batches."""
+    """Return the total size of the recompressed batches in bytes."""
     return sum(len(result) for result in results if not isinstance(result, BatchProblem))

@@ -1,12 +1,13 @@
 """
 DeleteRecords (key 21): v0-2
 
-Moves the log start offsets of partitions forward.  The response contains the new log start offsets and is sent when the
-moves have committed.  Offset -1 means the high watermark; records above the high watermark cannot be deleted.
+Deletes the records of partitions below given offsets, by moving the log start offsets forward.  The response contains
+the new log start offsets and is sent when the deletions have committed.  Offset -1 means the high watermark; records
+above the high watermark cannot be deleted.
 
-While the disk is full, only moves that free a segment are accepted; the error for all others is KAFKA_STORAGE_ERROR.
+While the disk is full, a deletion is accepted only if it frees a segment; otherwise, the error is KAFKA_STORAGE_ERROR.
 
-If a move does not commit within timeout_ms, or this broker loses leadership first, the error is REQUEST_TIMED_OUT.
+If a deletion does not commit within timeout_ms, or this broker loses leadership first, the error is REQUEST_TIMED_OUT.
 """
 
 from typing import Final
@@ -28,20 +29,20 @@ PartitionResponse = Response.Topic.Partition
 
 
 class _Awaited(Pending[Response]):
-    """Completes when the outcome of every move is known, or when the client's timeout expires."""
+    """Completes when the outcome of every deletion is known, or when the client's timeout expires."""
 
     __slots__ = ("_deadlines", "_has_begun", "_timeout_ms", "_unknown", "response")
 
     def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response = response
-        self._unknown = 0  # the number of moves whose outcome is not known yet
-        self._has_begun = False  # True once every move of the request has begun
+        self._unknown = 0  # the number of deletions whose outcome is not known yet
+        self._has_begun = False  # True once every deletion of the request has begun
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)
 
     def move(self, partition: Partition, offset: int, now_ms: int, answer: PartitionResponse) -> None:
-        answer.error_code = errors.REQUEST_TIMED_OUT  # replaced when the move commits in time
+        answer.error_code = errors.REQUEST_TIMED_OUT  # replaced if the deletion commits in time
         self._unknown += 1
         shard = partition.shard
 
@@ -92,7 +93,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             if offset <= partition.log_start:
                 answer.low_watermark = partition.log_start
             elif context.broker.storage_problem() is not None and not partition.log.frees(offset):
-                answer.error_code = errors.KAFKA_STORAGE_ERROR  # the move's row would take up space and free none
+                answer.error_code = errors.KAFKA_STORAGE_ERROR  # the deletion's row would take up space and free none
             else:
                 awaited.move(partition, offset, context.now_ms, answer)
     awaited.all_begun()

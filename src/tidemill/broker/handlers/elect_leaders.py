@@ -2,8 +2,8 @@
 ElectLeaders (key 43): v0-2
 
 Moves leadership to the preferred leaders by asking the current leaders to transfer it.  Every broker forwards the
-request to the controller, which plans the moves.  The response is sent when every preferred leader has reported to the
-controller that it leads, or after timeout_ms.
+request to the controller, which plans the transfers.  The response is sent when every preferred leader has reported to
+the controller that it leads, or after timeout_ms.
 
 Unclean elections never change anything.  A partition with a leader needs no election.  For a partition without a
 leader, Kafka elects any live replica; Tidemill answers ELIGIBLE_LEADERS_NOT_AVAILABLE, because a leader that was not
@@ -30,7 +30,7 @@ TIMED_OUT: Final = "the preferred leader does not lead yet"
 
 
 class _Awaited(Pending[Response]):
-    """Completes when every move is done or refused, or when the client's timeout expires."""
+    """Completes when every leadership transfer has ended or been refused, or when the client's timeout expires."""
 
     __slots__ = ("_context", "_elections", "_moves", "_problems", "_timeout_ms")
 
@@ -40,7 +40,7 @@ class _Awaited(Pending[Response]):
         super().__init__()
         self._context = context
         self._elections = elections
-        self._moves: dict[ShardId, BrokerId] = dict(moves)  # moves that are not known to be done
+        self._moves: dict[ShardId, BrokerId] = dict(moves)  # transfers that are not known to have ended
         self._problems: dict[ShardId, Problem] = {}
         self._timeout_ms = max(timeout_ms, 0)
 
@@ -58,7 +58,7 @@ class _Awaited(Pending[Response]):
         self._check()
 
     def _check(self) -> None:
-        """Remove the moves whose new leader is known.  Called when the leader table may have changed."""
+        """Remove the transfers whose target now leads.  Called when the leader table may have changed."""
         cluster = self._context.broker.cluster
         for shard_id, to in [*self._moves.items()]:
             if cluster.reported_leader(shard_id) == to:

@@ -236,13 +236,13 @@ class _Recompressed(Pending[Response | None]):
 
     __slots__ = ("_bytes", "_context", "_production")
 
-    keeps_request = True  # the threads read the batches from the request's bytes
+    keeps_request = True  # the compression threads read the batches from the request's bytes
 
     def __init__(self, production: _Production, context: RequestContext) -> None:
         super().__init__()
         self._production = production
         self._context = context
-        self._bytes = 0  # bytes of recompressed batches, which count as work until the request is answered
+        self._bytes = 0  # size of the recompressed batches; `ConnectionMemory` counts it until the request is answered
         context.connection.hold()
         self._recompress()
 

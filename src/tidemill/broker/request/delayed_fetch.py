@@ -150,7 +150,7 @@ class DelayedFetch(Pending[Response]):
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                # Used if the other partitions have enough bytes.
+                # This empty answer is used if the other partitions have enough bytes without this one.
                 answers.append((key, wanted, partition, _answer(partition, key, [])))
                 continue
             if isinstance(found, int):

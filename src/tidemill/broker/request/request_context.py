@@ -39,7 +39,7 @@ class Caller(Protocol):
         ...
 
     def release(self) -> None:
-        """Begin requests again, but in a later turn."""
+        """Allow requests on this connection to begin again, but only in a later turn of the event loop."""
         ...
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ async def _begin_again(
         "journal set aside",
         directories=", ".join(
             name for name in disk.list("") if name.startswith(ASIDE)
-        ),  # includes those of earlier starts, which may have been interrupted
+        ),  # including directories of earlier starts that were interrupted after setting files aside
         bytes=size,
         then="this broker is a new voter; delete those directories when every topic is served again",
     )
