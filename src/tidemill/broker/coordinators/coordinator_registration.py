@@ -43,7 +43,7 @@ class CoordinatorRegistration(Generic[RequestT, CoreT]):
     partition_for: Callable[[str, int], int]  # (a request's key, the partition count) → partition
     new_core: Callable[[CoreContext], CoreT]  # called each time this broker starts to lead a partition
     rejection: Callable[[RequestT, int | OutcomeUnknown], object]  # see `PartitionOwner.rejection`
-    key_type: int = NO_KEY_TYPE  # in FindCoordinator; NO_KEY_TYPE if clients cannot look up this coordinator
+    key_type: int = NO_KEY_TYPE  # FindCoordinator's key type; NO_KEY_TYPE if clients cannot look up this coordinator
     deleted_topics: DeletedTopics[RequestT, CoreT] | None = None
 
 

@@ -28,8 +28,8 @@ from tidemill.model.internal_topics import OFFSETS
 from tidemill.model.topic import TopicId
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
-GROUP_KEY_TYPE: Final = 0  # in FindCoordinator
-SNAPSHOT_CHUNK_RECORDS: Final = 200  # appended in one turn, so that other requests wait only a few milliseconds
+GROUP_KEY_TYPE: Final = 0  # the key type of groups in FindCoordinator
+SNAPSHOT_CHUNK_RECORDS: Final = 200  # records per turn, so few that other requests wait only a few milliseconds
 
 # Requests that are served while the disk is full, because they append nothing or (ForgetTopics) free space.
 _SERVED_WHEN_FULL: Final = (Heartbeat, FetchOffsets, DescribeGroups, ListGroups, ForgetTopics)

@@ -6,7 +6,7 @@ an error.  A classic consumer looks it up twice; if it joins a group, it then se
 
     coordinator     counted                                   no longer counted
     this broker     all lookups of the group                  at a group request for the group
-    another broker  the lookups of the group per connection   if the coordinator's leadership has changed since then
+    another broker  the lookups of the group per connection   if a coordinator was elected after the first lookup
 
 A consumer that assigns partitions to itself also looks up the coordinator, more than twice if the internal topic is
 being created at the time.  Such a consumer is not logged, because it then either uses its connection for other requests
@@ -21,9 +21,11 @@ from tidemill.model.clock import Clock
 from tidemill.telemetry.event_log import EventLog
 
 LOOKUPS_MIN: Final = 3
-LOOKUPS_ELSEWHERE_MIN: Final = 4  # larger, because the group requests that would refute it arrive at another broker
+# Applies if another broker is the coordinator.  It is higher than LOOKUPS_MIN, because this broker does not see the
+# group requests that would show that the client can use the group.
+LOOKUPS_ELSEWHERE_MIN: Final = 4
 WAIT_MS: Final = 10_000  # a classic member sends its first group request well within this time
-SILENT_S: Final = 2.0  # a connection that carries no bytes later than this after the last lookup is silent
+SILENT_S: Final = 2.0  # a connection is silent if its last bytes came at most this long after its last lookup
 WATCHED_MAX: Final = 256  # bounds the memory
 CLIENT_IDS_MAX: Final = 256  # the most recently logged client ids that are remembered
 
@@ -71,7 +73,7 @@ class _Watched:
         self.count = 0
         self.client_id = ""
         self.connection: LookingConnection | None = None
-        self.active_at = 0.0  # the value for `connection` at the last lookup
+        self.active_at = 0.0  # `connection.active_at` at the last lookup
 
     @property
     def is_waiting(self) -> bool:
@@ -123,7 +125,10 @@ class GroupLookups:
         self._watched.pop(group_id, None)
 
     def tick(self) -> None:
-        """Log the clients that have waited for WAIT_MS, but each client id only once."""
+        """
+        Log the clients that are still waiting for a usable coordinator `WAIT_MS` after the first lookup, but each
+        client id only once.
+        """
         due_ms = self._clock.monotonic_ms() - WAIT_MS
         while self._watched:
             key, watched = next(iter(self._watched.items()))

@@ -31,8 +31,8 @@ TURN_RECORDS_MAX: Final = 200  # replayed per turn while loading, so that other 
 BATCH_RECORDS_MAX: Final = 1_000  # in one batch; the other records of a Result go into further batches
 BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, unless a single record is larger
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # no snapshot is taken while the log has fewer records
-SNAPSHOT_GROWTH: Final = 4  # nor while the log has fewer records than this many times the size of a snapshot
-LOAD_RETRY_S: Final = 5.0  # after a read has found damage that a second read might not find again
+SNAPSHOT_GROWTH: Final = 4  # no snapshot is taken while the log has fewer than this many times a snapshot's records
+LOAD_RETRY_S: Final = 5.0  # pause before loading again after a read has found damage; a second read might not find it
 NOT_NOW_MS: Final = 1_000  # interval at which a deadline is retried while nothing may be appended
 TIMER_MS_MAX: Final = 24 * 3_600_000  # longest delay of a timer; for a later deadline, the core is called early
 
