@@ -135,8 +135,8 @@ class _Draft:
         topic = self._topics_by_id.current[record.topic_id]
         known = self._shards.current.get(record.shard_id)
         if known is not None:
-            # A snapshot within the log repeats the records of existing shards, whose replicas may have changed since
-            # then.
+            # A snapshot within the log repeats the records of existing shards.  An existing shard is kept as it is,
+            # because its replicas may have changed since it was created.
             partitions = range(record.first_partition, record.first_partition + record.partition_count)
             assert (known.partitions, known.initial_voters) == (partitions, record.initial_voters), (
                 "a shard is created once"

@@ -86,7 +86,7 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
 }
 
 
-NEAREST_LENGTH_MAX: Final = 100  # only this many characters of a name are compared, because longer names take longer
+NEAREST_LENGTH_MAX: Final = 100  # names are compared only up to this length, to bound the time of a comparison
 NEAREST_LIKENESS_MIN: Final = 0.85  # allows about one typo; a lower ratio would make the search slow
 
 

@@ -14,7 +14,7 @@ class TopicKeys:
     """The broker configuration keys that apply when an internal topic is created."""
 
     partition_count: str
-    replication_factor: str  # also applies when brokers join: replicas are added up to this number
+    replication_factor: str  # also applies later: as brokers join, replicas are added until there are this many
     segment_bytes: str
 
 
@@ -43,8 +43,8 @@ OFFSETS: Final = InternalTopic(
 INTERNAL_TOPICS: Final = (
     METADATA,
     OFFSETS,
-    InternalTopic(name="__transaction_state"),  # Kafka's; transactions are not implemented yet
-    InternalTopic(name="__share_group_state"),  # Kafka's; a partition's share state will be in its shard's log
+    InternalTopic(name="__transaction_state"),  # Kafka's topic; transactions are not implemented yet
+    InternalTopic(name="__share_group_state"),  # Kafka's topic; a partition's share state will be in its shard's log
 )
 _NAMES: Final = frozenset(topic.name for topic in INTERNAL_TOPICS)
 

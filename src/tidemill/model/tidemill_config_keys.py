@@ -9,7 +9,7 @@ BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.I
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
 
 JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB, because a ring with a single file could never free space
-ROWS_MAX: Final = 200  # the default for topics and for groups: slow scrapes would block the event loop
+ROWS_MAX: Final = 200  # default limit on groups and on topics in `/metrics`: a slow scrape would block the event loop
 
 
 def _key_problem(value: ConfigValue) -> str | None:

@@ -42,7 +42,7 @@ def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerL
     def value(name: str) -> object:
         key = TOPIC_KEYS[name]
         found = resolve_topic(key, overrides, layers).value
-        # The text is legal, because it was checked when it was set.
+        # The text of the setting is legal, because it was checked when it was set.
         return key.default if found is None else value_of_text(key.type, found)
 
     def number(name: str) -> int:

@@ -29,4 +29,4 @@ class Workers(NamedTuple):
 
     read: Jobs
     background: Jobs
-    failed: Callable[[BaseException], None]  # ends the process
+    failed: Callable[[BaseException], None]  # takes the exception of a failed job, and ends the process

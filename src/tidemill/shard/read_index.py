@@ -15,8 +15,8 @@ from tidemill.shard.commit_waiters import Waiter
 
 class ReadIndex:
     """
-    The readers that are waiting for one leader to be confirmed.  Invariant: `_next` is empty unless a round is in
-    flight.
+    The readers that wait until a majority has confirmed that this replica still leads.  Invariant: `_next` is empty
+    unless a round is in flight.
     """
 
     __slots__ = ("_next", "_replica", "_round", "_send", "waiting")
@@ -31,7 +31,8 @@ class ReadIndex:
 
     def wait(self, waiter: Waiter) -> None:
         """
-        Call `waiter` with True once a majority has confirmed this leader, or with False if leadership is lost first.
+        Call `waiter` with True once a majority has confirmed, after this call, that this replica still leads, or with
+        False if leadership is lost first.
         """
         self._next.append(waiter)
         if not self.waiting:

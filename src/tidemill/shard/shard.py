@@ -35,7 +35,7 @@ from tidemill.storage.machine.shard_machine import UnknownCommand
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
-YIELD_MS: Final = 30_000  # between two calls of `_yield_leadership`: a voter with no better copy yields it back
+YIELD_MS: Final = 30_000  # between calls of `_yield_leadership`: a successor without a better copy yields it, too
 NEAR_ROWS: Final = 64  # a replica may lag by this many rows and still vote or lead: they are in flight
 
 

@@ -68,7 +68,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file, which makes no data durable.  Closing it again does nothing."""
+        """Close the file, without making any data durable.  Does nothing if the file is already closed."""
         ...
 
 
@@ -100,7 +100,10 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename atomically, replacing `new`: after a power loss, both names are as before or both as after."""
+        """
+        Rename `old` to `new`, replacing any file called `new`.  After a power loss, the rename has happened completely
+        or not at all.
+        """
         ...
 
     def remove(self, path: str) -> None:

@@ -78,8 +78,8 @@ def check_nothing_lost(disk: Disk) -> None:
 def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
     Create the contents of a new directory, except for its identity: one journal file and an empty checkpoint.  A crash
-    at any point is harmless: the call may be repeated as long as there is no identity, or one with another key.  Raises
-    DirectoryProblem.
+    at any point is harmless: the call may be repeated as long as the directory has no identity, or an identity with a
+    different journal key.  Raises DirectoryProblem if the directory holds topics.
     """
     check_nothing_lost(disk)
     disk.make_directory(paths.JOURNAL)

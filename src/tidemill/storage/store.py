@@ -88,7 +88,7 @@ class Store:
         self.growth = RingGrowth(
             disk, journal, file_bytes=options.journal_file_bytes, bytes_max=options.journal_bytes_max
         )
-        self._opened_seen = -1  # `disk.opened` at the last check that left no surplus of open files
+        self._opened_seen = -1  # `disk.opened` at the last check after which no surplus files were open
 
     # ── rows that shards queue ─────────────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +159,7 @@ class Store:
         unchanged until an install replaces them.  A checkpoint may contain the mark before its row is durable.
         """
         log.mark_damage(partition, offset, problem)
-        # Queued among the entries and not as a control row, to keep their order relative to rows of installs.
+        # The row is queued among the entries and not as a control row, so that it stays in order with rows of installs.
         self.blocks.rows.put(log.shard_id, [damage_row(partition, offset, problem)])
 
     def install(self, log: ShardLog, row: Entry) -> None:
@@ -293,8 +293,8 @@ class Store:
 
     def close_surplus_files(self) -> None:
         """
-        Close open segment files above the limit.  Called a few times a second; does nothing unless a file has been
-        opened since.
+        Close open segment files above the limit.  Called a few times a second; does nothing if no file has been opened
+        since the open files were last found to be within the limit.
         """
         opened = self.disk.opened
         if opened == self._opened_seen:
