@@ -81,8 +81,8 @@ def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: 
 
 def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:
     """
-    The batch was between S and P of the checkpoint.  Its segment has been removed, but a retry must still be
-    recognized.
+    The batch was durable but not committed when the checkpoint was taken.  Its segment has been removed since then, but
+    a retry of the batch must still be recognized.
     """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(1, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -141,8 +141,8 @@ def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: C
 
 def test_a_trim_that_is_journaled_before_its_batches_counts_as_commit(make_hand: Callable[..., Any]) -> None:
     """
-    When the ring is full, other replicas may commit batches whose trim is written to this journal before the batches
-    are.
+    While this replica's ring is full, the other replicas can commit a batch without it.  If the batch is then trimmed,
+    the trim enters this journal before the batch.  After a restart, the batch must count as committed.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)

@@ -197,7 +197,7 @@ def test_the_rows_of_an_install() -> None:
     assert (99, 1, 0) == (number(ended, 0, 8), number(ended, 8, 2), number(ended, 30, 2))
     ended = ended[32:]
     assert wanted == [number(ended, *field) for field in partition + epochs]
-    section = [(96, 4), (100, 2), (102, 2), (104, 4), (108, 4), (112, 4)]  # one: producer states of partition 4
+    section = [(96, 4), (100, 2), (102, 2), (104, 4), (108, 4), (112, 4)]  # one section: producer states, partition 4
     assert [1, 2, 1, 66, 4, 58] == [number(ended, *field) for field in section]
     batch = [(132, 2), (134, 4), (138, 4), (142, 8), (150, 8), (158, 8), (166, 8)]
     head = [(116, 4), (120, 8), (128, 4)]

@@ -167,7 +167,7 @@ def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
 
 
 def test_topics_without_an_identity_are_not_overwritten() -> None:
-    """A directory with topics but without an identity has lost it, so it is not initialized again."""
+    """A directory that has topics but no identity must have lost its identity, so it is not initialized again."""
     disk = SimulatedDisk()
     disk.make_directory("topics/abc")
 

@@ -51,8 +51,8 @@ def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
 @pytest.mark.parametrize("fate", [ALL_LOST, ALL_KEPT], ids=["lost", "kept"])
 def test_a_broker_that_is_stopped_on_the_way_continues(disk: SimulatedDisk, fate: Any) -> None:
     """
-    The identity stays in place throughout: without it, the broker would get another broker id than the one in the plan
-    of its replicas.
+    The identity stays in place throughout: without it, the broker would get a different broker id from the one for
+    which its replicas are planned.
     """
     stops = 0
     while True:

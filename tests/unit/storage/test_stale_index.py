@@ -43,7 +43,10 @@ def check(hand: Any, read_offsets: Any) -> None:
 
 @pytest.mark.parametrize("size", [77, 100], ids=["other sizes", "the same sizes"])
 def test_an_index_file_is_ignored_behind_a_cut(make_hand: Make, read_offsets: Any, size: int) -> None:
-    """The index file is read while the bytes that were cut are still in the segment file."""
+    """
+    The index file describes the segment before the cut, and is read while the cut bytes are still in the segment file.
+    The points beyond the cut are not used.
+    """
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(20)
     hand.write_all()
@@ -65,8 +68,8 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
     make_hand: Make, read_offsets: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A reader thread builds the index in a long walk, during which the segment is cut.  The offsets are checked again
-    after another restart, for which the segment is closed and its index is saved.
+    A reader thread builds the index in a long walk, during which the segment is cut.  Nevertheless, every offset is
+    found, also after another restart, for which the segment is closed and its index is saved.
     """
     hand = make_hand(COLD, index_interval=300)
     entries = hand.append(20)
@@ -95,7 +98,10 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
 
 
 def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> None:
-    """A checkpoint on another thread saves the index as it was before the cut."""
+    """
+    A checkpoint on another thread saves the index as it was before the cut.  Nevertheless, every offset is found, also
+    after a restart.
+    """
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(40)
     hand.write_all()

@@ -61,8 +61,8 @@ def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., 
 
 def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..., Any]) -> None:
     """
-    No block is written after one whose sync failed, because the later block would be whole.  If a later process wrote a
-    block of the same size in place of the first, a start would take both for parts of the log.
+    No block is written after a block whose sync failed, because the later block would be complete.  If the next process
+    then wrote a block of the same size in place of the failed one, recovery would take both for parts of the log.
     """
     hand = make_hand(OPTIONS)
     hand.append(2, size=3 * PAGE_BYTES)
@@ -174,7 +174,10 @@ def test_a_truncation_recaptures_a_checkpoint_that_has_not_begun_to_write(make_h
 
 
 def test_a_segment_that_is_truncated_while_a_checkpoint_writes_is_synced_by_it(make_hand: Callable[..., Any]) -> None:
-    """The checkpoint contains the state before the truncation, because the TRUNCATE row may be lost."""
+    """
+    The checkpoint contains the state before the truncation and syncs the segment: if the TRUNCATE row is lost, recovery
+    needs the truncated batches.
+    """
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -239,8 +242,8 @@ def test_a_trim_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any]
 
 def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[..., Any]) -> None:
     """
-    A checkpoint contains nothing that is only queued, except trims.  Recovery reads rows, votes and openings after P
-    from blocks, or loses them.
+    A checkpoint contains nothing that is only queued, except trims.  Recovery takes rows, votes and openings after P
+    from the blocks of the journal, so those that are in no block are lost.
     """
     hand = make_hand(OPTIONS)
     hand.append(3, size=50)
