@@ -78,8 +78,8 @@ def test_an_existing_directory_gets_replication_settings(tmp_path: Path) -> None
 
 
 def test_a_value_in_one_settings_file_is_kept_for_all_brokers(tmp_path: Path) -> None:
-    """A value that a user has set survives later starts, but the values for a smaller number of brokers, which no user
-    chose, do not.
+    """A value that a user has set survives later starts.  A value that an earlier start chose for a smaller number of
+    brokers does not.
     """
     second = prepared(tmp_path, count=2)[1]
     with Path(second.config).open("a") as file:
@@ -101,8 +101,8 @@ def test_ports_are_consecutive(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: Path) -> None:
-    """Once the cluster exists, the settings of broker 1 make it join that cluster, both immediately and at the next
-    start.
+    """Once the cluster exists, the settings of broker 1 make it join that cluster.  They are written immediately, and
+    the next start of the command keeps them, even if broker 1 has lost its data by then.
     """
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})

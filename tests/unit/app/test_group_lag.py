@@ -42,7 +42,8 @@ def test_the_lag_is_the_sum_over_the_partitions_with_a_committed_offset(world: B
 
 def test_the_largest_lags_have_rows_and_the_others_are_summed_up(world: BrokerWorld) -> None:
     """
-    Groups that lag are always visible, no matter how many groups there are.  With 0 rows, nothing is computed.
+    The largest lags are shown one by one and all others as a sum, so that no lag is hidden, however many groups there
+    are.  If no rows are requested, no lag is computed.
     """
     for group_id, offset in (("a", 4), ("b", 0), ("c", 3), ("d", 2)):
         commit(world, "flights", offset, group_id=group_id)

@@ -1,4 +1,4 @@
-"""How many partitions are in danger."""
+"""Brokers count the partitions that have no leader, lack a replica or have damaged files."""
 
 import pytest
 
@@ -31,7 +31,8 @@ def world() -> ClusterWorld:
 
 def test_a_healthy_cluster_has_no_partition_in_danger(world: ClusterWorld) -> None:
     """
-    Each leader counts what it leads.  One more partition is that of the metadata, whichever broker leads it.
+    Each leader counts the partitions that it leads.  One of the six is the partition of the metadata topic, whichever
+    broker leads it.
     """
     counts = [health_of(world, number) for number in (1, 2, 3)]
 
@@ -98,7 +99,8 @@ def test_a_leader_that_is_not_heard_is_none(world: ClusterWorld) -> None:
 
 def test_partitions_with_damaged_files_are_counted_until_they_are_repaired(world: ClusterWorld) -> None:
     """
-    The damaged broker cannot use any partition of the shard, and the shard's leader lacks a replica.
+    The broker with the damaged file counts every partition of the shard, because its replica of the whole shard is out
+    of use.
     """
     node = world[3]
     world[1].produce("flights", b"value")

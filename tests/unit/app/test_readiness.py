@@ -36,7 +36,8 @@ def test_a_disk_is_nearly_full_before_writes_are_refused(
     free: int, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    `free` is a multiple of the bytes that are needed.  If it is 1, one byte is taken away, and the disk is full.
+    The free space is `free` times the bytes that are needed.  If `free` is 1, the free space is one byte less than
+    that, so the disk counts as full.
     """
     world = BrokerWorld()
     world.broker.tick()
@@ -68,7 +69,7 @@ def test_a_disk_that_hangs_is_a_problem() -> None:
 
 def test_a_cluster_that_lacks_a_broker_says_so() -> None:
     """
-    The count and the sentence are meant for people, and the name for programs.
+    A problem is reported with a name, which is meant for programs, and with a count and a sentence for people.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -25,7 +25,8 @@ class Watched:
 
 def test_the_bytes_of_the_journal_must_fit_beside_the_reserve() -> None:
     """
-    If one byte is missing, appends are refused, and the message says how many bytes are needed.
+    The free space must be at least FREE_BYTES_MIN plus the bytes in the journal.  With one byte less, appends are
+    refused, and the message says how many bytes are needed.
     """
     watched = Watched()
     watched.free_space.check()
