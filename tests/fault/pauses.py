@@ -25,7 +25,9 @@ def pause_of_shards(
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that is not exceeded by at least the given share (0 to 1) of all values."""
+    """
+    Return the smallest of `values` such that at least the fraction `share` (0 to 1) of all values do not exceed it.
+    """
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 

@@ -114,7 +114,7 @@ class SteadyLoad:
         self.partitions = range(partitions)
         self.keys = keys
         self.history = History()
-        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # `time.monotonic` of each, by partition
+        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # by partition; seconds of `time.monotonic`
         self.failures: list[str] = []  # sends that failed in the client, of which a test expects none
         self.truncated: list[str] = []  # errors that show that the log lost records that had already been read
         self._producers = [_Producer(number, self, range(number, partitions, producers)) for number in range(producers)]

@@ -249,7 +249,7 @@ def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
     write_much(broken, "flipped")
     with ClusterScene(broken, "flipped-load") as scene:
         victim = broken.leaders("flipped")[0]
-        broken.stop(victim)  # after a clean stop, its journal no longer has these bytes
+        broken.stop(victim)  # after a clean stop, recovery does not restore the segments from the journal
         topic_id = broken.ask_any(["flipped"]).topics[0].topic_id
         flip_a_byte(broken.data_directory(victim) / paths.partition_directory(topic_id, 0))
         broken.start(victim)

@@ -40,8 +40,8 @@ def test_writes_resume_when_a_leader_is(
     kind: str, proxied: tuple[ClusterProcesses, PeerProxies], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    If a leader cannot send, cannot receive, or neither, other brokers become leaders, and clients find them although
-    they can still reach the old leader.
+    If a leader cannot send, cannot receive, or can do neither, other brokers become leaders, and clients find them,
+    although they can still reach the old leader.
     """
     cluster, proxies = proxied
     cluster.recover()

@@ -70,8 +70,8 @@ def test_an_offset_with_two_values_is_rewritten_history() -> None:
 
 
 def test_values_in_another_order_than_sent_are_reordered() -> None:
-    """Values in another order than they were sent are reported.  For sends without an acknowledgement, the order in the
-    log is checked.
+    """A producer's values are reported if their order differs from that in which they were sent.  For sends without an
+    acknowledgement, the order in the log is checked.
     """
     history = sound()
     history.final[3:] = [Read(1, 0, value_of(2, 2)), Read(1, 1, value_of(2, 1))]

@@ -73,8 +73,8 @@ def imported(errors: str) -> set[str]:
 
 def logged(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
     """
-    Return the events that a process has written to stderr until its end, except those about a slow or incomplete
-    machine.
+    Return the events that a process has written to stderr until its end, except warnings about the machine
+    (`OF_THE_MACHINE`).
     """
     assert process.stderr is not None
     events = [json.loads(line) for line in process.stderr]
@@ -282,7 +282,7 @@ def test_settings_of_the_file_the_environment_and_set_have_the_source_static_bro
 
     static = ConfigSource.STATIC_BROKER_CONFIG.value
     expected = {"node.id": "7", "broker.id": "7", "log.retention.hours": "5", "message.max.bytes": "2000000", **given}
-    inherited = {"log.retention.ms", "log.retention.minutes"}  # they default to log.retention.hours, as in Kafka
+    inherited = {"log.retention.ms", "log.retention.minutes"}  # these default to log.retention.hours, as in Kafka
     shown = {name: it.value for name, it in described.items() if it.source == static and name not in inherited}
     assert expected == shown
 

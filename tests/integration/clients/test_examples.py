@@ -1,4 +1,4 @@
-"""The short examples do what they say, with the broker of this folder."""
+"""The short programs in `examples` work with the broker under test."""
 
 import os
 import signal

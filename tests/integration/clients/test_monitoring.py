@@ -32,7 +32,10 @@ def scrape(broker: RunningBroker) -> str:
 
 @pytest.fixture(scope="module")
 def scraped(broker: RunningBroker) -> str:
-    """Return the metrics of a broker with traffic, a group and an error; otherwise their labels would not exist."""
+    """
+    Return the metrics of a broker that has a topic with traffic, a consumer group and a refused request: a metric with
+    labels does not exist until there is something for its labels to name.
+    """
     topic, group = f"watched-{uuid.uuid4().hex[:12]}", f"watchers-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(WAIT_S)
@@ -60,7 +63,7 @@ def scraped(broker: RunningBroker) -> str:
 
 
 def expressions(value: Any) -> Iterator[str]:
-    """Yield every string in a tree that is stored under a key for PromQL."""
+    """Yield the PromQL expressions in a tree of dicts and lists: the strings under `expr` and `definition`."""
     if isinstance(value, dict):
         yield from (it for key, it in value.items() if key in ("expr", "definition") and isinstance(it, str))
         for it in value.values():

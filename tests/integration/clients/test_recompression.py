@@ -1,4 +1,4 @@
-"""kafka-python with topics that have a codec, and the codec in which the broker stores their batches."""
+"""The broker stores kafka-python's batches in the codec of their topic, and kafka-python can read them."""
 
 import uuid
 import warnings

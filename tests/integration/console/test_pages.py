@@ -64,7 +64,7 @@ def test_every_page_is_shown_without_complaints(browser: Browser, cluster: Clust
                 expect(tab.page.locator(".plot canvas")).to_have_count(4)
             found[path] = tab.accessibility_problems()
 
-    is_expected = "Failed to load resource: the server responded with a status of 404"  # the status of the last page
+    is_expected = "Failed to load resource: the server responded with a status of 404"  # the last page does not exist
     assert [] == [text for text in tab.complaints if not text.startswith(is_expected)]
     assert [] == [(path, problem) for path, problems in found.items() for problem in problems]
 
@@ -150,7 +150,8 @@ def test_the_page_works_without_javascript(browser: Browser, cluster: Cluster) -
 
 def test_the_search_follows_the_keyboard(tab: Tab, cluster: Cluster) -> None:
     """
-    The table follows what is typed, the focus stays in the field, and the address can be shared.
+    The table is filtered while the user types, the focus stays in the search field, and the URL contains the search
+    term, so that it can be shared.
     """
     tab.open(address(cluster, "/topics"))
 
@@ -238,7 +239,7 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
             tab.open(address(cluster, path))
             if path == "/":
                 expect(tab.page.locator(".plot canvas")).to_have_count(4)
-            if path == "/topics/orders":  # until the rates are known
+            if path == "/topics/orders":  # wait until the rates are known
                 expect(tab.page.locator("dl.stats dd").nth(2)).not_to_have_text("–")
             tab.page.screenshot(path=Path(PICTURES or "", f"console-{name}.png"), full_page=True)
     load.join()

@@ -1,4 +1,4 @@
-"""Every command and file of a page does what the page says: the suite types them as they stand."""
+"""Pages are right: the suite types each command and writes each file exactly as the page shows them."""
 
 import os
 import re
@@ -28,10 +28,13 @@ PLACEHOLDERS: Final = {"<this repository>": str(ROOT)}
 
 
 class Reader:
-    """Follows a page in a directory of its own, with an empty home and nothing of this repository on the path."""
+    """Follows a page like a person who reads it, in a directory of its own and with an empty home directory."""
 
     def __init__(self, directory: Path, *, has_installed: bool = False) -> None:
-        """Follow pages in `directory`; with `has_installed`, with the commands of this environment and the examples."""
+        """
+        Follow pages in `directory`.  With `has_installed`, the commands of this environment are on `PATH` and
+        `directory` contains the examples; without it, no virtual environment is on `PATH`.
+        """
         home = directory / "home"
         home.mkdir()
         self._directory = directory
@@ -120,6 +123,7 @@ def test_a_page_does_what_it_says(page: str, newcomer: Reader) -> None:
 @pytest.mark.parametrize("page", INSTALLED_PAGES)
 def test_a_page_does_what_it_says_once_tidemill_is_installed(page: str, user: Reader) -> None:
     """
-    The same for a page that begins after the installation.
+    On a page for readers who have installed Tidemill, too, every command succeeds, every server becomes ready, and the
+    output that the page shows is printed.
     """
     user.follow(ROOT / page)

@@ -602,8 +602,8 @@ def test_a_broker_dials_an_address_of_its_own_once() -> None:
 
 
 def test_a_long_outage_is_a_warning_and_its_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link that stays down causes one warning, however often it is dialled.  The recovery is reported by the broker
-    that dials, whichever broker has dialled the new link.
+    """A broker that dials a peer without success for a long time logs one warning, however often it dials.  It also
+    reports when there is a link again, even if the peer has dialled that link.
     """
     monkeypatch.setattr(link_reports, "OUTAGE_MS", 100)
 

@@ -183,7 +183,8 @@ def test_a_slow_reader_pauses_and_resumes_the_connection() -> None:
 
 def test_a_connection_can_pause_reading() -> None:
     """
-    While a connection has paused reading, the other side fills its socket and waits; afterwards everything arrives.
+    While a connection has paused reading, it receives nothing, and the client's writes wait.  Once it resumes reading,
+    everything arrives.
     """
 
     async def act(scene: Scene) -> None:
