@@ -70,7 +70,7 @@ def ids_of(cluster: ClusterProcesses, topic: str) -> set[bytes]:
 
 
 def write_one(cluster: ClusterProcesses, topic: str) -> None:
-    """Write a record with a new producer id, because blocks of producer ids are also allocated by the controller."""
+    """Write a record to each partition with a new producer id: the controller also allocates blocks of producer ids."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **QUICK})
     for partition in range(PARTITIONS):
         producer.produce(topic, b"1", partition=partition)

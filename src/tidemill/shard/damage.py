@@ -116,7 +116,7 @@ class Damage:
 
 
 def _read_again(log: PartitionLog, base_offset: int, end_offset: int) -> None:
-    """Read the committed part of a segment, which never changes.  Raises SegmentDamaged or OffsetGone."""
+    """Read the part of a segment that is committed and so never changes.  Raises SegmentDamaged or OffsetGone."""
     behind = [segment.base_offset for segment in log.segments if segment.base_offset > base_offset]
     end_offset = min([end_offset, *behind])
     offset = max(base_offset, log.log_start)

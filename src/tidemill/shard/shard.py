@@ -36,7 +36,7 @@ from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
 YIELD_MS: Final = 30_000  # between calls of `_yield_leadership`: a successor without a better copy yields it, too
-NEAR_ROWS: Final = 64  # a replica may lag by this many rows and still vote or lead: they are in flight
+NEAR_ROWS: Final = 64  # a replica that lags by at most this many rows counts as caught up: they may be in flight
 
 
 class ShardObserver(Protocol):

@@ -319,7 +319,7 @@ class Store:
         self.growth.finished(file)
 
     def close(self) -> None:
-        """Close the files.  A clean stop writes its last block and checkpoint before this."""
+        """Close the files.  A clean stop writes its last block and checkpoint before it calls this."""
         for log in self.shards.values():
             log.close()
         for ring_file in self.journal.ring:

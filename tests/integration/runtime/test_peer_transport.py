@@ -86,7 +86,7 @@ class Broker:
 
 
 class DelayingRelay:
-    """A relay in front of a broker that delays every piece by up to 5 ms, independently in each direction, in order."""
+    """A relay in front of a broker.  Delays data by up to 5 ms in each direction, and keeps its order."""
 
     address: str
     server: asyncio.Server

@@ -51,7 +51,10 @@ def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(ma
 
 
 def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Callable[..., Any]) -> None:
-    """The queued entry of the new term is lost in the power loss, and the state up to P remains."""
+    """
+    The queued entry of the new term is lost in the power loss.  The state up to P remains, including the epoch of the
+    older term.
+    """
     hand = make_hand(OPTIONS)
     hand.append(2)
     begin_term(hand, 3)

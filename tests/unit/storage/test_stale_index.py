@@ -133,7 +133,8 @@ def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> No
 def test_the_index_of_a_removed_segment_is_ignored(make_hand: Make) -> None:
     """
     A running checkpoint saves the index again after the segment was removed.  A new segment with the same name has
-    batches of the same sizes, and no checkpoint saves its index before the next start.
+    batches of the same sizes, and no checkpoint saves its index before the next start, which must not use the old
+    index.
     """
     hand = make_hand(COLD, segment_bytes=1_900, index_interval=1)
     hand.append(10)
