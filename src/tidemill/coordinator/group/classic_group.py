@@ -61,15 +61,16 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]  # (name, metadata), in order of preference
     assignment: bytes = b""
     is_new: bool = False  # the member's first JoinGroup has not been answered yet, so it cannot send heartbeats
-    join_waiter: Waiter | None = None  # only while PREPARING
-    sync_waiter: Waiter | None = None  # only while COMPLETING
+    join_waiter: Waiter | None = None  # set only while PREPARING
+    sync_waiter: Waiter | None = None  # set only while COMPLETING
 
     def metadata(self, protocol_name: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     @property
     def is_session_suspended(self) -> bool:
-        """Whether the session cannot expire now: a member sends no heartbeats while one of its requests is parked.
+        """Return whether the session cannot expire now.  A member sends no heartbeats while one of its requests is
+        parked.
 
         A new member's session is never suspended, because its client may have given up on the first JoinGroup.
         """
@@ -235,7 +236,7 @@ class ClassicGroup:
         if self.leader == old.member_id:
             self.leader = member_id
         old.member_id = member_id
-        old.is_new = False  # the instance is known: its session is suspended while its JoinGroup is parked
+        old.is_new = False  # a known instance is not new, so its session is suspended while its JoinGroup is parked
         self.members[member_id] = old
         self.static_members[old.instance_id] = member_id
 
@@ -274,7 +275,11 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Return whether a member with these protocols can join: every member must support at least one of them."""
+        """Return whether a member with these protocols can join.
+
+        An empty group accepts any protocol type with at least one protocol.  Otherwise, the protocol type must be the
+        group's, and at least one of the protocols must be supported by all members.
+        """
         if self.state is S.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(

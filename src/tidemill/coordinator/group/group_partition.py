@@ -2,7 +2,10 @@
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """Return the group's partition: Java's `String.hashCode` (over UTF-16 units), made positive, modulo the count."""
+    """
+    Return the group's partition: the absolute value of Java's `String.hashCode` of the group id, modulo
+    `partition_count`.  Java computes the hash over UTF-16 code units.
+    """
     units = group_id.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for at in range(0, len(units), 2):

@@ -27,7 +27,7 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TOPIC_ID_TAG = 0
-_EXPIRY_TAG = 10_000  # Tidemill's own; in Kafka only version 1 has an expiry, but no leader epoch and no topic id
+_EXPIRY_TAG = 10_000  # Tidemill's own tag: the only version of Kafka's with an expiry, 1, has no epoch or topic id
 
 
 class BadRecord(ValueError):
@@ -322,7 +322,8 @@ class _Reader:
 
     def count(self) -> int:
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
-        if not 0 <= count <= len(self._data) - self._at:  # a member takes more than one byte
+        # An encoded member takes more than one byte, so there are fewer members than bytes.
+        if not 0 <= count <= len(self._data) - self._at:
             raise BadRecord(f"claims to have {count} members in {len(self._data) - self._at} bytes")
         return count
 

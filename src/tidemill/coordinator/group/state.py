@@ -35,7 +35,7 @@ class LoggedState:
                 self.offsets.remove(named)
                 return
             committed = read_offset(value)
-            if committed.topic_id == NO_TOPIC_ID:  # Kafka's value versions before 4 have no topic id
+            if committed.topic_id == NO_TOPIC_ID:  # Kafka's offset values have no topic id before version 4
                 committed.topic_id = self._topic_id_of(named.topic) or NO_TOPIC_ID
             self.offsets.put(named, committed)
         elif isinstance(named, GroupKey):

@@ -1,4 +1,4 @@
-"""If a deadline moves into the future, the host has nothing to do until its timer fires."""
+"""If a deadline is postponed, the host has nothing to do until its timer fires."""
 
 from tidemill.coordinator.group.deadlines import Deadlines
 

@@ -222,7 +222,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         group = self.world.groups._groups.get(group_id)
         for member_id in list(group.members)[but_one:] if group is not None else ():
             if member_id not in group.members:
-                continue  # The member was removed because an assignment did not fit the log.
+                continue  # The member was removed: the assignments made the group's record too large for the log.
             self.ask(
                 Sync(
                     waiter=self.world.waiter(),
@@ -338,7 +338,10 @@ class LivesOfGroups(RuleBasedStateMachine):
             assert group.leader is None or list(group.members).count(group.leader) == 1
 
     def teardown(self):
-        """Each request gets exactly one response: after a later request, at a deadline, or when leadership is lost."""
+        """
+        Each request gets exactly one response: at once, after a later request, at a deadline, or when leadership is
+        lost.
+        """
         self.world.wait(1_000_000)
         for waiter, response in self.world.groups.drain(errors.NOT_COORDINATOR):
             self.world.answers.setdefault(waiter, []).append(response)

@@ -115,7 +115,7 @@ def test_the_last_members_to_join_a_full_group_are_refused():
     world = World(size_max=3)
     first, second, third = world.stable(3)
     world.settings = world.groups._settings = type(world.settings)(size_max=2)
-    world.join(member_id=first.member_id)  # the leader, so this starts a rebalance
+    world.join(member_id=first.member_id)  # `first` is the leader, so this starts a rebalance
 
     world.join(member_id=second.member_id)
     refused = world.join(member_id=third.member_id)

@@ -147,7 +147,7 @@ def test_unknown_key_versions_are_ignored(version):
 
 
 def test_written_records_equal_kafkas():
-    """The bytes are identical for offsets in version 4 and groups in version 3."""
+    """Offset values in version 4 and group values in version 3 have the same bytes as those that Kafka writes."""
     plain = log_records.offset_commit(OFFSET_KEY, offset_value(4))
     group = log_records.group_metadata("billing", group_value(3))
     empty = log_records.group_metadata("billing", empty_group_value(3))

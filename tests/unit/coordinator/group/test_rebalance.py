@@ -5,7 +5,7 @@ from tidemill.model import errors
 
 
 def test_the_first_rebalance_is_delayed():
-    """group.initial.rebalance.delay.ms begins at the first join."""
+    """The delay of group.initial.rebalance.delay.ms begins at the first join."""
     world = World()
     parked = world.join()
 
