@@ -279,8 +279,8 @@ class Broker:
 
     def tick_shards(self) -> None:
         """
-        Tick the shards.  While a shard has no leader, schedule further ticks soon: the finer the election timeouts are,
-        the less often votes are split.
+        Tick the shards.  While a shard has no leader, schedule further ticks soon: the more precisely the election
+        timeouts are kept, the less often votes are split.
         """
         self.shard_table.tick(self.cluster.peers.alive())
         if self.shard_table.is_electing and not self._is_tick_scheduled and self.cluster.peers.links is not None:
@@ -294,9 +294,9 @@ class Broker:
     @property
     def has_stale_metadata(self) -> bool:
         """
-        Whether other brokers may have a newer image: this broker has lost contact with the controller, and either a
-        peer still has contact, or this broker is isolated and the brokers that it cannot hear may have elected a
-        controller.
+        Return whether other brokers may have a newer image: this broker has lost contact with the controller, and
+        either a peer still has contact, or this broker is isolated and the brokers that it cannot hear may have elected
+        a controller.
         """
         if not self.controller.has_lost_contact:
             return False

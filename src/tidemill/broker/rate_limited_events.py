@@ -1,4 +1,4 @@
-"""A rate limit for log events that clients or peers can cause at will.  Metrics count the events that are left out."""
+"""A rate limit for log events that clients or peers can cause at will.  Metrics count all these events."""
 
 from typing import Final
 

@@ -11,7 +11,9 @@ KEYS_MAX: Final = 1_000  # bounds the memory; the event of a forgotten key is lo
 
 
 class RepeatedEvents:
-    """Events with a key, for example the client's host.  Each key is logged once per interval."""
+    """
+    Collapses events that have the same key, for example the client's host: at most one per key and interval is logged.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,8 +25,8 @@ class RepeatedEvents:
         """
         Count an event with this key.
 
-        Return None if the event must not be logged; otherwise, the number of events with this key that have been left
-        out since the last one was logged.
+        Return None if the event must not be logged; otherwise, the number of events with this key that were not
+        logged since the last one that was.
         """
         now_ms = self._clock.monotonic_ms()
         last_ms = self._logged_ms.get(key)

@@ -12,7 +12,9 @@ NOT_HTTP: Final = "not an HTTP client"
 
 
 class WrongPortEvents:
-    """One event for each kind of mistake and client host; repeats are collapsed."""
+    """
+    Logs clients that use the wrong port or protocol.  Repeated events about the same host and mistake are collapsed.
+    """
 
     def __init__(self, events: EventLog, clock: Clock) -> None:
         self._events = events

@@ -46,7 +46,7 @@ class MemoryLink:
     """One end of a connection.  `frames` holds what this end has sent and the other end has not yet received."""
 
     def __init__(self, hello: Hello, owner: LinkOwner) -> None:
-        self.hello = hello  # that of the other end
+        self.hello = hello  # the Hello of the other end
         self.owner = owner  # the owner of this end
         self.other: MemoryLink
         self.frames: deque[bytearray] = deque()
@@ -70,7 +70,7 @@ class Network:
         self.listening: dict[str, LinkOwner] = {}
         self.links: list[MemoryLink] = []
         self.cut: set[str] = set()  # addresses of isolated brokers
-        self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # by (from, to): whether to hold frames back
+        self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # whether to hold back frames (from, to)
 
     def dial(self, owner: LinkOwner, address: str) -> None:
         accepting = self.listening.get(address)

@@ -10,7 +10,8 @@ from tidemill.storage.partition.segment import SegmentDamaged
 
 def test_a_wait_for_a_leader_that_begins_before_its_first_commit_ends() -> None:
     """
-    When the wait begins, the entry that confirms the term may already be appended, and no further entry may follow it.
+    The entry that confirms the leader's term can already be appended when the wait begins.  Its commit must end the
+    wait, because there need not be any later entry.
     """
     world = BrokerWorld()
     called: list[str] = []

@@ -8,7 +8,7 @@ from tidemill.broker.repeated_events import INTERVAL_MS, KEYS_MAX, RepeatedEvent
 
 def test_a_key_is_logged_once_per_interval_with_the_number_left_out() -> None:
     """
-    The first event with a key is logged.  The next one that is logged, after the interval, says how many were left out.
+    The first event with a key is logged.  The next one that is logged, after the interval, says how many were not.
     """
     clock = HandClock()
     repeated = RepeatedEvents(clock)
@@ -25,7 +25,7 @@ def test_a_key_is_logged_once_per_interval_with_the_number_left_out() -> None:
 
 def test_keys_are_logged_independently() -> None:
     """
-    Events of another client, or about another mistake of the same client, are not left out.
+    Events of another client, or about another mistake of the same client, are logged even during the interval.
     """
     repeated = RepeatedEvents(HandClock())
 

@@ -43,8 +43,8 @@ def test_the_traffic_of_a_topic_is_counted() -> None:
 
 def test_a_request_counts_once_for_each_of_its_topics() -> None:
     """
-    A request counts once for a topic, no matter how many of its partitions it has.  If a partition is refused, the
-    request still counts, but not the bytes and records.
+    A Produce request counts once for each topic, however many of the topic's partitions it contains.  If a partition is
+    refused, the request still counts, but its bytes and records do not.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -69,7 +69,7 @@ def test_a_request_counts_once_for_each_of_its_topics() -> None:
 
 def test_a_fetch_counts_once_for_each_topic_with_news() -> None:
     """
-    A response in a fetch session leaves out topics without news, and does not count for them.
+    In a fetch session, the response omits topics in which nothing has changed, and the fetch does not count for them.
     """
     world = BrokerWorld()
     for topic in ("flights", "trains"):

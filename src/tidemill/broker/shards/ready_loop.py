@@ -25,7 +25,7 @@ from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
 IDLE_MS: Final = 1_000  # after this time, an empty block records that the newest one is synced (rule J5)
-SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hanging; peers wait 2 s longer
+SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hanging, and heartbeats are not sent
 CHECKPOINT_MS: Final = 10_000  # between checkpoints while rows are being written; bounds how much a restart must read
 WRITE_BACK_BYTES: Final = 1 << 20
 """
@@ -89,7 +89,7 @@ class ReadyLoop:
     @property
     def is_syncing(self) -> bool:
         """
-        Whether the journal is making rows durable.  A broker whose disk hangs must not continue to lead.
+        Return whether the journal is making rows durable.  A broker whose disk hangs must not continue to lead.
 
         The disk also counts as hanging if the ring is full and a step that would make room takes too long.
         """

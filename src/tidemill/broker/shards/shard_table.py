@@ -60,7 +60,7 @@ class ShardTable:
         self._transport = transport
         self._observer = observer
         self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
-        self.is_electing = False  # whether a shard has no leader and is waiting until it may campaign
+        self.is_electing = False  # whether any replica waits to campaign because its shard has no leader
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}

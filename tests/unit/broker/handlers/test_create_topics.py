@@ -88,7 +88,7 @@ def test_one_refused_topic_does_not_affect_the_others() -> None:
 
 def test_the_oldest_version_is_supported() -> None:
     """
-    A response in v2 has neither counts nor configuration.
+    A response in v2 contains neither the numbers of partitions and replicas nor the topic's configuration.
     """
     world = BrokerWorld()
 

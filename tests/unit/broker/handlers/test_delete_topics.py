@@ -62,7 +62,7 @@ def test_a_deleted_topic_stays_deleted_after_a_kill_and_its_name_is_free() -> No
 
 def test_unknown_topics_are_refused() -> None:
     """
-    A topic may be unknown by name or by id, or the request may contain neither.
+    A topic is refused if its name or its id is unknown, or if the request contains neither.
     """
     world = BrokerWorld()
 

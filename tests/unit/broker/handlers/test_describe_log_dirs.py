@@ -14,7 +14,7 @@ from tidemill.wire.messages.describe_log_dirs import Request
 
 
 def asked(world: BrokerWorld, *topics: tuple[str, Sequence[int]], version: int | None = None) -> Any:
-    """Return the only result.  If no topics are given, the request asks for every partition."""
+    """Return the description of the only directory.  If no topics are given, ask for every partition."""
     wanted = [Request.Topic(topic=name, partitions=partitions) for name, partitions in topics]
     response = world.ask(Request(topics=wanted or None), version)
     assert errors.NONE == response.error_code

@@ -73,8 +73,8 @@ def test_each_partition_is_shown_with_its_leader() -> None:
 
 def test_illegal_names_and_cursors_are_refused() -> None:
     """
-    A legal name that no topic has is unknown, and an illegal name is invalid.  So is a cursor that points before the
-    first partition.
+    A legal name that no topic has is refused as unknown, and an illegal name as invalid.  A cursor that points before
+    the first partition makes the request invalid.
     """
     world = BrokerWorld()
 

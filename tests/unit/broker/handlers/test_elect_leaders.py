@@ -64,7 +64,7 @@ def test_all_partitions_may_be_asked_for() -> None:
 
 def test_each_partition_has_its_own_error() -> None:
     """
-    The preferred leader already leads, its broker is down, or the partition does not exist.
+    The error says whether the preferred leader already leads, its broker is down, or the partition does not exist.
     """
     world = ClusterWorld()
     world.create("flights")

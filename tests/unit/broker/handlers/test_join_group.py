@@ -37,8 +37,8 @@ def test_an_old_client_joins_with_one_request(version: int) -> None:
 
 def test_only_the_leader_gets_the_members() -> None:
     """
-    Only the group's leader needs to know the members, in order to assign partitions.  The newest version has the
-    protocol type.
+    Only the group's leader needs to know the members, in order to assign partitions.  In the newest version, the
+    response also contains the protocol type.
     """
     world = BrokerWorld(STATIC)
     first, second = GroupMember(world).stabilize(), GroupMember(world, instance_id="two")

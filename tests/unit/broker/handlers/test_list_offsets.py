@@ -68,7 +68,8 @@ def test_offsets_survive_a_kill() -> None:
 
 def test_a_record_that_was_deleted_is_never_found() -> None:
     """
-    A deleted record may be in the same batch as the log start, but a fetch from its offset would be out of range.
+    A deleted record may be in the same batch as the log start.  Its offset must not be returned, because a fetch from
+    it would be out of range.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -119,8 +119,8 @@ def test_a_topic_that_was_created_again_has_no_commits(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("version", range(1, 9))
 def test_an_unavailable_coordinator_is_an_error_of_the_group(version: int) -> None:
     """
-    The error is in the group from v8 on, and in the response itself from v2 to v7.  The partitions have it in every
-    version; in v1 nothing else does.
+    The error is in the group from v8 on, and in the response itself from v2 to v7.  In every version, it is also in
+    each partition; in v1, it is nowhere else.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()

@@ -34,7 +34,7 @@ def test_an_epoch_ends_where_the_next_begins() -> None:
 
 def test_a_client_of_another_epoch_is_fenced() -> None:
     """
-    KIP-320: a client with an older epoch than the broker's is fenced, and a newer epoch is unknown.
+    KIP-320: a client with an older epoch than the broker's is fenced; one with a newer epoch gets another error.
     """
     world = world_of_two_epochs()
 

@@ -52,7 +52,7 @@ def test_log_append_time_replaces_the_producer_s_timestamp() -> None:
 
 def test_a_default_of_min_insync_replicas_above_the_replica_count_demands_all_replicas() -> None:
     """
-    A topic that was created with fewer replicas stays writable, as in Kafka since 3.7.
+    A topic with fewer replicas than the broker's default of min.insync.replicas stays writable, as in Kafka since 3.7.
     """
     before = BrokerWorld()
     before.create("flights")
@@ -188,8 +188,8 @@ def test_an_isolated_leader_answers_waiting_requests() -> None:
 
 def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
     """
-    The next leader has every entry, but the entries are on only one disk: the waiting request is answered before the
-    transfer.
+    The next leader has every entry on its disk, but no other replica has, so the entries are not committed.  The
+    transfer waits until they are, so that the current leader can answer the waiting request.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[3])
