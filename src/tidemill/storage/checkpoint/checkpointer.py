@@ -29,11 +29,11 @@ from tidemill.storage.partition.segment import Segment, save_index
 
 
 class CheckpointCapture:
-    """A checkpoint that has begun: the state up to P, and the files that it must sync."""
+    """A checkpoint that has begun: the state up to block P, and the files that it must sync."""
 
     def __init__(self) -> None:
         self.sections: list[bytes] = []
-        self.sequence: int | None = None  # P; None until the state is captured
+        self.sequence: int | None = None  # block P; None until the state is captured
         self.head: JournalPosition | None = None  # the position at which the block after P begins
         self.is_running = False
         self.segments: dict[Segment, None] = {}
@@ -42,7 +42,7 @@ class CheckpointCapture:
 
 
 class Checkpointer:
-    """Used on the event loop, except for the steps, which run on another thread."""
+    """Takes checkpoints.  Its methods are called on the event loop, but the steps run on another thread."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Checkpointer:
         self._removals = removals
         self._dirty = dirty
         self.number = 0  # the number of the newest durable checkpoint
-        self.sequence = 0  # P of the newest durable checkpoint
+        self.sequence = 0  # block P of the newest durable checkpoint
         self.capture: CheckpointCapture | None = None
 
     @property
@@ -138,7 +138,7 @@ class Checkpointer:
             write_back_run(disk, run, write_back.changed_directories)
             yield
         for segment, known in segments:
-            # A segment that has since been truncated is synced, too, because the TRUNCATE row may still be lost.
+            # A segment that was truncated after the capture is synced, too: its TRUNCATE row may still be lost.
             sync_segment(segment, known)
             if segment.is_closed and segment.on_disk:
                 save_index(disk, segment)

@@ -51,7 +51,7 @@ class Interest(NamedTuple):
     """The entries that a machine is given.  An entry that interests no machine costs no calls."""
 
     batches: Batches = Batches.NONE
-    commands: frozenset[int] = frozenset()  # by the first byte of the command
+    commands: frozenset[int] = frozenset()  # commands, each identified by its first byte
 
 
 NOTHING: Final = Interest()
@@ -207,8 +207,8 @@ class ShardMachines:
 
 def _of_batches(listeners: Sequence[tuple[Interest, T]], wanted: Batches) -> tuple[T, ...]:
     """
-    Return the listeners whose interest in batches is at least `wanted`, so that a listener for all batches is in both
-    sets.
+    Return the listeners whose interest in batches is at least `wanted`.  A listener for all batches is thus also one
+    for batches with a producer id.
     """
     return tuple(listener for interest, listener in listeners if interest.batches >= wanted)
 

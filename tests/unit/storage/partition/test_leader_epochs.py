@@ -120,7 +120,8 @@ def test_two_logs_meet_where_they_begin_to_differ(
     shared: list[int], ours: list[int], theirs: list[int], log_start: int
 ) -> None:
     """
-    Two logs meet where they begin to differ.  After the shared part, one has even epochs and the other has odd ones.
+    The meeting offset of two logs is the one from which on they differ.  After the part that both share, one log has
+    even epochs, and the other has odd ones.
     """
     past = sorted(shared)
     left = past + [10 + 2 * sum(ours[: at + 1]) for at in range(len(ours))]

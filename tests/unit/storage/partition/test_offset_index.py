@@ -9,7 +9,10 @@ POINTS = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5_000), st.intege
 
 
 def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tuple[int, int, int]]]:
-    """Return the index, and its points with absolute numbers."""
+    """
+    Return an index, and its points as (offset, position, timestamp).  `points` has the differences between each point
+    and the next.
+    """
     index, absolute = OffsetIndex(), []
     offset = position = timestamp = 0
     for offset_step, position_step, timestamp_step in points:
@@ -33,7 +36,10 @@ def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
 def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
     points: list[tuple[int, int, int]], timestamp: int, size: int
 ) -> None:
-    """A walk to a timestamp begins before the first such record, and below the end of the readable bytes."""
+    """
+    A walk to a timestamp begins before the first record that has this timestamp or a later one, and below the end of
+    the readable bytes.
+    """
     index, absolute = index_of(points)
 
     before = [point[:2] for point in absolute if point[2] < timestamp and point[1] < size]

@@ -66,7 +66,7 @@ def test_nothing_at_or_behind_the_end_offset_is_read(make_hand: Callable[..., An
 
 
 def test_a_read_that_may_not_wait_returns_none_for_the_disk(make_hand: Callable[..., Any]) -> None:
-    """A read that may not wait for the disk returns None, because the event loop must never wait for a disk."""
+    """With `may_wait=False`, a read that needs the disk returns None: the event loop must never wait for a disk."""
     hand = cold_hand(make_hand)
 
     assert hand.log.read(0, 1 << 20, 20, may_wait=False) is None
@@ -214,8 +214,8 @@ def test_an_offset_below_the_trim_is_gone(make_hand: Callable[..., Any]) -> None
 
 def test_a_running_read_leaves_no_position_of_truncated_batches(make_hand: Callable[..., Any]) -> None:
     """
-    A read that runs during a truncation leaves no position of a truncated batch, which would lead the next reader into
-    the middle of another batch.
+    A read stores the position at which the next one will begin.  If the log is truncated while the read is running,
+    that position is discarded, because it might lead into the middle of another batch.
     """
     hand = cold_hand(make_hand, 6)
     places = hand.log._places

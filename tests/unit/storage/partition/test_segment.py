@@ -29,7 +29,10 @@ def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = Non
 
 
 def test_a_write_back_after_a_cut_counts_up_to_the_cut() -> None:
-    """A write-back that ends after a cut counts only up to the cut, because other batches will be written after it."""
+    """
+    If the segment is cut during a write-back, only the bytes before the cut count as written, because other batches
+    will replace the bytes after it.
+    """
     segment = Segment("d", 0)
     segment.allocate(100, 1, 0, 50, 1)
     segment.allocate(100, 2, 1, 50, 1)
@@ -83,8 +86,8 @@ def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
 
 def test_an_index_of_another_content_is_rejected() -> None:
     """
-    A saved index may be that of a segment that has been truncated since.  If the new batches have equal sizes, its
-    points still lead to batches.
+    A segment may have been truncated after its index was saved.  The saved index is then rejected, even if the new
+    batches have the same sizes as the old ones, so that its points still lead to batches.
     """
     disk, old = on_disk()
     save_index(disk, old)
@@ -153,7 +156,7 @@ def test_an_index_is_made_again_if_the_segment_is_cut_meanwhile(monkeypatch: pyt
 
 
 class Watched(Segment):
-    """A segment that calls `read` when a cut is counted."""
+    """A segment that calls `read` when a cut increments `cuts`."""
 
     __slots__ = ("_count", "read")
 
@@ -170,8 +173,8 @@ class Watched(Segment):
 
 def test_the_new_end_is_visible_before_the_cut_is_counted() -> None:
     """
-    The new end is visible before the cut is counted; otherwise an index that covers the removed part would have the
-    current count of cuts.
+    A cut sets the new end before it increments `cuts`; otherwise, an index that still covers the removed part could be
+    taken for one that was built after the cut.
     """
     disk, whole = on_disk()
     segment = Watched("d", 100, size=whole.size)
