@@ -24,7 +24,7 @@ class RaftMutant:
     planted: Callable[[], AbstractContextManager[None]]
     seeds_max: int = 0
     transcript: str = ""
-    adapt: Callable[[ShardKnobs], ShardKnobs] | None = None  # None keeps the knobs as drawn, with damage
+    adapt: Callable[[ShardKnobs], ShardKnobs] | None = None  # None: each run draws its knobs, including damage
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 The fate of an unsynced page is a mask of its eight sectors: bit k says that sector k (512 B) is new.  255 keeps the
 page, 0 loses it, and any other mask is a tear.  A page whose sync failed is clean, so the kernel does not write it
-back.  Every fate loses it, except that a mix may decide that the disk wrote it despite the error.
+back.  Every fate loses it, except that `Mix` may decide that the disk wrote it despite the error.
 
 If changes to names depend on each other (create, then rename), a power loss keeps those up to some point.
 """

@@ -7,12 +7,13 @@ asks for the disk that the next start finds:
     disk.after_power_loss(fate)    the durable state, and the unsynced data that `fate` keeps (`crash_fate.py`)
     disk.after_kill()              the page cache survives, still unsynced
 
-Both take microseconds: they leave this disk unchanged and share its bytes until one of the disks is written.
+Both methods return within microseconds: they leave this disk unchanged, and share its bytes until one of the disks is
+written.
 Operations are: write, truncate, sync, and each creation, rename, removal or sync of a name.  Reads are not counted.
 
 A failed sync (`fail_sync_at`) leaves pages clean, visible and not durable.  A failed directory sync changes nothing,
-because file systems keep names in a journal of their own.  Space is counted in pages of file size, and is freed when
-the name is removed.  Not modelled: read errors, latency, hard links and misplaced writes.
+because file systems keep names in a journal of their own.  Space is counted in whole pages of each file, and is freed
+when the name is removed.  Not modelled: read errors, latency, hard links and misplaced writes.
 """
 
 import errno

@@ -1,4 +1,7 @@
-"""The controls that a test has over a simulated disk: the operation at which it fails, the free space and a hook."""
+"""
+The controls that a test has over a simulated disk: where its power is cut, which sync fails, how much space is free,
+and a function that is called before each operation.
+"""
 
 import threading
 from collections.abc import Callable

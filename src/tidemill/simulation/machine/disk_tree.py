@@ -141,7 +141,7 @@ class DiskTree:
                         visit(node, f"{above}{name}/")
 
         visit(self.root, "")
-        # A content may have had a name only between the durable state and the present one.
+        # A content may have had its only names in states between the durable state and the present one.
         for change in self.pending:
             for directory, _, node in change.effects:
                 if isinstance(node, Content):

@@ -99,7 +99,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._paused_until_us = self.timeline.now_us
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
-        """Schedule a call like `Timeline.after`, as work that this process does on any of its threads."""
+        """
+        Schedule `call` as work of this process, whichever of its threads would do it.  The call is dropped if the
+        process has been killed by then, and postponed while the process is paused.
+        """
 
         def guarded() -> None:
             if self._is_dead:

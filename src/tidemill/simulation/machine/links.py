@@ -112,7 +112,7 @@ class SimulatedLinks:
         self._diallers: dict[str, _Dialler] = {}
         self._dialled: dict[SimulatedLink, _Dialler] = {}
         self._ends: dict[SimulatedLink, None] = {}  # every open link: established, parked or before its handshake
-        self._parked: dict[SimulatedLink, SimulatedLink] = {}  # each parked link, and the link that won against it
+        self._parked: dict[SimulatedLink, SimulatedLink] = {}  # each parked link, and the link that is used instead
         self._dials = 0
         self._is_closed = False
 

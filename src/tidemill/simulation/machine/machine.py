@@ -34,7 +34,7 @@ class DiskPace:
     """The mean duration of jobs on the disk of a machine, in microseconds.  No job ends before `stalled_until_us`."""
 
     sync_us: int = 500
-    slowness: int = 1  # a factor
+    slowness: int = 1  # the factor by which jobs take longer
     stalled_until_us: int = 0
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline
 
-RETRY_US: Final = 50_000  # doubled before each retry in a blocked direction, up to the maximum
+RETRY_US: Final = 50_000  # half the first retry delay in a blocked direction; the delay doubles, up to the maximum
 RETRY_US_MAX: Final = 400_000
 GIVE_UP_US: Final = 15 * US
 CONNECT_US: Final = 3 * US
@@ -52,7 +52,7 @@ class Socket:
             self._send(data)
 
     def close(self) -> None:
-        """Close the connection after the data in flight.  Nothing more is received."""
+        """Close the connection.  Data in flight still reaches the other end, but this end receives nothing more."""
         if self.is_open:
             self._send(None)
             self.is_open = False

@@ -36,7 +36,8 @@ class StoreDriver:
         self.full_write_backs = 0
         self.in_flight_max = IN_FLIGHT_BLOCKS_MAX
         self.pairs = 0  # the number of blocks that were in flight together with an earlier block
-        # If above 0, several blocks are written back together, and rows are truncated or trimmed before that.
+        # The smallest size of a write-back.  If it is above 0, blocks wait to be written back together, and their rows
+        # may be truncated or trimmed in the meantime.
         self.write_back_bytes_min = 0
         self.runs_background = True  # whether checkpoints, growth and removals run
         self.before_write_back: Callable[[], None] = _nothing
@@ -115,7 +116,7 @@ class StoreDriver:
         Write the next block, and the full blocks that are in flight with it.  Return False if there was nothing to
         write.
 
-        In about every other call, all these blocks are written before the store receives the first result.
+        In about half of the calls, all these blocks are written before the store receives the first result.
         """
         store = self.store
         in_flight = self._gather(empty=empty)

@@ -5,7 +5,7 @@ each block.  After a crash the store must be in the state after a block between 
 gathered one.  There is one exception: a checkpoint may already contain truncations and trimmed offsets that were still
 queued.
 
-States share their equal parts.
+Successive states share the parts that are equal.
 """
 
 from dataclasses import dataclass, field
