@@ -15,8 +15,8 @@ from tidemill.storage.disk import Buffer
 
 PAGE: Final = mmap.PAGESIZE
 STAGE_BYTES: Final = 4 << 20
-JOINED_BYTES_MAX: Final = 128 << 10  # writes up to this size are joined before they are copied to the stage
-JOINED_PARTS_MIN: Final = 64  # writes of at least this many parts, too: a copy costs less than a Python loop
+JOINED_BYTES_MAX: Final = 128 << 10  # parts of a write up to this size are joined, then copied to the aligned buffer
+JOINED_PARTS_MIN: Final = 64  # parts are also joined if a write has this many: that copy costs less than a Python loop
 
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 

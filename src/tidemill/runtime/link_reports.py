@@ -20,7 +20,7 @@ REPORTS_PER_PEER_MAX: Final = 8
 
 @dataclass(slots=True)
 class _Outage:
-    began_at: float  # the time in seconds of the first failure since the last link
+    began_at: float  # when the first failure since the last link happened, in seconds
     problems: list[str] = field(default_factory=list)
     is_warned: bool = False
 
@@ -41,7 +41,7 @@ class LinkReports:
             self._warn(outage, peer, why)
 
     def failed(self, peer: str, why: str) -> None:
-        """Report any other failure.  Only the end that dials warns of a long outage."""
+        """Report a failure other than a refusal by this broker.  Only the end that dials warns of a long outage."""
         outage = self._outage_of(peer, why)
         is_long = (self._now() - outage.began_at) * 1_000 >= OUTAGE_MS
         if is_long and not outage.is_warned and peer.startswith("to "):

@@ -259,7 +259,7 @@ class OsFile:
         self._direct = None
 
     def _open_descriptor(self) -> _Descriptor:
-        """Return the descriptor.  The caller must hold the reference until its system calls are over."""
+        """Return the descriptor.  The caller must keep a reference to it until its system calls are over."""
         descriptor = self._descriptor
         if descriptor is None:
             raise ValueError(f"{self._path!r} is closed")

@@ -64,7 +64,7 @@ class PeerDialler:
 
     @property
     def is_over(self) -> bool:
-        """Whether the address is no longer dialled."""
+        """Return whether the address is no longer dialled."""
         return self.is_stopped or self.is_own
 
     def dial_if_needed(self) -> None:

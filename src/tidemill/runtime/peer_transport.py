@@ -157,7 +157,8 @@ class PeerTransport:
         elif not (is_parked or OTHER_LINK_EXISTS in why or (dialler is not None and dialler.is_over)):
             self._report(name, why, refusal)
         for parked in [parked for parked, winner in self._parked.items() if winner is socket]:
-            parked.end(why, send_reason=True)  # The other end may not have established the winner yet.
+            # At the other end, the link that replaced the parked one is perhaps not established yet.
+            parked.end(why, send_reason=True)
         if dialler is not None:
             dialler.ended(was_stable=since is not None and self._loop.time() - since >= STABLE_SECONDS)
         for other in [*self._diallers.values()]:

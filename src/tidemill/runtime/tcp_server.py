@@ -37,7 +37,7 @@ class Connection(Protocol):
     """The protocol's side of a socket.  An exception that it raises closes only this connection."""
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
-        """Return the buffer for the next bytes.  It must not be empty."""
+        """Return a buffer for the next bytes, with room for at least one."""
         ...
 
     def received(self, count: int) -> None:
@@ -69,7 +69,10 @@ class TcpWriter:
 
     @property
     def is_open(self) -> bool:
-        """False after `close` or `abort`, and once the client has ended its stream or the connection has failed."""
+        """
+        Return whether the connection can still send: not after `close` or `abort`, nor once the client has ended its
+        stream or the connection has failed.
+        """
         return self._open
 
     @property
@@ -167,7 +170,7 @@ class TcpServer:
         self.hosts[host] = self.hosts.get(host, 0) + 1
 
     def forget(self, writer: TcpWriter) -> None:
-        """Remove a connection.  A connection that was never remembered is ignored."""
+        """Remove a connection.  A connection that was not added by `remember` is ignored."""
         if self.writers.pop(writer, None) is None:
             return
         host = writer.peer[0]

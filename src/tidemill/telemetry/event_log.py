@@ -91,7 +91,7 @@ def _rfc3339(wall_ms: int) -> str:
     """
     Format a time as RFC 3339, in UTC with milliseconds.
 
-    The date is computed here, because this layer may not import `time`.
+    The date is computed here, because this layer must not import `time`.
     """
     days, ms = divmod(wall_ms, 86_400_000)
     # Count days from 0000-03-01 in eras of 400 years.  Years start in March, so a leap day is the last of its year.

@@ -1,4 +1,4 @@
-"""A histogram of durations: the number in each bucket, and the sum of all."""
+"""A histogram of durations: the number of durations in each bucket, and the sum of all durations."""
 
 from bisect import bisect_left
 from typing import Final
@@ -11,7 +11,7 @@ class Histogram:
     __slots__ = ("bounds", "counts", "per_second", "sum")
 
     def __init__(self, bounds: tuple[int, ...], *, per_second: int) -> None:
-        """Create a histogram with ascending, inclusive upper `bounds`; `per_second` of their unit are one second."""
+        """Create a histogram with ascending, inclusive upper `bounds`; one second is `per_second` of their units."""
         self.bounds = bounds
         self.per_second = per_second
         self.counts = [0] * (len(bounds) + 1)  # one for each bucket; the last is for durations above all bounds

@@ -71,7 +71,8 @@ class History:
 
 def percentile(counts: Sequence[int], share: float) -> float:
     """
-    Return the latency in milliseconds below which `share` of the answered requests lie, or NaN if there are none.
+    Return the latency in milliseconds below which the fraction `share` of the answered requests lies, or NaN if there
+    are none.
 
     `counts` has one number for each bucket of the latency histogram.  Within a bucket, latencies are assumed to be
     evenly distributed; the bucket without an upper bound counts as its lower bound.

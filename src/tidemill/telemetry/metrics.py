@@ -89,7 +89,7 @@ class Metrics:
         self.connections_refused = 0  # because of max.connections and related limits
         self.protocol_errors = 0  # malformed frames; their connections were closed
         self.request_failures = 0  # requests that failed because of a bug; the event log has the tracebacks
-        self.loop_stalls = 0  # times that the event loop was blocked for longer than the watchdog allows
+        self.loop_stalls = 0  # how often the event loop was blocked for longer than the watchdog allows
         self.produce_records = 0
         self.produce_batches = 0
         self.produce_bytes = 0

@@ -156,7 +156,10 @@ class PrometheusText:
 
 
 def _values(histogram: Histogram) -> dict[str, Any]:
-    """Return the library's arguments for a histogram: (upper bound, number of durations up to it), and the sum."""
+    """
+    Return the library's arguments for a histogram: for each bucket, its upper bound and the number of durations up to
+    it; and the sum of all durations.
+    """
     bounds = (*(str(bound / histogram.per_second) for bound in histogram.bounds), "+Inf")
     buckets = [*zip(bounds, accumulate(histogram.counts), strict=True)]
     return {"buckets": buckets, "sum_value": histogram.sum / histogram.per_second}

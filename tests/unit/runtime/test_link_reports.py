@@ -1,4 +1,4 @@
-"""Which problems of links are logged, at which level, and how often."""
+"""Which problems with links are logged, at which level, and how often."""
 
 import json
 
@@ -20,7 +20,7 @@ class Reports(LinkReports):
         super().__init__(EventLog(self._lines.append, lambda: 0, as_json=True), lambda: self.now_s)
 
     def logged(self) -> list[tuple[str, str]]:
-        """Return level and event of each line logged since the last call."""
+        """Return the level and the event of each line logged since the last call."""
         events = [json.loads(line) for line in self._lines]
         self._lines.clear()
         return [(event["level"], event["event"]) for event in events]

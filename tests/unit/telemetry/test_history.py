@@ -71,7 +71,7 @@ def test_the_oldest_samples_are_dropped() -> None:
 
 def test_latencies_are_those_of_the_sampled_time() -> None:
     """
-    The percentiles count the Produce requests since the previous sample, and are unknown if there were none.
+    The percentiles cover the Produce requests since the previous sample, and are unknown if there were none.
     """
     metrics, clock = Metrics(), Clock()
     metrics.api(0).latencies.observe(30_000)
