@@ -253,7 +253,10 @@ def has_segment_with(value: bytes, data: Path) -> bool:
 
 
 def write_one(cluster: Cluster, topic: str) -> None:
-    """Produce a record to a topic that does not exist yet, with the topic's name as value; it must be acknowledged."""
+    """
+    Produce a record to a topic that does not exist yet, and check that it is acknowledged.  Its value is the topic's
+    name.
+    """
     refused: list[object] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
     producer.produce(topic, topic.encode(), on_delivery=lambda error, _: refused.append(error))

@@ -119,7 +119,8 @@ def test_key_headers_and_partition_are_those_of_the_options(bootstrap: str) -> N
 
 def test_lines_that_time_out_are_summed_up(dev_broker: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """
-    If a broker stalls, a single message names the partitions, counts and leaders, instead of one message per line.
+    If a broker stalls, a single message names each partition with its leader and its number of records, instead of one
+    message per line.
     """
     name = new_topic(dev_broker["kafka"], partitions=2)
     producer = LineProducer(dev_broker["kafka"], name, partition=1, timeout_s=1.0)

@@ -39,8 +39,8 @@ def test_lag_and_rates_are_shown(dev_broker: dict[str, Any]) -> None:
 
 def test_a_missing_http_listener_is_a_note_unless_it_was_asked_for(dev_broker: dict[str, Any]) -> None:
     """
-    Any Kafka broker has topics and groups to show.  A note says what is missing without HTTP; only `--http` makes that
-    an error.
+    Without an HTTP listener, `top` still shows topics and groups, and a note says what is missing.  It is an error only
+    if `--http` was given.
     """
     bootstrap = dev_broker["kafka"]
 

@@ -31,7 +31,7 @@ COLUMNS = (
     "latency_ms_p50",
     "latency_ms_p99",
 )
-UNUSED_PORT = 1  # nothing listens there, so pages show what they show without an answer
+UNUSED_PORT = 1  # nothing listens there, so pages show what they show when no broker answers
 HOSTILE = "<img src=x onerror=alert('x')>\"&"
 
 

@@ -6,7 +6,8 @@ from tidemill.console.cluster_view import Span, spans
 
 def test_consecutive_partitions_are_one_span() -> None:
     """
-    A topic with many shards is named once, unless there are partitions between them that are not in danger.
+    Consecutive partitions in danger are shown as one span, even if they belong to several shards.  Partitions that are
+    not in danger separate two spans of the same topic.
     """
     rows = [
         shard(1, "a", first_partition=0, partition_count=4),

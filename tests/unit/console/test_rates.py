@@ -15,7 +15,7 @@ def rate_after(known: Rates, clock: Clock, after_ms: int, end_offset: int) -> fl
 
 def test_a_rate_needs_two_looks() -> None:
     """
-    A single look at the end offset does not show how fast it moves.
+    The end offset must be read twice to show how fast it moves.
     """
     clock = Clock()
     known = Rates(clock)
@@ -38,8 +38,8 @@ def test_frequent_looks_do_not_shorten_the_span() -> None:
 
 def test_an_old_look_tells_nothing_about_the_present() -> None:
     """
-    After a minute without a look, the rate is unknown again.  It is also unknown after the partition has been deleted
-    and created again.
+    If the end offset has not been read for a minute, the rate is unknown again.  It is also unknown after the partition
+    has been deleted and created again.
     """
     clock = Clock()
     known = Rates(clock)

@@ -26,8 +26,8 @@ from tidemill.console.record_reader import AUTO, HEX, JSON, TEXT, Shown, show
 )
 def test_bytes_are_shown_as_asked(data: bytes, asked: str, format_: str, text: str) -> None:
     """
-    AUTO shows bytes as text if they are text, and as hex otherwise; what is not JSON is shown as with AUTO.  Control
-    characters are made visible.
+    AUTO shows bytes as text if they are text, and as hex otherwise.  If JSON is requested for bytes that are not JSON,
+    they are shown as with AUTO.  Control characters are made visible.
     """
     assert Shown(text=text, format=format_, size_bytes=len(data), is_cut=False) == show(data, asked, 1 << 20)
 

@@ -43,7 +43,7 @@ def test_a_topic_is_shown_with_its_partitions() -> None:
 
 def test_rates_come_from_two_looks() -> None:
     """
-    The first look at a partition cannot show how fast it grows, but the second one can.
+    The first request for the page cannot show how fast a partition grows, but the second one can.
     """
     view = View(shard(1))
     first, second = get_all(view, "/topics", "/topics")

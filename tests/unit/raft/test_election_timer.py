@@ -11,8 +11,8 @@ def is_due(timer: ElectionTimer, now_ms: int, *, is_only_voter: bool = False, is
 
 
 def test_a_campaign_is_due_one_jitter_after_the_first_tick_without_a_leader() -> None:
-    """A campaign is due one jitter after the first tick without a leader, so that replicas do not campaign
-    simultaneously.
+    """A campaign is due one random delay (jitter) after the first tick without a leader, so that replicas do not
+    campaign simultaneously.
     """
     timer = ElectionTimer(lambda: JITTER_MS)
 

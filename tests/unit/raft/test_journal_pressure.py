@@ -24,7 +24,7 @@ def test_yielding_is_due_once_the_journal_has_been_full_for_long_enough() -> Non
 
 
 def test_the_voters_are_asked_in_turn() -> None:
-    """The leader asks one voter after another, every FULL_MS, because the voter asked last may be unable to lead."""
+    """The leader asks another voter to campaign every FULL_MS, because the one asked last may be unable to lead."""
     pressure = JournalPressure()
     full_until(pressure, FULL_MS)
 
@@ -36,8 +36,8 @@ def test_the_voters_are_asked_in_turn() -> None:
 
 
 def test_room_in_between_starts_the_time_over() -> None:
-    """The period of FULL_MS starts again once the journal has had free space, or may have had some while the replica
-    was asleep.
+    """The leader yields only after FULL_MS with a full journal.  This time is measured anew after the journal has had
+    free space, or could have had some while the replica was asleep.
     """
     pressure, sleeper = JournalPressure(), JournalPressure()
     full_until(pressure, FULL_MS - TICK_MS)

@@ -26,7 +26,7 @@ from tidemill.raft.voters import IllegalChange, Membership, step_towards
 BEFORE, ADDED = (1, 2, 3), 4
 PLANNED = (2, 3, 4)
 EVERYBODY = (*BEFORE, ADDED)
-ROUNDS_MAX = 20  # rounds of delivering all messages; a change that needs more is stuck
+ROUNDS_MAX = 20  # rounds in which all messages are delivered; a change that needs more is stuck
 STEPS_MAX = 1_000
 ORDERS = range(2)
 BOOTSTRAPPED = Membership(tuple(voter(number) for number in BEFORE))

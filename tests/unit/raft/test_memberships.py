@@ -37,7 +37,7 @@ def test_a_voter_whose_removal_is_not_committed_may_vote_again() -> None:
 
 
 def test_an_install_replaces_all_memberships() -> None:
-    """An install replaces all memberships by that of the snapshot, which is committed."""
+    """An install replaces all memberships with the snapshot's membership, which is committed."""
     memberships = Memberships([(0, PAIR), (5, TRIO)])
 
     memberships.installed(9, LAST)

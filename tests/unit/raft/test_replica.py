@@ -89,7 +89,7 @@ def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
 
 
 def test_a_report_without_the_vote_does_not_win_the_election() -> None:
-    """A report without the vote, such as the report of an earlier block of entries, does not win the election."""
+    """The host's report that earlier entries are durable, without the vote, does not win the election."""
     replica = opened(Log(5, 1), term=1)
     campaign(replica)
 
@@ -100,7 +100,7 @@ def test_a_report_without_the_vote_does_not_win_the_election() -> None:
 
 @pytest.mark.parametrize("other", [Vote(1, ME), Vote(2, None), Vote(2, OTHER)])
 def test_a_report_of_another_vote_does_not_win_the_election(other: Vote) -> None:
-    """A report of a vote that was queued before the current one does not win the election."""
+    """The host's report that an earlier vote is durable does not win the election: the current vote must be durable."""
     replica = opened(term=1)
     campaign(replica)
 
@@ -131,7 +131,7 @@ def test_only_an_entry_of_the_leaders_own_term_commits_by_counting() -> None:
 
 
 def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
-    """A report of a truncated entry is ignored, because only entries that the log still has count (rule J9)."""
+    """The host's report that a truncated entry is durable is ignored: only entries in the log count (rule J9)."""
     replica = elected(opened(Log(5, 1), term=1))
     replica.ready()
 

@@ -10,8 +10,8 @@ from tidemill.raft.role import Role
 @pytest.mark.parametrize("slept_ms", [0, 60_000])
 def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tick(slept_ms: int) -> None:
     """
-    The target of a transfer continues its election even if its first tick comes before the others' responses.  Measured
-    from the last tick before its sleep, the election would already be over.
+    The target of a transfer continues its election even if its first tick comes before the others' responses.  If
+    the election were measured from the last tick before the replica fell asleep, it would already be over.
     """
     world = World()
     world.pass_time(2_000)

@@ -5,7 +5,7 @@ from tidemill.raft.role import Role
 
 
 def started() -> Transcript:
-    """Return replicas of which 1 leads two followers and has committed one entry after its no-op."""
+    """Return three replicas: replica 1 leads, and has committed one entry after its no-op."""
     transcript = Transcript()
     transcript.do_voters("1", "2", "3")
     transcript.do_elect("1")

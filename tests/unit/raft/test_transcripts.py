@@ -11,5 +11,5 @@ SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios" / "raft").glob("*.tx
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_a_transcript_meets_its_expectations(path: Path) -> None:
-    """All expectations in a transcript are met at the point where they stand between its events."""
+    """Each expectation in a transcript is met at its place in the sequence of events."""
     Transcript().run(path)

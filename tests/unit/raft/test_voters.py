@@ -139,8 +139,8 @@ def test_a_lagging_voter_is_removed_first() -> None:
 
 
 def test_a_shrinking_plan_waits_for_a_new_voter_to_catch_up() -> None:
-    """If three voters become two, one of them new, the three stay until the new one has caught up, so one failure is
-    survived.
+    """If three voters become two, one of them new, all three stay until the new one has caught up, so that the shard
+    still survives one failure.
     """
     way = walk(Membership((ONE, TWO, THREE)), (ONE, FOUR), caught_up=(ONE, TWO, THREE))
 

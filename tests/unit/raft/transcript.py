@@ -77,7 +77,7 @@ class Transcript:
             except AssertionError as error:
                 raise AssertionError(f"{path.name}:{number}: {raw.strip()}\n{error}\n{self.describe()}") from error
 
-    # Methods that run the machine.
+    # Methods for lines that set up the replicas, or act on one replica and its disk.
 
     def do_window(self, entries: str) -> None:
         self.window = Window(entries_max=int(entries))

@@ -65,6 +65,6 @@ def _fixed(random: Random, kind: Fixed, name: str) -> Any:
         return random.randbytes(16)
     if name.endswith("error_code"):
         return random.choice(ERROR_CODES)
-    if kind.size == 8 and "time" in name:  # kio parses times to datetimes: whole seconds, up to the year 9999
+    if kind.size == 8 and "time" in name:  # kio parses times into datetimes: whole seconds, up to the year 9999
         return random.choice([-1, 0, 1_000, 1_700_000_000_000, 253_402_214_400_000])
     return random.choice([kind.minimum, kind.maximum, 0, 1, random.randint(kind.minimum, kind.maximum)])

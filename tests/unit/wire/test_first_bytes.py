@@ -37,7 +37,8 @@ def test_a_tls_handshake_is_recognized() -> None:
 
 def test_the_requests_of_kafka_clients_are_recognized() -> None:
     """
-    A Kafka client begins with ApiVersions, but the newest version of any API is recognized by its key and version.
+    A Kafka client usually begins with ApiVersions.  Requests of all other Kafka APIs, even in their newest versions,
+    are recognized as well, by their API key and version.
     """
     request = api_versions.Request(client_software_name="x", client_software_version="1")
     frame = b"".join(bytes(part) for part in api_versions.API.encode_request(4, request, 7, "client"))

@@ -18,7 +18,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 def receive(buffer: FrameBuffer, data: bytes, sizes: list[int]) -> list[memoryview]:
-    """Return all frames of `data`, received in pieces of these sizes, used in turn."""
+    """Return all frames of `data`, received in pieces of the given `sizes`, which are repeated as needed."""
     frames: list[memoryview] = []
     position = turn = 0
     while position < len(data):

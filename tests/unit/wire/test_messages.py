@@ -108,7 +108,8 @@ def test_a_truncated_or_overlong_message_is_refused(api: Api, side: str) -> None
 
 def test_surplus_bytes_in_librdkafkas_metadata_request_are_ignored() -> None:
     """
-    librdkafka 2 sends Metadata v13 with null topics, flags, no tags, and the bytes it reserved for a longer length.
+    librdkafka 2 sends Metadata v13 with null topics, two flags and no tags.  Three surplus bytes follow, which it had
+    reserved for a longer encoding of a length.
     """
     sent = bytes.fromhex("00 00 00 00 01 00 00")
 

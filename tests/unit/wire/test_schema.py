@@ -73,7 +73,8 @@ def test_a_varint_is_read_as_it_was_written(value: int) -> None:
 
 def test_produce_before_version_3_can_be_read_and_refused() -> None:
     """
-    Produce before version 3, which librdkafka needs advertised, can be read and is refused with a readable response.
+    Versions of Produce before 3 are advertised because librdkafka requires it.  Such a request can be read, and is
+    refused with a response that the client can read.
     """
     response = produce.Response(
         responses=[

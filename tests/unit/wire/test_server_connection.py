@@ -72,8 +72,8 @@ def test_records_are_views_on_the_frame() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) -> None:
     """
-    Responses are sent in the order of the requests, each as early as that allows, in whatever order the requests are
-    handled.
+    Requests may be handled in any order.  Their responses are sent in the order of the requests, each as soon as all
+    earlier requests have been handled.
     """
     connection = ServerConnection(apis.ALL)
     envelopes = [connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(4)]
