@@ -62,7 +62,7 @@ class ClusterBroker(BrokerProcess):
             if not selector.select(0):
                 return False
         line = self.output.readline()
-        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # the line is empty if the broker ended
+        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # empty: the broker has exited
 
     def wait_for_end(self) -> int:
         """Wait until the process has ended, and return its exit code."""

@@ -73,7 +73,7 @@ def parse(lines: Iterable[str]) -> list[Call]:
 def _append(calls: list[Call], pid: int, name: str, text: str, began: int, ended: int) -> None:
     target, result = TARGET.match(text), RESULT.search(text)
     if target is None or result is None:
-        return  # the call has no file or connection, or the process ended during it
+        return  # the call has no file or connection, or the process exited during it
     data = b"".join(unescape(piece) for piece in STRING.findall(text[target.end() :]))
     is_durable = name == "pwritev2" and "RWF_DSYNC" in text.rpartition("]")[2]
     calls.append(Call(pid, name, target["target"], data, int(result["result"]), began, ended, is_durable))

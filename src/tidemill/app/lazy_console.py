@@ -32,7 +32,7 @@ class LazyConsole:
     """An ASGI application: the console, which is imported at the first request."""
 
     def __init__(self, broker: Callable[[], Broker | None]) -> None:
-        """Show the cluster of the broker that `broker` returns, which is None while the process waits to join."""
+        """Show the cluster of the broker that `broker()` returns; it returns None while the process waits to join."""
         self._broker = broker
         self._console: Console | None = None
 

@@ -16,8 +16,8 @@ Invariants, and the attacks they prevent:
 - A seal is a MAC over direction, kind, a counter and the payload.  This prevents frames from being replayed, dropped,
   reordered, or reflected to their sender.
 - An Opening names the role of its sender, and an Opening with this end's own nonce is refused.  This prevents an
-  attacker from having this end prove the key to itself.
-- A length is checked before memory is allocated: at most 4 KiB until the other end has proven the key.
+  attacker from using this end to prove that it knows the key.
+- A length is checked before memory is allocated: at most 4 KiB until the other end has proven that it knows the key.
 
 Nothing is encrypted.
 """
@@ -43,7 +43,7 @@ VERSION_NEWEST: Final = 2
 MAGIC: Final = b"TIDEPEER"
 NONCE_BYTES: Final = 32
 HANDSHAKE_BYTES_MAX: Final = 4096
-"""The frame size limit until the other end has proven the key."""
+"""The frame size limit until the other end has proven that it knows the key."""
 
 HELLO: Final = 1
 FRAME: Final = 2
@@ -153,7 +153,9 @@ class Session:
         return self._seal(FRAME, parts)
 
     def farewell(self, why: str) -> list[Buffer]:
-        """Return the bytes to send before closing.  They contain `why` only if the other end has proven the key."""
+        """Return the bytes to send before closing.  They contain `why` only if the other end has proven
+        that it knows the key.
+        """
         if self._is_proven:
             return self._seal(FAREWELL, [why.encode()[:FAREWELL_BYTES_MAX]])
         return self._version_answer

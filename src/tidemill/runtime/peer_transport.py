@@ -22,7 +22,7 @@ from tidemill.runtime.peer_socket import PeerSocket
 from tidemill.telemetry.event_log import EventLog
 
 UNPROVEN_MAX: Final = 64
-"""The limit on accepted connections that have not proven the cluster key; one more closes the oldest."""
+"""The limit on accepted connections that have not proven that they know the cluster key; one more closes the oldest."""
 
 BACKLOG: Final = 128
 STABLE_SECONDS: Final = 1.0

@@ -57,8 +57,8 @@ def test_enough_checkpoints_do_not_excuse_the_rate() -> None:
 
 def test_a_case_without_enough_data_does_not_pass() -> None:
     """
-    Without figures of both systems, ours and the yardstick with which it is compared, there is no ratio and therefore
-    no verdict; but too few checkpoints are a miss in any case.
+    Unless both our system and the one it is compared with have results, there is no ratio and so no verdict.  A run of
+    ours with too few checkpoints fails the case even then.
     """
     assert None is outcome(PRODUCE, runs(5), []).passes(OURS, YARDSTICK)
     assert False is outcome(PRODUCE, runs(2), []).passes(OURS, YARDSTICK)

@@ -46,7 +46,8 @@ def test_offsets_grow_up_to_the_configured_factor(factor: str, counts: list[int]
 
 def test_an_offsets_topic_created_late_has_all_replicas_at_once() -> None:
     """
-    An offsets topic that is created late has as many replicas as the brokers allow, and each broker leads a shard.
+    An offsets topic that is created when all brokers have joined has as many replicas as the number of brokers allows,
+    and each broker leads a shard.
     """
     cluster = Cluster(brokers=3)
 

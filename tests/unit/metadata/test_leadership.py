@@ -83,7 +83,7 @@ def test_the_transfers_of_one_check_are_limited() -> None:
     ],
 )
 def test_the_check_interval_is_configurable(settings: dict[str, str], interval_s: int | None) -> None:
-    """The interval of the check has Kafka's configuration keys and defaults."""
+    """The check interval is set by Kafka's configuration keys, and its default is Kafka's."""
     assert interval_s == rebalance_interval_s(BrokerLayers(static=settings))
 
 

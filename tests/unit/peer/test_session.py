@@ -1,4 +1,4 @@
-"""Two brokers prove the cluster key to each other, and refuse every frame that is not the next one sent."""
+"""Brokers prove to each other that they know the cluster key, and refuse any frame that is out of sequence."""
 
 import tracemalloc
 
@@ -333,7 +333,7 @@ def test_only_frames_are_accepted_after_the_hello(kind: int) -> None:
 
 
 def test_a_frame_before_the_hello_is_refused() -> None:
-    """A frame before the Hello is refused: an end that knows the key must still identify itself."""
+    """A frame before the Hello is refused: a broker that knows the key must still identify itself."""
     one, other = dialler(), acceptor()
     feed(one, feed(other, joined(one.opening()))[0])
     one._sealed_count = 0

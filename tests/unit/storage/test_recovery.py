@@ -158,7 +158,7 @@ def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
 
 @pytest.mark.parametrize("size", [0, 5_000], ids=["empty", "torn"])
 def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
-    """With a shortened journal file, the start fails instead of hanging."""
+    """If a journal file is too short, recovery fails instead of hanging."""
     disk = hand.disk.after_kill()
     disk.open("journal/00000001.journal").truncate(size)
 

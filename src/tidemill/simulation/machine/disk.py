@@ -192,7 +192,7 @@ class SimulatedDisk(DiskControls):
         return after
 
     def after_failed_sync(self, operation: Operation) -> "SimulatedDisk":
-        """Return the disk as it would be if `operation`, a sync about to be executed, failed and the process ended."""
+        """Return the disk as it would be if `operation`, a sync about to be executed, failed and the process exited."""
         after = self.after_kill()
         for _, content in after._tree.contents():
             if content.number == operation.file:

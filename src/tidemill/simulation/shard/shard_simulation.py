@@ -74,7 +74,10 @@ class ShardSimulation:
                 leader.read()
 
     def _agrees(self) -> bool:
-        """Return whether a leader is confirmed and all members have its term start and all acknowledged entries."""
+        """
+        Return whether a leader is confirmed, and all members have the first entry of its term and all acknowledged
+        entries.
+        """
         leader = next(
             (node.replica for node in self.nodes.values() if node.replica and node.replica.is_confirmed), None
         )

@@ -131,7 +131,7 @@ class ShardLog:
             self.partitions[state.partition].restore(state)
 
     def mark_damage(self, partition: int, offset: int, problem: str) -> None:
-        """Record that `partition` is damaged from the segment that holds `offset` on."""
+        """Record that `partition` is damaged, starting with the segment that holds `offset`."""
         self.damage = self.damage or problem
         self.is_marked = True
         self.marked[partition] = min(offset, self.marked.get(partition, offset))

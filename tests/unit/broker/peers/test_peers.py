@@ -196,7 +196,8 @@ def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(link
 
 def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The leader table itself filled up the frame, which the full connection then dropped.
+    The leader table filled the frame to its limit, so the frame was sent at once, and the link, whose send queue was
+    full, dropped it.
     """
     linked.turn()
     linked.link.is_full = True

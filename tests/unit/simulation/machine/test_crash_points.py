@@ -20,8 +20,8 @@ def disk_with(data: bytes, path: str = "a") -> SimulatedDisk:
 
 
 def test_a_sync_that_fails_leaves_its_file_clean_and_not_durable() -> None:
-    """A failed sync leaves its file clean but not durable, even if the file was renamed: the operation identifies the
-    content, not the name.
+    """A failed sync leaves its file clean but not durable, even if the file was renamed: the operation refers to
+    the file's content and not to its name.
     """
     disk = disk_with(b"o" * PAGE)
     file = disk.open("a")
