@@ -36,7 +36,8 @@ class GroupAdmin:
         ]
         problem = None
         if listed.errors:
-            error = listed.errors[0].args[0]
+            first = listed.errors[0]  # depending on what failed, the library gives an exception or a bare error
+            error = first.args[0] if isinstance(first, KafkaException) else first
             problem = refusal(error_name(error), "groups", f"the list is incomplete: {error.str()}")
         return sorted(rows, key=lambda row: row["group"]), problem
 

@@ -61,11 +61,14 @@ def group(state: ConsumerGroupState, *members: Any) -> SimpleNamespace:
     )
 
 
-def test_a_list_without_one_broker_is_incomplete() -> None:
+@pytest.mark.parametrize(
+    "error", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), KafkaError(KafkaError._TIMED_OUT)]
+)
+def test_a_list_without_one_broker_is_incomplete(error: KafkaException | KafkaError) -> None:
     """
-    The groups of the other brokers are returned, together with the failure of the broker that did not respond.
+    The groups of the other brokers are returned, together with the failure of the broker that did not respond,
+    which the library reports as an exception or as a bare error.
     """
-    error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
     listed = SimpleNamespace(valid=[group(ConsumerGroupState.PREPARING_REBALANCING)], errors=[error])
 
     rows, problem = admin_with(listed).rows()
