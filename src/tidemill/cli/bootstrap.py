@@ -83,3 +83,9 @@ def no_broker(bootstrap: str, reason: str) -> Failed:
     """Return the error for a broker that cannot be reached."""
     fix = "start one with `tidemill dev`, or set --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP"
     return Failed(f"no broker at {bootstrap} ({reason}); {fix}", exit_code=ExitCode.NO_BROKER)
+
+
+def no_response(bootstrap: str, reason: str) -> Failed:
+    """Return the error for brokers that accept connections, but do not complete a request."""
+    fix = "`tidemill cluster status` shows which brokers are up; a majority of them must be"
+    return Failed(f"no response from {bootstrap} ({reason}); {fix}", exit_code=ExitCode.NO_BROKER)

@@ -7,7 +7,7 @@ values at several levels, it keeps only the last one.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tidemill.cli.bootstrap import check_reachable, no_broker
+from tidemill.cli.bootstrap import check_reachable, no_response
 from tidemill.cli.failure import Failed
 from tidemill.cli.refusal import refusal
 from tidemill.client.broker_connection import BrokerConnection
@@ -88,7 +88,7 @@ class ConfigAdmin:
             self._cluster.refresh(())
             return self._connection_for(resource).request(api, request)
         except (BrokerUnreachable, RetriesExhausted) as problem:
-            raise no_broker(self._bootstrap, f"{resource.about}: {problem}") from problem
+            raise no_response(self._bootstrap, f"{resource.about}: {problem}") from problem
         except ClientError as problem:
             raise Failed(f"{resource.about}: {problem}") from problem
 

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tidemill.cli.bootstrap import check_reachable, no_broker
+from tidemill.cli.bootstrap import check_reachable, no_response
 from tidemill.cli.failure import Failed
 from tidemill.cli.refusal import refusal
 from tidemill.model import errors
@@ -31,9 +31,9 @@ _NO_BROKER: Final = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPO
 def failed(error: KafkaError, about: str, bootstrap: str) -> Failed:
     """Return the error for a failed request, whose subject is `about`; a lost broker has an exit code of its own."""
     if error.code() in _NO_BROKER:
-        return no_broker(bootstrap, f"{about}: {error.str()}")
+        return no_response(bootstrap, f"{about}: {error.str()}")
     if error.code() == KafkaError._TIMED_OUT:
-        return no_broker(bootstrap, f"{about}: no response in time")
+        return no_response(bootstrap, f"{about}: no response in time")
     return refusal(error_name(error), about, error.str())
 
 
@@ -50,4 +50,4 @@ def awaited(future: "Future[T]", about: str, bootstrap: str) -> T:
     except KafkaException as exception:
         raise failed(exception.args[0], about, bootstrap) from exception
     except TimeoutError as exception:
-        raise no_broker(bootstrap, f"{about}: no response in {REQUEST_TIMEOUT_S:g} s") from exception
+        raise no_response(bootstrap, f"{about}: no response in {REQUEST_TIMEOUT_S:g} s") from exception

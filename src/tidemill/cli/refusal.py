@@ -15,6 +15,9 @@ _FIXES: Final = {
     "MESSAGE_TOO_LARGE": "raise the topic's max.message.bytes with `tidemill topics alter TOPIC --config …`",
     "GROUP_ID_NOT_FOUND": "`tidemill groups list` lists the groups",
     "NON_EMPTY_GROUP": "stop its consumers, or wait until their sessions have ended",
+    "NOT_CONTROLLER": "a majority of the brokers may be down: `tidemill cluster status` shows which are up",
+    "COORDINATOR_NOT_AVAILABLE": "a majority of the brokers may be down, or the disk of one is full: "
+    "`tidemill cluster status` and `/health/ready` show it",
     "UNKNOWN_MEMBER_ID": "the group has members again: stop its consumers, and run the command again",
 }
 
@@ -22,4 +25,5 @@ _FIXES: Final = {
 def refusal(name: str, about: str, reason: str) -> Failed:
     """Return the error for a refused request, whose subject is `about`; `name` is Kafka's name of the error."""
     fix = _FIXES.get(name)
-    return Failed(f"{about}: {reason.rstrip('.')}" + (f"; {fix}" if fix else ""), name=name)
+    text = reason if reason.startswith(about) else f"{about}: {reason}"
+    return Failed(text.rstrip(".") + (f"; {fix}" if fix else ""), name=name)
