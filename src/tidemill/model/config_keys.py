@@ -86,6 +86,16 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
 }
 
 
+_COUNTERPARTS: Final[Mapping[str, str]] = {
+    name: counterpart
+    for topic_key, broker_keys in TOPIC_SYNONYMS.items()
+    for name, counterpart in (
+        (topic_key, broker_keys[0][0]),
+        *((broker_key, topic_key) for broker_key, _ in broker_keys),
+    )
+}
+"""For each topic key, the broker key that sets its default, and the reverse."""
+
 NEAREST_LENGTH_MAX: Final = 100  # names are compared only up to this length, to bound the time of a comparison
 NEAREST_LIKENESS_MIN: Final = 0.85  # allows about one typo; a lower ratio would make the search slow
 
@@ -94,13 +104,17 @@ def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True)
     """
     Return the key called `name`.
 
-    Raise KafkaError (INVALID_CONFIG) if `keys` has no such key.  With `suggest`, the message names the most similar
-    known key.  That search is slow, so callers that look up many names from a client turn it off.
+    Raise KafkaError (INVALID_CONFIG) if `keys` has no such key.  The message names the key's counterpart, if it is a
+    topic key and `keys` are the broker's, or the reverse.  With `suggest`, it otherwise names the most similar known
+    key.  That search is slow, so callers that look up many names from a client turn it off.
     """
     key = keys.get(name)
     if key is not None:
         return key
     shown = name[:NEAREST_LENGTH_MAX]
+    counterpart = _COUNTERPARTS.get(name)
+    if counterpart in keys:
+        raise KafkaError(errors.INVALID_CONFIG, f"unknown configuration key {shown!r}; did you mean {counterpart}?")
     nearest = difflib.get_close_matches(shown, keys, n=1, cutoff=NEAREST_LIKENESS_MIN) if suggest else ()
     hint = f"; did you mean {nearest[0]}?" if nearest else "; leave it out"
     raise KafkaError(errors.INVALID_CONFIG, f"unknown configuration key {shown!r}{hint}")

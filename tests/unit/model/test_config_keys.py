@@ -117,6 +117,8 @@ def test_text_is_parsed_to_a_value(name: str, text: str, value: ConfigValue) -> 
         ("compression.zstd.level", "23", "must be at most 22"),
         ("tidemill.kind", "keyed", "keyed topics are not implemented yet; use log"),
         ("retention.mss", "1", "unknown configuration key 'retention.mss'; did you mean retention.ms?"),
+        ("log.retention.ms", "1", "unknown configuration key 'log.retention.ms'; did you mean retention.ms?"),
+        ("message.max.bytes", "1", "did you mean max.message.bytes?"),
         ("zzz", "1", "unknown configuration key 'zzz'"),
     ],
 )
