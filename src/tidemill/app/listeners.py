@@ -19,6 +19,10 @@ HTTP_LISTENER: Final = "tidemill.http.listener"
 PEER_ADVERTISED: Final = "tidemill.peer.advertised"
 CLUSTER_KEY: Final = "tidemill.cluster.key"
 JOIN: Final = "tidemill.join"
+_EXAMPLE_PORTS: Final = {HTTP_LISTENER: 9080, PEER_LISTENER: 9070, PEER_ADVERTISED: 9070, JOIN: 9070}
+"""The ports in the examples of messages, for keys that are not about Kafka clients."""
+_NEVER_BOUND: Final = frozenset({"advertised.listeners", PEER_ADVERTISED, JOIN})
+"""The keys whose addresses are connected to, so that port 0 cannot be meant."""
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.*)")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 _RESERVED_NAMES: Final = {PEER_ENDPOINT: PEER_LISTENER, HTTP_ENDPOINT: HTTP_LISTENER}
@@ -67,7 +71,9 @@ def address_of(key: str, text: str) -> Address:
     """Parse `HOST:PORT`; an empty host means the loopback address.  Raises SettingRefused."""
     host, colon, port = text.strip().rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise SettingRefused(key, text, "write HOST:PORT, for example 127.0.0.1:9092; port 0 selects a free port")
+        example = f"127.0.0.1:{_EXAMPLE_PORTS.get(key, 9092)}"
+        port_0 = "" if key in _NEVER_BOUND else "; port 0 selects a free port"
+        raise SettingRefused(key, text, f"write HOST:PORT, for example {example}{port_0}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
