@@ -199,7 +199,7 @@ def test_a_broker_that_cannot_join_logs_the_reason(tmp_path: Path) -> None:
     """
     with running("broker", *peer_settings(tmp_path / "1", 1, free_port(), free_port(), join=None)) as (_, ready):
         asked = {name: int(ready[name].rpartition(":")[2]) for name in ("kafka", "http")}
-        problems = {}
+        problems, fixes = {}, {}
         with ExitStack() as stack:
             waiting = {}
             for number, (name, port) in enumerate(asked.items(), 2):
@@ -208,12 +208,14 @@ def test_a_broker_that_cannot_join_logs_the_reason(tmp_path: Path) -> None:
             for name, process in waiting.items():
                 assert process.stderr is not None
                 events = map(json.loads, process.stderr)
-                problems[name] = next(event["problem"] for event in events if event["event"] == "waiting to join")
+                event = next(event for event in events if event["event"] == "waiting to join")
+                problems[name], fixes[name] = event["problem"], event["fix"]
                 process.terminate()
 
     assert all(f"no link to 127.0.0.1:{port}: " in problems[name] for name, port in asked.items())
     assert "give tidemill.cluster.key the same value" in problems["kafka"]
     assert "only brokers may connect to tidemill.peer.listener" in problems["http"]
+    assert {"if there is no cluster yet, start its first broker without tidemill.join"} == {*fixes.values()}
 
 
 @pytest.mark.parametrize("is_up", [True, False])

@@ -58,7 +58,10 @@ class Joining:
         def on_timeout() -> None:
             problem = self._problem or links.last_failure or "no broker has answered"
             waited_ms = self._machine.clock.monotonic_ms() - began_at
-            self._machine.events.waiting("waiting to join", waited_ms, join=",".join(self._addresses), problem=problem)
+            fields = {"join": ",".join(self._addresses), "problem": problem}
+            if not self._heard_at:
+                fields["fix"] = "if there is no cluster yet, start its first broker without tidemill.join"
+            self._machine.events.waiting("waiting to join", waited_ms, **fields)
             self._give_up()
             self._tell(began_at)
 
