@@ -25,7 +25,8 @@ def _of_partitions(broker: Broker) -> Iterator[tuple[str, int, str]]:
     yield (
         "leaderless_partitions",
         health.leaderless,
-        "have no leader that this broker hears, so they are neither written nor read: start the missing brokers",
+        "have no leader that this broker hears, so they are neither written nor read: start the missing brokers; "
+        "if none is missing and this lasts, a majority of their replicas has lost its disk",
     )
     yield (
         "under_min_insync_partitions",

@@ -30,6 +30,7 @@ def replication_warning(topic: str, replication_factor: int) -> list[str]:
     if replication_factor != 2:
         return []
     return [
-        f"topic {topic!r} has 2 replicas: a majority of two is both, so writes stop while either broker is down; "
+        f"topic {topic!r} has 2 replicas: a majority of two is both, so writes stop while either broker is down, and "
+        "its records are lost with either disk; "
         "use replication factor 3 to tolerate the loss of one broker"
     ]
