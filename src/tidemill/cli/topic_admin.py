@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, failed
 from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
@@ -144,11 +145,13 @@ class TopicAdmin:
             raise failed(exception.args[0], f"topic {names[0]!r}", self._bootstrap) from exception
         descriptions = []
         for name in names:
-            error = futures[name].exception(timeout=REQUEST_TIMEOUT_S)
-            missing = isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            if missing and not missing_is_failure:
-                continue
-            descriptions.append(awaited(futures[name], f"topic {name!r}", self._bootstrap))
+            try:
+                descriptions.append(awaited(futures[name], f"topic {name!r}", self._bootstrap))
+            except Failed as failure:
+                error = failure.__cause__
+                missing = isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                if missing_is_failure or not missing:
+                    raise
         return descriptions
 
     def _configs_of(self, name: str, *, with_defaults: bool) -> dict[str, str | None]:
