@@ -73,7 +73,8 @@ $(STAMP): pyproject.toml
 	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer is missing."; exit 1; }
 	@date +%s.%N > .install-started
 	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required; this is " + sys.version)'
-	@$(BASE_PYTHON) -m venv $(VENV)
+	@# Keep an environment that works, such as the one of README.md: `venv` would mix a second Python into it.
+	@$(PYTHON) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(BASE_PYTHON) -m venv --clear $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@echo "$$(date +%s.%N) $$(cat .install-started)" | awk '{printf "%.1f\n", $$1 - $$2}' > $(STAMP)
 	@rm -f .install-started
