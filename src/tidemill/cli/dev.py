@@ -7,9 +7,16 @@ from typing import Annotated, Final
 import typer
 
 from tidemill.cli.bootstrap import JsonOption
-from tidemill.cli.failure import usage
+from tidemill.cli.failure import Failed, usage
 
 BROKERS_MAX: Final = 9  # enough for development on one machine
+_OPTIONS: Final = {
+    "log.dirs=": "--data=",
+    "listeners=PLAINTEXT://": "--kafka=",
+    "listeners=": "--kafka=",
+    "tidemill.http.listener=": "--http=",
+}
+"""How an error of a broker begins that is about one of this command's options, and how the option is named instead."""
 
 
 def register(application: typer.Typer) -> None:
@@ -64,10 +71,23 @@ def dev(
         from tidemill.app.settings import dev_settings
         from tidemill.cli.broker import run_broker
 
-        run_broker(
-            lambda: dev_settings(data=data, kafka=kafka, http=http, environment=os.environ), as_json=as_json, greet=True
-        )
+        try:
+            run_broker(
+                lambda: dev_settings(data=data, kafka=kafka, http=http, environment=os.environ),
+                as_json=as_json,
+                greet=True,
+            )
+        except Failed as failed:
+            raise Failed(_naming_options(failed.message), exit_code=failed.exit_code) from failed
     else:
         from tidemill.cli.dev_cluster import run_cluster
 
         run_cluster(brokers, data=data, kafka=kafka, http=http, as_json=as_json)
+
+
+def _naming_options(message: str) -> str:
+    """Return the error's message with the option that the user gave in place of the key that it sets."""
+    for key, option in _OPTIONS.items():
+        if message.startswith(key):
+            return option + message.removeprefix(key)
+    return message

@@ -1,6 +1,8 @@
 """Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.  These tests need no broker."""
 
 import json
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +88,21 @@ def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
     told = json.loads(finished.err)
     assert (3, 3) == (finished.exit_code, told["exit_code"])
     assert "tidemill dev" in told["message"] and "--bootstrap" in told["message"]
+
+
+@pytest.mark.parametrize("option", ["--kafka", "--http"])
+def test_dev_names_the_option_of_a_port_in_use(option: str, tmp_path: Path) -> None:
+    """
+    The user has given an option, or its default, and no key: the error says which option to change.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        others = {"--kafka": "127.0.0.1:0", "--http": "127.0.0.1:0", "--data": str(tmp_path)}
+        arguments = [text for pair in (others | {option: address}).items() for text in pair]
+        finished = tidemill("dev", *arguments)
+
+    assert 1 == finished.exit_code
+    assert f"tidemill: {option}={address} cannot be bound" in finished.err
 
 
 def test_a_missing_http_listener_exits_with_3() -> None:
