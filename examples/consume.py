@@ -5,6 +5,8 @@ import sys
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    sys.exit(__doc__)
 topic = sys.argv[1]
 consumer = Consumer(
     {

@@ -5,7 +5,7 @@ import sys
 
 from confluent_kafka import Consumer
 
-topic, group = sys.argv[1:]
+topic, group = sys.argv[1:] if len(sys.argv) == 3 else sys.exit(__doc__)
 consumer = Consumer(
     {
         "bootstrap.servers": os.environ.get("TIDEMILL_BOOTSTRAP", "127.0.0.1:9092"),

@@ -5,7 +5,7 @@ import sys
 
 from tidemill.spark import session
 
-topic, directory = sys.argv[1:]
+topic, directory = sys.argv[1:] if len(sys.argv) == 3 else sys.exit(__doc__)
 spark = session.builder("stream to Parquet", master="local[2]").getOrCreate()
 records = (
     spark.readStream.format("tidemill")

@@ -37,6 +37,18 @@ def test_an_example_is_short(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= LINES_MAX
 
 
+@pytest.mark.parametrize("name", ["produce", "consume", "group", "stream_to_parquet"])
+@pytest.mark.parametrize("arguments", [(), ("--help",)], ids=["nothing", "--help"])
+def test_an_example_shows_its_usage(name: str, arguments: tuple[str, ...]) -> None:
+    """
+    Without its arguments, or with --help, an example shows its usage.  It does not create a topic named `--help`.
+    """
+    finished = subprocess.run(_command(name, *arguments), capture_output=True, text=True, timeout=60)
+
+    assert 1 == finished.returncode and f"Usage: python examples/{name}.py TOPIC" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
 def test_the_examples_produce_consume_and_form_a_group(broker: RunningBroker) -> None:
     """
     `consume.py` prints what `produce.py` has sent, and `group.py` commits what it has handled.
