@@ -55,8 +55,19 @@ class LinkReports:
             self._events.event("link restored", peer=peer, down_s=round(self._now() - outage.began_at))
 
     def forget(self, peer: str) -> None:
-        """Forget a peer that is no longer dialled."""
-        self._outages.pop(peer, None)
+        """
+        Forget a peer that is no longer dialled, unless it caused a warning.
+
+        A broker that comes back with an empty directory has no address in the metadata until it registers.  The end of
+        the warning is then reported when its address is known again.
+        """
+        outage = self._outages.get(peer)
+        if outage is None:
+            return
+        if outage.is_warned:
+            outage.problems.clear()  # so that a failure after the address has come back is logged
+        else:
+            del self._outages[peer]
 
     def _outage_of(self, peer: str, why: str) -> _Outage:
         self.last_failure = _problem(peer, why)

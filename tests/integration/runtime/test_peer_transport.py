@@ -601,6 +601,35 @@ def test_a_broker_dials_an_address_of_its_own_once() -> None:
         assert [] == one.reports == one.events
 
 
+def test_the_end_of_a_long_outage_is_reported_also_by_a_new_dialler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Broker 2 comes back with an empty directory, so its address is absent until it registers.  Meanwhile it dials broker
+    1, which reports the end of its warning once it may dial the address again.
+    """
+    monkeypatch.setattr(link_reports, "OUTAGE_MS", 100)
+
+    async def act(scene: Scene) -> None:
+        with socket.socket() as reserved:
+            reserved.bind(("127.0.0.1", 0))
+            port = reserved.getsockname()[1]
+        one, two = scene.broker(1), scene.broker(2)
+        one.transport.reach([f"127.0.0.1:{port}"])
+        await scene.until(lambda: len(one.reports) == 2)
+        one.transport.reach([])
+        address = await one.listen()
+        await two.listen(port)
+        two.transport.reach([address])
+        await scene.until(lambda: one.links)
+        one.transport.reach([two.me.address])
+        await scene.until(lambda: len(one.reports) == 3)
+
+        assert [("info", "no link to"), ("warning", "no link to"), ("info", "link resto")] == [
+            (level, report[:10]) for level, report in one.reports
+        ]
+
+    assert [] == play(act).errors
+
+
 def test_a_long_outage_is_a_warning_and_its_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that dials a peer without success for a long time logs one warning, however often it dials.  It also
     reports when there is a link again, even if the peer has dialled that link.

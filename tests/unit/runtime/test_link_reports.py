@@ -72,6 +72,35 @@ def test_a_broker_that_dials_reports_its_own_outages() -> None:
     assert [("info", "no link to a broker")] == reports.logged()
 
 
+def test_an_outage_that_was_a_warning_ends_also_if_the_address_is_not_dialled_for_a_while() -> None:
+    """
+    A broker that comes back with an empty directory has no address in the metadata from its admission to its
+    registration.  Its peers do not dial it then, and must still report the end of their warning.
+    """
+    reports = Reports()
+    for _ in range(2):
+        reports.failed(TO, "Connection refused")
+        reports.now_s += OUTAGE_MS / 1_000
+    reports.forget(TO)
+    reports.forget("to mill-3:9070")
+    reports.linked(TO)
+
+    assert [("info", "no link to a broker"), ("warning", "no link to a broker"), ("info", "link restored")] == (
+        reports.logged()
+    )
+
+
+def test_an_address_that_is_not_dialled_any_more_has_no_outage() -> None:
+    """A short outage is forgotten with its address: it begins anew if the address comes back."""
+    reports = Reports()
+    reports.failed(TO, "Connection refused")
+    reports.forget(TO)
+    reports.now_s += OUTAGE_MS
+    reports.failed(TO, "Connection refused")
+
+    assert [("info", "no link to a broker")] * 2 == reports.logged()
+
+
 @pytest.mark.parametrize(("peers", "problems"), [(PEERS_MAX * 2, 1), (1, REPORTS_PER_PEER_MAX * 2)])
 def test_memory_is_bounded(peers: int, problems: int) -> None:
     """The numbers of remembered peers and problems are limited."""
