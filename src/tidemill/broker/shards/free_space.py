@@ -28,7 +28,7 @@ class FreeSpace:
         is_full = free < wanted
         if is_full != self._metrics.is_disk_full:
             self._metrics.is_disk_full = is_full
-            log = self._events.warning if is_full else self._events.event
+            log = self._events.error if is_full else self._events.event
             log("disk full" if is_full else "disk has room again", free_bytes=free, wanted_bytes=wanted)
         self._metrics.disk_free_bytes = free
         self._metrics.disk_needed_bytes = wanted

@@ -51,5 +51,5 @@ def test_a_full_disk_is_logged_when_it_begins_and_when_it_ends() -> None:
         watched.free_space.check()
 
     logged = [(line["level"], line["event"]) for line in map(json.loads, watched.lines)]
-    assert [("warning", "disk full"), ("info", "disk has room again")] == logged
+    assert [("error", "disk full"), ("info", "disk has room again")] == logged
     assert (False, FREE_BYTES_MIN + JOURNAL_BYTES) == (watched.metrics.is_disk_full, watched.metrics.disk_free_bytes)
