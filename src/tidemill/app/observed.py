@@ -1,14 +1,14 @@
 """The HTTP server's view of a broker, or of a process whose broker has not started yet."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.app.group_lag import group_lags
 from tidemill.app.partition_health import partition_health
-from tidemill.app.readiness import problems
+from tidemill.app.readiness import problems, waiting_to_join
 from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.model import errors
@@ -18,9 +18,13 @@ from tidemill.wire.api import ALL
 
 
 class ObservedBroker:
-    def __init__(self, broker: Callable[[], Broker | None]) -> None:
-        """Observe the broker that `broker` returns, which is None while the process recovers data or waits to join."""
+    def __init__(self, broker: Callable[[], Broker | None], join: Sequence[str] = ()) -> None:
+        """
+        Observe the broker that `broker` returns.  It returns None while the process recovers data, when no request is
+        answered, and while the process waits to be admitted by one of the brokers at `join`.
+        """
         self._broker = broker
+        self._join = join
         self._text: PrometheusText | None = None
 
     @property
@@ -35,7 +39,9 @@ class ObservedBroker:
 
     def problems(self) -> list[dict[str, Any]]:
         broker = self._broker()
-        return [] if broker is None else problems(broker)
+        if broker is not None:
+            return problems(broker)
+        return [waiting_to_join(self._join)] if self._join else []
 
     def metrics_text(self) -> str | None:
         broker = self._broker()

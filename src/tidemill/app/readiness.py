@@ -3,7 +3,7 @@
 A degraded broker still serves, so it stays ready: sending its clients elsewhere would take away what still works.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tidemill.app.partition_health import partition_health
@@ -12,6 +12,16 @@ from tidemill.broker.broker import Broker
 # The disk is nearly full if fewer bytes are free than this multiple of the number below which writes are refused.  The
 # product is at least 1 GiB.
 NEARLY_FULL: Final = 4
+
+
+def waiting_to_join(join: Sequence[str]) -> dict[str, Any]:
+    """Return the problem of a process that has no broker yet, because it waits to be admitted through `join`."""
+    return {
+        "problem": "waiting_to_join",
+        "count": 1,
+        "detail": f"no broker of the cluster has admitted this one through tidemill.join={','.join(join)}: start the "
+        "brokers there; the event `waiting to join` in the log of this broker has the reason",
+    }
 
 
 def problems(broker: Broker) -> list[dict[str, Any]]:

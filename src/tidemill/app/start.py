@@ -163,7 +163,7 @@ class _Process:
             address = self.http.bind(self.settings.http)
         except OSError as error:
             raise StartProblem(_unbindable("tidemill.http.listener", self.settings.http, error)) from error
-        self.http.serve(lambda: _http_application(lambda: self.broker), self._kafka_port)
+        self.http.serve(lambda: _http_application(lambda: self.broker, self.settings.join), self._kafka_port)
         return address
 
     def _kafka_port(self) -> int | None:
@@ -331,12 +331,12 @@ class _Process:
             jobs.stop()
 
 
-def _http_application(broker: Callable[[], Broker | None]) -> "Application":
+def _http_application(broker: Callable[[], Broker | None], join: Sequence[str]) -> "Application":
     from tidemill.app.lazy_console import LazyConsole
     from tidemill.app.observed import ObservedBroker
     from tidemill.http.application import Application
 
-    observed = ObservedBroker(broker)
+    observed = ObservedBroker(broker, join)
     return Application(observed, observed.reported, LazyConsole(broker))
 
 

@@ -19,14 +19,26 @@ def names(broker: Broker) -> list[str]:
 
 def test_a_healthy_broker_has_no_problems() -> None:
     """
-    A process without a broker has no problems either: it is not ready, and that says enough.
+    A broker that serves everything has nothing to list.
     """
     world = BrokerWorld()
     world.create("flights")
     world.broker.tick()
 
     assert [] == ObservedBroker(lambda: world.broker).problems()
-    assert [] == ObservedBroker(lambda: None).problems()
+
+
+def test_a_broker_that_waits_to_join_says_so() -> None:
+    """
+    The problem names the addresses that the process asks for admission, and the event that has the reason.
+    """
+    observed = ObservedBroker(lambda: None, join=("mill-1:9070", "mill-2:9070"))
+
+    (problem,) = observed.problems()
+
+    assert ("waiting_to_join", 1) == (problem["problem"], problem["count"])
+    assert "tidemill.join=mill-1:9070,mill-2:9070" in problem["detail"]
+    assert "`waiting to join`" in problem["detail"]
 
 
 @pytest.mark.parametrize(
