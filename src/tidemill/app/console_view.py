@@ -7,6 +7,7 @@ that only the event loop's thread changes; neither needs a lock.
 from collections import Counter
 from typing import Final
 
+from tidemill.app.readiness import problems
 from tidemill.broker.broker import Broker
 from tidemill.client.connection_settings import Endpoint
 from tidemill.console.cluster_view import (
@@ -14,6 +15,7 @@ from tidemill.console.cluster_view import (
     OK,
     STATES,
     UNDER_REPLICATED,
+    BrokerProblem,
     BrokerRow,
     LocalReplica,
     Overview,
@@ -37,6 +39,9 @@ SOURCES: Final = {
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers",
     ConfigSource.STATIC_BROKER_CONFIG: "broker's settings file",
 }
+
+SHOWN_OTHERWISE: Final = frozenset({"leaderless_partitions", "under_replicated_partitions", "no_quorum_contact"})
+"""The problems that the banner shows by naming the partitions, or in a sentence of its own."""
 
 
 class ConsoleView:
@@ -62,7 +67,12 @@ class ConsoleView:
             has_quorum_contact=broker.cluster.has_quorum_contact,
             leaderless=[row for row in shards if row.state == LEADERLESS],
             under_replicated=[row for row in shards if row.state == UNDER_REPLICATED],
+            problems=self._problems(),
         )
+
+    def _problems(self) -> list[BrokerProblem]:
+        found = (BrokerProblem(it["problem"], it["count"], it["detail"]) for it in problems(self._broker))
+        return [problem for problem in found if problem.name not in SHOWN_OTHERWISE]
 
     def brokers(self) -> list[BrokerRow]:
         broker, image, shards = self._broker, self._broker.image, self.shards()

@@ -24,10 +24,11 @@ class PartitionHealth:
 
 
 def partition_health(broker: Broker) -> PartitionHealth:
+    """Count the partitions.  The console calls this in worker threads, so shards may come and go meanwhile."""
     image, cluster = broker.image, broker.cluster
     lagging = Counter(shard_id for shard_id, _ in cluster.out_of_sync)
     health = PartitionHealth()
-    for shard_id, shard in broker.shard_table.shards.items():
+    for shard_id, shard in [*broker.shard_table.shards.items()]:
         count = len(shard.partitions)
         if shard.log.damage is not None:
             health.damaged += count
@@ -38,8 +39,9 @@ def partition_health(broker: Broker) -> PartitionHealth:
         if lagging[shard_id]:
             health.under_replicated += count
         replicas = len(planned.replicas)
-        wanted = shard.partitions[planned.first_partition].config.min_insync_replicas
-        if replicas - lagging[shard_id] < min(wanted, replicas):
+        first = shard.partitions.get(planned.first_partition)
+        if first is not None and replicas - lagging[shard_id] < min(first.config.min_insync_replicas, replicas):
             health.under_min_insync += count
-    health.leaderless = sum(image.shards[shard_id].partition_count for shard_id in cluster.leaderless())
+    leaderless = (image.shards.get(shard_id) for shard_id in cluster.leaderless())
+    health.leaderless = sum(planned.partition_count for planned in leaderless if planned is not None)
     return health

@@ -37,7 +37,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """
-    Show brokers and shards, with their leaders and the lag of replicas.
+    Show brokers, what is degraded on them, and shards with their leaders and the lag of replicas.
 
     On a terminal the tables are updated every second until Ctrl-C.  The command finds the other brokers through the
     first one and asks each broker for the shards that it leads.  With --json it prints one object.

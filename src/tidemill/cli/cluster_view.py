@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask
+from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask, ask_readiness
 
 PAGE: Final = 1_000
 TIMEOUT_S: Final = 1.0  # slower brokers are shown as down, because the table is updated every second
@@ -17,7 +17,9 @@ class ClusterView:
     """The state of a cluster at one moment."""
 
     cluster: Row  # `/v1/cluster` of the first broker that responded
-    brokers: list[Row]  # `/v1/brokers`, with `status`: up, down, or why the broker reports no shards
+    # `/v1/brokers`, with `status`: up, down, or why the broker reports no shards; and `problems`: those of the broker's
+    # `/health/ready`, or none if it does not respond.
+    brokers: list[Row]
     shards: list[Row]  # `/v1/shards` of the shards' leaders, with `state`: ok, degraded, leaderless, or unknown
     addresses: list[str]  # of the brokers' HTTP listeners; the first is that of the broker that responded
 
@@ -50,6 +52,7 @@ def _read_view(address: str) -> ClusterView:
         if http_address is not None and http_address != address:
             others.append(http_address)
         broker["status"] = "up"
+        broker["problems"] = []
         if not broker["is_live"]:
             broker["status"] = "down"
         elif http_address is None:
@@ -63,6 +66,11 @@ def _read_view(address: str) -> ClusterView:
                 broker["status"] = "down"
             except Refused as refused:
                 broker["status"] = f"up, but not reporting: {refused}"
+        if broker["is_live"] and http_address is not None and broker["status"] != "down":
+            try:
+                broker["problems"] = ask_readiness(http_address, timeout_s=TIMEOUT_S)["problems"]
+            except NoResponse:
+                broker["status"] = "down"
     for row in shards.values():
         row["state"] = state_of(row)
     return ClusterView(

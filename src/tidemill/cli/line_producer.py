@@ -127,7 +127,8 @@ class LineProducer:
         records = counted(self.timed_out.total(), "record")
         message = (
             f"{records} not acknowledged within {self._timeout_s:g} s: {where}.  They may have been stored all the "
-            "same.  `tidemill topics describe` shows leaders and in-sync replicas."
+            "same.  `tidemill topics describe` shows leaders and in-sync replicas; on Tidemill, `tidemill cluster "
+            "status` and each broker's /health/ready list what is degraded, such as a full disk."
         )
         row = {"event": "timed out", "topic": self._topic, "partitions": rows, "message": message}
         print(json.dumps(row) if self._as_json else f"tidemill: {message}", file=sys.stderr)

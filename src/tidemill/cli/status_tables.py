@@ -23,13 +23,18 @@ SHARD_COLUMNS: Final = (
     "learners",
     "lag",
 )
+PROBLEM_COLUMNS: Final = ("broker", "problem", "count", "detail")
+LINES_PER_PROBLEM: Final = 3  # screen lines that a problem takes up, because its detail is wrapped
 LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the prompt take up
 
 
 def print_once(view: ClusterView) -> None:
-    """Print the tables of brokers and shards."""
+    """Print the tables of brokers, of their problems if there are any, and of shards."""
     print_table(BROKER_COLUMNS, broker_cells(view), title=title_of(view))
     print()
+    if found := problem_cells(view):
+        print_table(PROBLEM_COLUMNS, found, title="Problems")
+        print()
     print_table(SHARD_COLUMNS, shard_cells(view.shards), title="Shards")
 
 
@@ -71,6 +76,13 @@ def broker_cells(view: ClusterView) -> list[Cells]:
     ]
 
 
+def problem_cells(view: ClusterView) -> list[Cells]:
+    """Return what each broker reports as degraded."""
+    return [
+        (row["broker_id"], it["problem"], it["count"], it["detail"]) for row in view.brokers for it in row["problems"]
+    ]
+
+
 def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
     cells: list[Cells] = []
     for row in shards:
@@ -99,12 +111,14 @@ def _tables(view: ClusterView, console: Console) -> Group:
 
     Shards that are not ok come first.  Shards that do not fit on the screen are not listed, only counted.
     """
-    room = max(console.height - LINES_AROUND - len(view.brokers), 5)
+    problems = problem_cells(view)
+    room = max(console.height - LINES_AROUND - len(view.brokers) - LINES_PER_PROBLEM * len(problems), 5)
     ordered = sorted(view.shards, key=lambda row: row["state"] == "ok")
     shown, rest = ordered[:room], ordered[room:]
     not_ok = sum(row["state"] != "ok" for row in rest)
     caption = f"{len(rest)} more, {not_ok} of them not ok" if rest else None
     return Group(
         table_of(BROKER_COLUMNS, broker_cells(view), title=title_of(view)),
+        *([table_of(PROBLEM_COLUMNS, problems, title="Problems")] if problems else ()),
         table_of(SHARD_COLUMNS, shard_cells(shown), title="Shards", caption=caption),
     )

@@ -29,7 +29,26 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
 
     Raise NoResponse, NotReady or Refused.
     """
-    status, body = _get(address, f"{path}?{urlencode(query)}" if query else path, timeout_s)
+    status, answered = _ask(address, f"{path}?{urlencode(query)}" if query else path, timeout_s)
+    if status != 200:
+        kind = NotReady if status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {status}'}")
+    return answered
+
+
+def ask_readiness(address: str, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """
+    Return the object at `/health/ready` of the broker at `address`, also if that broker is not ready.
+
+    Raise NoResponse.
+    """
+    _, answered = _ask(address, "/health/ready", timeout_s)
+    return answered
+
+
+def _ask(address: str, path: str, timeout_s: float) -> tuple[int, dict[str, Any]]:
+    """Return the status and the JSON object of a response.  Raise NoResponse."""
+    status, body = _get(address, path, timeout_s)
     try:
         answered = json.loads(body)
     except ValueError as error:
@@ -40,10 +59,7 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
         raise NoResponse(
             f"{address}{path} has status {status} and no JSON object: this is not a broker's HTTP listener"
         )
-    if status != 200:
-        kind = NotReady if status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
-        raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {status}'}")
-    return answered
+    return status, answered
 
 
 def kafka_address(address: str) -> str | None:

@@ -110,6 +110,15 @@ def spans(shards: Iterable[ShardRow]) -> list[Span]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerProblem:
+    """What is degraded on the broker that serves the page, as in `/health/ready`."""
+
+    name: str
+    count: int  # 1 for the broker as a whole
+    detail: str  # a sentence with the fix
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     cluster_id: str
@@ -124,10 +133,11 @@ class Overview:
     has_quorum_contact: bool
     leaderless: Sequence[ShardRow]
     under_replicated: Sequence[ShardRow]
+    problems: Sequence[BrokerProblem]  # except those that the fields above show
 
     @property
     def is_whole(self) -> bool:
-        has_problem = self.brokers_down or self.leaderless or self.under_replicated
+        has_problem = self.brokers_down or self.leaderless or self.under_replicated or self.problems
         return self.has_quorum_contact and not has_problem
 
 

@@ -137,6 +137,7 @@ def test_lines_that_time_out_are_summed_up(dev_broker: dict[str, Any], capsys: p
     summary, counts = capsys.readouterr().err.splitlines()
     leader = f"{name}-1 (20 records, leader is broker 1 at {dev_broker['kafka']})"
     assert f"tidemill: 20 records not acknowledged within 1 s: {leader}" in summary
+    assert "`tidemill cluster status` and each broker's /health/ready list what is degraded" in summary
     assert (f"produced 0 records to {name}, 20 timed out", 20) == (counts, producer.timed_out.total())
 
 

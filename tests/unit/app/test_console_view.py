@@ -1,5 +1,7 @@
 """The view of a cluster that a broker gives the console."""
 
+import pytest
+
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.app.console_view import KEPT_MS, ConsoleView
@@ -95,6 +97,21 @@ def test_topics_are_sorted_and_internal_ones_are_last() -> None:
     assert ["a", "b", "__tidemill_metadata"] == [row.name for row in view.topics()]
 
 
+def test_the_problems_of_the_broker_are_in_the_overview(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The overview leaves out problems that the banner shows with the names of brokers or partitions.
+    """
+    world, view = world_and_view()
+    monkeypatch.setattr(world.disk, "free_space", lambda: 1)
+    world.broker.tick()
+
+    overview = view.overview()
+
+    assert not overview.is_whole
+    assert 1 == overview.problems[0].count and "log.dirs" in overview.problems[0].detail
+    assert ["disk_full", "draining"] == [it.name for it in overview.problems]
+
+
 def test_a_dead_broker_leaves_its_shards_under_replicated() -> None:
     """
     The remaining brokers report which broker is down and which shards have lost a replica.
@@ -112,7 +129,7 @@ def test_a_dead_broker_leaves_its_shards_under_replicated() -> None:
     assert [3] == after.brokers_down
     assert {"flights", "__tidemill_metadata"} == {row.topic for row in after.under_replicated}
     assert {UNDER_REPLICATED} == {row.state for row in view.topics()}
-    assert [] == after.leaderless
+    assert [] == after.leaderless == after.problems
 
 
 def test_an_isolated_broker_knows_no_leaders() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tidemill.cli import cluster_view
-from tidemill.cli.status_tables import broker_cells, shard_cells
+from tidemill.cli.status_tables import broker_cells, problem_cells, shard_cells
 from tidemill.client.broker_http import NoResponse, NotReady, Refused
 
 
@@ -43,6 +43,13 @@ class Brokers:
         self.silent: set[int] = set()
         self.refusing: set[int] = set()
         self.starting: set[int] = set()
+        self.problems: dict[int, list[dict[str, Any]]] = {}  # in the responses to /health/ready, by broker id
+
+    def ask_readiness(self, address: str, *, timeout_s: float) -> dict[str, Any]:
+        number = int(address.rpartition(":")[2]) - 9079
+        if number in self.silent:
+            raise NoResponse(address)
+        return {"status": "not ready", "problems": self.problems.get(number, [])}
 
     def ask(self, address: str, path: str, *, timeout_s: float, **query: str | int) -> dict[str, Any]:
         number = int(address.rpartition(":")[2]) - 9079
@@ -64,6 +71,7 @@ class Brokers:
 
 def read_view(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> cluster_view.ClusterView:
     monkeypatch.setattr(cluster_view, "ask", brokers.ask)
+    monkeypatch.setattr(cluster_view, "ask_readiness", brokers.ask_readiness)
     return cluster_view.read_view([f"127.0.0.1:{9079 + number}" for number in numbers or (1,)])
 
 
@@ -86,6 +94,25 @@ def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None
         (3, "t", "0-3", "leaderless", None, 3, None, "1,2", "-", "-"),
     ] == shard_cells(view.shards)
     assert (1, "up", "127.0.0.1:9092", "127.0.0.1:9080", None, 7, 1, 2) == broker_cells(view)[0]
+
+
+def test_each_broker_lists_its_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Shards are ok while the disk of a broker is full, so the problems of every broker that responds are shown, too.
+    """
+    brokers = Brokers([broker(1), broker(2), broker(3)], {1: [], 2: [], 3: []})
+    full, late = [{"problem": name, "count": 1, "detail": f"{name}: act"} for name in ("disk_full", "draining")]
+    brokers.problems = {1: [late], 2: [full, late], 3: [full]}
+    brokers.silent = {3}
+
+    view = read_view(brokers, monkeypatch)
+
+    assert [[late], [full, late], []] == [row["problems"] for row in view.brokers]
+    assert [
+        (1, "draining", 1, "draining: act"),
+        (2, "disk_full", 1, "disk_full: act"),
+        (2, "draining", 1, "draining: act"),
+    ] == problem_cells(view)
 
 
 @pytest.mark.parametrize(

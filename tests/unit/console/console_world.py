@@ -13,6 +13,7 @@ from tidemill.console.cluster_view import (
     LEADERLESS,
     OK,
     UNDER_REPLICATED,
+    BrokerProblem,
     BrokerRow,
     LocalReplica,
     Overview,
@@ -99,6 +100,7 @@ class View:
         self.rows = list(shards)
         self.broker_rows = list(brokers) or [broker(1)]
         self.has_quorum_contact = True
+        self.problems: list[BrokerProblem] = []
         self.local: LocalReplica | None = LocalReplica(is_leader=True, start_offset=10, end_offset=1_210, size_bytes=5)
         self.setting_rows: list[Setting] = []
         self.columns: dict[str, list[float]] = {name: [] for name in COLUMNS}
@@ -117,6 +119,7 @@ class View:
             has_quorum_contact=self.has_quorum_contact,
             leaderless=[row for row in self.rows if row.state == LEADERLESS],
             under_replicated=[row for row in self.rows if row.state == UNDER_REPLICATED],
+            problems=self.problems,
         )
 
     def brokers(self) -> Sequence[BrokerRow]:

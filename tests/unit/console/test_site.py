@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.unit.console.console_world import HOSTILE, View, broker, get, shard
-from tidemill.console.cluster_view import LEADERLESS, UNDER_REPLICATED
+from tidemill.console.cluster_view import LEADERLESS, UNDER_REPLICATED, BrokerProblem
 
 
 def banner_of(text: str) -> str:
@@ -28,6 +28,19 @@ def test_a_banner_names_what_is_in_danger_on_every_page(path: str) -> None:
     assert "Brokers 2, 3 are down." in banner
     assert "1 partition without a leader" in banner and ">orders</a>&nbsp;0" in banner
     assert "3 partitions under-replicated" in banner and ">payments</a>&nbsp;4–6" in banner
+
+
+def test_a_banner_names_the_problems_of_the_broker_itself() -> None:
+    """
+    A full disk refuses writes although every broker is up and every replica in sync.
+    """
+    view = View(shard(1))
+    view.problems = [BrokerProblem("disk_full", 1, "writes are refused: free some"), BrokerProblem("many", 2, "b & c")]
+
+    banner = banner_of(get(view, "/").text)
+
+    assert "Broker 1, disk full:</strong> writes are refused: free some" in banner
+    assert "Broker 1, many (2):</strong> b &amp; c" in banner
 
 
 def test_a_whole_cluster_has_no_banner() -> None:
