@@ -103,6 +103,8 @@ class ClusterReport:
         status = shard.replica.status()
         membership = status.membership
         matches = {**shard.replica.matches, shard.replica.me: status.durable_index}
+        # A match index of 0 says that the member has acknowledged nothing in this term, not that its disk is empty.
+        known = {member: index or None for member, index in matches.items()}
         return {
             "voters": broker_ids(membership.voters),
             "learners": broker_ids(membership.learners),
@@ -112,8 +114,8 @@ class ClusterReport:
                 {
                     "broker_id": member.broker_id,
                     "is_live": self._is_alive(member),
-                    "match_index": matches.get(member, 0),
-                    "lag_rows": status.last_index - matches.get(member, 0),
+                    "match_index": (match_index := known.get(member)),
+                    "lag_rows": None if match_index is None else status.last_index - match_index,
                 }
                 for member in membership.members
             ],

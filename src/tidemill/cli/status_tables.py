@@ -88,7 +88,11 @@ def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
     for row in shards:
         led = row["led_here"] or {"voters": row["replicas"], "learners": (), "commit_index": None, "members": ()}
         first, count = row["first_partition"], row["partition_count"]
-        lags = [f"{it['broker_id']}:{it['lag_rows']}" for it in led["members"] if it["broker_id"] != row["leader"]]
+        lags = [
+            f"{it['broker_id']}:{'?' if it['lag_rows'] is None else it['lag_rows']}"
+            for it in led["members"]
+            if it["broker_id"] != row["leader"]
+        ]
         cells.append(
             (
                 row["shard_id"],

@@ -1,6 +1,7 @@
 """The cluster report: a broker's own view of its cluster."""
 
 from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
@@ -84,6 +85,28 @@ def test_the_leader_reports_the_progress_of_the_members() -> None:
         "last_index": last,
         "members": [{"broker_id": 1, "is_live": True, "match_index": last, "lag_rows": 0}],
     } == led
+
+
+def test_the_lag_of_a_follower_is_unknown_until_it_has_acknowledged_rows_in_the_term() -> None:
+    """
+    A new leader does not know what a broker that is down has on its disk, which is not the same as nothing.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.lead("flights", by=1)
+    world.until(lambda: lags(world, 1) == {1: 0, 2: 0, 3: 0}, "every follower has acknowledged every row")
+    world.cut_off(3)
+    world.begin_to_lead("flights", by=2)
+    world.until(lambda: lags(world, 2) == {1: 0, 2: 0, 3: None}, "the lag of the broker that is down is unknown")
+
+
+def lags(world: ClusterWorld, leader: int) -> dict[int, int | None]:
+    """Return the lag of each member, as the leader of the topic reports it."""
+    answer = ClusterReport(world[leader].broker).shards(topic="flights", leader=leader, after=-1, limit=1)
+    assert answer is not None
+    members = answer["shards"][0]["led_here"]["members"] if answer["shards"] else ()
+    assert all((it["match_index"] is None) == (it["lag_rows"] is None) for it in members)
+    return {it["broker_id"]: it["lag_rows"] for it in members}
 
 
 def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:

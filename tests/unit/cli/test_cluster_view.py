@@ -24,7 +24,7 @@ def shard(shard_id: int, leader: int | None, *, led: dict[str, Any] | None = Non
     return {"shard_id": shard_id, "topic": "t", **where, "leader": leader, "term": 3, "led_here": led}
 
 
-def led(*lags: int, voters: tuple[int, ...] = (1, 2), dead: tuple[int, ...] = ()) -> dict[str, Any]:
+def led(*lags: int | None, voters: tuple[int, ...] = (1, 2), dead: tuple[int, ...] = ()) -> dict[str, Any]:
     members = [
         {"broker_id": number, "is_live": number not in dead, "lag_rows": lag}
         for number, lag in zip(voters, lags, strict=True)
@@ -94,6 +94,15 @@ def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None
         (3, "t", "0-3", "leaderless", None, 3, None, "1,2", "-", "-"),
     ] == shard_cells(view.shards)
     assert (1, "up", "127.0.0.1:9092", "127.0.0.1:9080", None, 7, 1, 2) == broker_cells(view)[0]
+
+
+def test_an_unknown_lag_is_shown_as_unknown() -> None:
+    """
+    The leader does not know the lag of a follower that has acknowledged nothing in its term.
+    """
+    (cells,) = shard_cells([shard(1, 1, led=led(0, None)) | {"state": "degraded"}])
+
+    assert "2:?" == cells[-1]
 
 
 def test_each_broker_lists_its_problems(monkeypatch: pytest.MonkeyPatch) -> None:
