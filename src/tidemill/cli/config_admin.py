@@ -19,9 +19,14 @@ from tidemill.model.config_resolution import ConfigSource
 from tidemill.wire.messages import describe_configs, incremental_alter_configs
 from tidemill.wire.schema import Api, Message
 
+Config = describe_configs.Response.Resource.Config
+
 REQUEST_TIMEOUT_MS: Final = 30_000
 TOPIC: Final = 2
 BROKER: Final = 4
+WITHOUT_EFFECT: Final = "Accepted without effect: "
+"""How Tidemill's documentation of a key begins if the key is stored and ignored."""
+
 SET: Final = 0
 DELETE: Final = 1
 
@@ -52,17 +57,34 @@ class ConfigAdmin:
 
     def rows(self, resource: Resource, keys: Sequence[str] | None) -> list[dict[str, Any]]:
         """Return the configurations of the resource, ordered by key.  Unless `keys` is None, return only those keys."""
+        configs = self._describe(resource, keys, with_documentation=False)
+        return [_row(config, resource.type) for config in sorted(configs, key=lambda config: config.name)]
+
+    def without_effect(self, resource: Resource, keys: Sequence[str]) -> dict[str, str]:
+        """Return those of `keys` that the broker stores and ignores, each with the reason."""
+        documented = {
+            config.name: config.documentation or ""
+            for config in self._describe(resource, keys, with_documentation=True)
+        }
+        return {
+            key: text.removeprefix(WITHOUT_EFFECT).removesuffix(".")
+            for key, text in documented.items()
+            if text.startswith(WITHOUT_EFFECT)
+        }
+
+    def _describe(self, resource: Resource, keys: Sequence[str] | None, *, with_documentation: bool) -> list[Config]:
         request = describe_configs.Request(
             resources=[
                 describe_configs.Request.Resource(
                     resource_type=resource.type, resource_name=resource.name, configuration_keys=keys
                 )
             ],
-            include_synonyms=True,
+            include_synonyms=not with_documentation,
+            include_documentation=with_documentation,
         )
         (result,) = self._ask(resource, describe_configs.API, request).results
         _check(result, resource)
-        return [_row(config) for config in sorted(result.configs, key=lambda config: config.name)]
+        return [*result.configs]
 
     def alter(self, resource: Resource, changes: Mapping[str, str | None]) -> None:
         """Set each key in `changes` to its value.  A value of None removes the resource's own value for that key."""
@@ -114,20 +136,22 @@ def _check(result: Any, resource: Resource) -> None:
         raise refusal(name, resource.about, result.error_message or "the broker refused the request")
 
 
-def _row(config: describe_configs.Response.Resource.Config) -> dict[str, Any]:
+def _row(config: Config, resource_type: int) -> dict[str, Any]:
     return {
         "key": config.name,
         "value": config.value,
         "source": _source_name(config.config_source),
         "default": default_of(config),
+        "if_unset": value_if_unset(config, resource_type),
+        "is_set_by_another_key": is_set_by_another_key(config),
         "read_only": config.read_only,
         "sensitive": config.is_sensitive,
         "levels": [{"key": it.name, "value": it.value, "source": _source_name(it.source)} for it in config.synonyms],
     }
 
 
-def default_of(config: describe_configs.Response.Resource.Config) -> str | None:
-    """Return the value that applies if nothing is set, or None if the broker does not report it.
+def default_of(config: Config) -> str | None:
+    """Return the value that applies if nothing is set on any level, or None if the broker does not report it.
 
     A default with another unit is shown with its key, such as log.retention.hours=168 for retention.ms.
     """
@@ -135,9 +159,33 @@ def default_of(config: describe_configs.Response.Resource.Config) -> str | None:
         return config.value
     for level in config.synonyms:
         if level.source == ConfigSource.DEFAULT_CONFIG:
-            same_unit = level.name.rpartition(".")[2] == config.name.rpartition(".")[2]
-            return level.value if same_unit else f"{level.name}={level.value}"
+            return _in_unit_of(config, level)
     return None
+
+
+def value_if_unset(config: Config, resource_type: int) -> str | None:
+    """
+    Return the value that applies if the key is unset where the effective value was set: that of the next level.  Return
+    None if there is none, and the present value if the resource has only inherited it.
+    """
+    levels = config.synonyms
+    is_own = config.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG if resource_type == TOPIC else True
+    if config.config_source == ConfigSource.DEFAULT_CONFIG or not is_own:
+        return config.value
+    return _in_unit_of(config, levels[1]) if len(levels) > 1 else None
+
+
+def is_set_by_another_key(config: Config) -> bool:
+    """
+    Return whether the key has no value of its own and only its synonym is set, as log.retention.ms if
+    log.retention.hours is set.  The broker then reports the synonym's source for it, as Kafka does.
+    """
+    return config.value is None and bool(config.synonyms) and config.synonyms[0].name != config.name
+
+
+def _in_unit_of(config: Config, level: Config.Synonym) -> str | None:
+    same_unit = level.name.rpartition(".")[2] == config.name.rpartition(".")[2]
+    return level.value if same_unit else f"{level.name}={level.value}"
 
 
 def _source_name(source: int) -> str:

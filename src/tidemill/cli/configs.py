@@ -9,6 +9,8 @@ Examples:
   tidemill configs set --cluster log.retention.ms=604800000
 """
 
+import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -74,9 +76,10 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """
-    Show values, where they were set, and the defaults.
+    Show values, where they were set, and what applies if they are unset.
 
-    Without keys, show the configurations whose value is not the default.
+    Without keys, show the configurations whose value is not the default.  For --cluster, the last column is the
+    default, because each broker may have been started with another value.
 
     \b
     Examples:
@@ -93,21 +96,25 @@ def describe(
             f"{resource.about} has no configuration {missing[0]!r}; `tidemill configs describe --all` lists all"
         )
     if not (all_ or keys):
-        rows = [row for row in rows if row["source"] != "DEFAULT_CONFIG"]
+        rows = [row for row in rows if row["source"] != "DEFAULT_CONFIG" and not row["is_set_by_another_key"]]
     with pipe_may_close():
         if as_json:
             print_json(_named(resource) | {"configs": rows})
         elif rows:
-            print_table(("config", "value", "source", "default"), [_cells(row) for row in rows])
+            columns = ("config", "value", "source", "default" if cluster else "if unset")
+            print_table(columns, [_cells(row, "default" if cluster else "if_unset") for row in rows])
         elif cluster:
             print("no default of the cluster is set")
         else:
             print(f"every configuration of {resource.about} has its default value; --all shows them")
 
 
-def _cells(row: dict[str, Any]) -> list[object]:
+def _cells(row: dict[str, Any], last_column: str) -> list[object]:
     value = "(hidden)" if row["sensitive"] else row["value"]
-    return [row["key"], value, SOURCES.get(row["source"], row["source"]), row["default"]]
+    source = SOURCES.get(row["source"], row["source"])
+    if row["is_set_by_another_key"] and row["source"] != "DEFAULT_CONFIG":
+        source = f"{source}, by {row['levels'][0]['key']}"
+    return [row["key"], value, source, row[last_column]]
 
 
 def set_(
@@ -152,6 +159,13 @@ def _alter(admin: "ConfigAdmin", resource: "Resource", changes: dict[str, str | 
     from tidemill.cli.output import print_json
 
     admin.alter(resource, changes)
+    given = [key for key, value in changes.items() if value is not None]
+    for key, why in (admin.without_effect(resource, given) if given else {}).items():
+        message = f"{key} is accepted without effect: {why}"
+        note = (
+            json.dumps({"event": "note", "key": key, "message": message}) if as_json else f"tidemill: note: {message}"
+        )
+        print(note, file=sys.stderr)
     if as_json:
         print_json(_named(resource) | {"changes": changes})
         return

@@ -12,11 +12,13 @@ from tests.integration.cli.command import ENVIRONMENT
 
 
 @contextmanager
-def running_broker(data: Path) -> Iterator[dict[str, Any]]:
-    """Start a broker on `data`, yield its ready line, and stop the broker at the end."""
+def running_broker(data: Path, **variables: str) -> Iterator[dict[str, Any]]:
+    """
+    Start a broker on `data`, with `variables` in its environment.  Yield its ready line, and stop it at the end.
+    """
     options = ("--data", str(data), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json")
     command = [sys.executable, "-m", "tidemill", "dev", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as broker:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT | variables) as broker:
         assert broker.stdout is not None
         try:
             yield json.loads(broker.stdout.readline())

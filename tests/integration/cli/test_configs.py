@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.cli.command import new_topic, tidemill
+from tests.integration.cli.dev_broker import running_broker
 
 KEY = "log.segment.delete.delay.ms"  # a broker key whose default no other test needs
 
@@ -63,6 +65,44 @@ def test_a_broker_overrides_the_cluster(bootstrap: str, key: str) -> None:
     )
     assert ("2000", "DYNAMIC_BROKER_CONFIG") == (own["value"], own["source"])
     assert ["2000", "1000", "60000"] == [level["value"] for level in own["levels"]]
+
+
+def test_a_retention_in_hours_is_shown_once(tmp_path: Path) -> None:
+    """
+    `log.retention.minutes` and `.ms` are not set by `log.retention.hours`.  A topic with a retention of its own shows
+    what its broker has, which applies after an unset.
+    """
+    hours = {"TIDEMILL_SET_LOG_RETENTION_HOURS": "72"}
+    with running_broker(tmp_path, **hours) as ready:
+        name = new_topic(ready["kafka"])
+        tidemill("configs", "set", "--topic", name, "retention.ms=1000", bootstrap=ready["kafka"])
+        of_broker = described(ready["kafka"], "--broker", "1")
+        of_topic = described(ready["kafka"], "--topic", name)["retention.ms"]
+        tidemill("configs", "unset", "--topic", name, "retention.ms", bootstrap=ready["kafka"])
+        after = described(ready["kafka"], "--topic", name)["retention.ms"]
+        table = tidemill("configs", "describe", "--topic", name, bootstrap=ready["kafka"]).out
+
+    assert ["log.retention.hours"] == [key for key in of_broker if "retention.m" in key or "retention.h" in key]
+    assert ("log.retention.hours=72", "log.retention.hours=168") == (of_topic["if_unset"], of_topic["default"])
+    assert ("259200000", "STATIC_BROKER_CONFIG") == (after["value"], after["source"])
+    assert "config\tvalue\tsource\tif unset" == table.splitlines()[0]
+
+
+def test_a_key_without_effect_is_set_with_a_note(bootstrap: str) -> None:
+    """
+    The note is on stderr, and says why the key has no effect.  A key that is obeyed causes no note.
+    """
+    name = new_topic(bootstrap)
+    pairs = ("flush.ms=1000", "retention.ms=1000")
+    plain, as_json = [
+        tidemill("configs", "set", "--topic", name, *pairs, *more, bootstrap=bootstrap) for more in ((), ("--json",))
+    ]
+
+    why = "every record is on disk before it is acknowledged"
+    assert f"tidemill: note: flush.ms is accepted without effect: {why}\n" == plain.err
+    note = json.loads(as_json.err)
+    assert ("note", "flush.ms") == (note["event"], note["key"]) and why in note["message"]
+    assert 0 == plain.exit_code == as_json.exit_code
 
 
 def test_a_refused_configuration_is_named(bootstrap: str) -> None:

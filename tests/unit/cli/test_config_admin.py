@@ -1,8 +1,9 @@
-"""The default value of a configuration key."""
+"""The default value of a configuration key, and the value that applies if it is unset."""
 
 import pytest
 
-from tidemill.cli.config_admin import default_of
+from tidemill.cli.config_admin import BROKER, default_of, is_set_by_another_key, value_if_unset
+from tidemill.cli.config_admin import TOPIC as TOPIC_RESOURCE
 from tidemill.wire.messages.describe_configs import Response
 
 Config = Response.Resource.Config
@@ -33,3 +34,47 @@ def test_the_default_is_the_lowest_level(described: Config, default: str | None)
     that key.
     """
     assert default == default_of(described)
+
+
+IN_FILE = ("log.retention.hours", "72", STATIC)
+
+
+@pytest.mark.parametrize(
+    ("described", "resource_type", "if_unset"),
+    [
+        (
+            config("retention.ms", "1", TOPIC, ("retention.ms", "1", TOPIC), IN_FILE, IN_HOURS),
+            TOPIC_RESOURCE,
+            "log.retention.hours=72",
+        ),
+        (config("retention.ms", "259200000", STATIC, IN_FILE, IN_HOURS), TOPIC_RESOURCE, "259200000"),
+        (config("retention.ms", "604800000", DEFAULT, IN_HOURS), TOPIC_RESOURCE, "604800000"),
+        (config("log.retention.hours", "72", STATIC, IN_FILE, IN_HOURS), BROKER, "168"),
+        (config("log.dirs", "d", STATIC, ("log.dirs", "d", STATIC)), BROKER, None),
+        (
+            config("compression.type", "gzip", STATIC, ("compression.type", "gzip", STATIC)),
+            TOPIC_RESOURCE,
+            "gzip",
+        ),
+    ],
+)
+def test_what_applies_if_a_key_is_unset_is_the_next_level(
+    described: Config, resource_type: int, if_unset: str | None
+) -> None:
+    """
+    A topic that loses its own value follows its broker, whose value may differ from the default.  Unsetting a key that
+    the topic has not set changes nothing.
+    """
+    assert if_unset == value_if_unset(described, resource_type)
+
+
+def test_a_key_that_is_only_set_by_a_synonym_is_not_set_itself() -> None:
+    """
+    As in Kafka, such a key has no value and the source of its synonym.
+    """
+    hours, minutes = [
+        config(f"log.retention.{unit}", value, STATIC, IN_FILE, IN_HOURS)
+        for unit, value in (("hours", "72"), ("minutes", None))
+    ]
+
+    assert [False, True] == [is_set_by_another_key(hours), is_set_by_another_key(minutes)]
