@@ -7,12 +7,13 @@ allows only files from this server, and no inline scripts or styles, so that not
 from collections.abc import Awaitable, Callable, MutableMapping
 from math import isnan
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from anyio.to_thread import current_default_thread_limiter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -60,11 +61,16 @@ class Console:
 
         async def missing(_request: Request, error: Exception) -> Response:
             assert isinstance(error, HTTPException)
-            return site.plain(error.status_code, f"{error.detail}. The start page is at /.")
+            return site.plain(error.status_code, f"{error.detail}.")
+
+        async def group(request: Request) -> Response:
+            group_id = request.path_params["group"]
+            return RedirectResponse(f"/group?{urlencode({'id': group_id})}" if group_id else "/groups")
 
         self._application = Starlette(
             routes=[
                 *(Route(path, site.endpoint(page)) for path, page in PAGES.items()),
+                Route("/groups/{group:path}", group),  # for people who type the address of a group like that of a topic
                 Route("/charts.json", charts),
                 Mount("/static", StaticFiles(packages=[("tidemill.console", "static")])),
             ],

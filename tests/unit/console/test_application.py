@@ -59,6 +59,25 @@ def test_what_does_not_exist_is_not_found(path: str) -> None:
     assert "text/html" in answer.headers["content-type"]
 
 
+@pytest.mark.parametrize("path", ["/missing", "/topics/missing", "/topics/orders/x"])
+def test_a_page_that_does_not_exist_has_links(path: str) -> None:
+    """
+    A person who has mistyped an address gets to the lists with one click.
+    """
+    text = get(View(shard(1)), path).text
+
+    assert all(f'href="{target}"' in text for target in ("/", "/topics", "/groups", "/brokers", "/shards"))
+
+
+def test_a_group_is_found_like_a_topic() -> None:
+    """
+    The address of a group has its id as a parameter; an address like that of a topic leads there, whatever the id.
+    """
+    answer = get(View(shard(1)), "/groups/a%20b/c%26d")
+
+    assert (307, "/group?id=a+b%2Fc%26d") == (answer.status, answer.headers["location"])
+
+
 def test_there_are_no_pages_before_the_broker_knows_its_cluster() -> None:
     """
     While a broker is waiting to join, its console says so instead of showing an empty cluster.
