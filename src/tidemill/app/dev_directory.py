@@ -26,7 +26,7 @@ from typing import Final
 from tidemill.app.held_ports import HeldPorts
 from tidemill.app.listeners import CLUSTER_KEY, HTTP_LISTENER, JOIN, PEER_LISTENER, Address, SettingRefused, address_of
 from tidemill.app.settings import Settings, check_dev_broker, settings_from
-from tidemill.app.start_problem import StartProblem
+from tidemill.app.start_problem import StartProblem, unbindable
 from tidemill.metadata.insync import MIN_INSYNC
 from tidemill.model.broker_id import BrokerId
 from tidemill.runtime.os_disk import OsDisk
@@ -160,9 +160,7 @@ class DevDirectory:
         try:
             return self._ports.take_stored(address, stored_port)
         except OSError as error:
-            raise StartProblem(
-                f"{option}={address} cannot be bound ({error.strerror or error}): set another address"
-            ) from error
+            raise unbindable(option, address, error) from error
 
     def _key(self) -> str:
         path = self._root / "cluster.key"

@@ -5,6 +5,7 @@ immediately.
 """
 
 import asyncio
+import errno
 import gc
 import os
 import sys
@@ -12,13 +13,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidemill.app.connection_limits import ConnectionLimits
+from tidemill.app.held_ports import HeldPorts
 from tidemill.app.http_listener import HttpListener
-from tidemill.app.listeners import Address, Listener, address_of
+from tidemill.app.listeners import HTTP_LISTENER, PEER_LISTENER, Address, Listener, address_of
 from tidemill.app.loop_watchdog import LoopWatchdog
 from tidemill.app.peer_links import PeerLinks
 from tidemill.app.quiet_heap import QuietHeap
 from tidemill.app.settings import Settings
-from tidemill.app.start_problem import StartProblem
+from tidemill.app.start_problem import SettingProblem, StartProblem, unbindable
 from tidemill.batches.native import is_compiled
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.kafka_connection import KafkaConnection
@@ -35,7 +37,7 @@ from tidemill.runtime.os_disk import OsDisk
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.tcp_server import TcpServer
 from tidemill.runtime.thread_jobs import ThreadJobs
-from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.data_directory import DirectoryProblem, WrongDirectory
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.recovery import JournalDamaged
 from tidemill.storage.store import StoreOptions
@@ -99,6 +101,8 @@ class _Process:
         # Several brokers may share stderr, so each event names its broker.
         named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}
         self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, common_fields=named)
+        if not os.path.exists(settings.data_directory):
+            _check_ports(settings)  # before the directory is created
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
@@ -116,6 +120,7 @@ class _Process:
 
     async def _serve(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         self._lock()
+        _check_ports(self.settings)
         http = self._open_http()
         self.broker = broker = await self._unless_stopped(stopping, self._start())
         if broker is None:
@@ -162,7 +167,7 @@ class _Process:
         try:
             address = self.http.bind(self.settings.http)
         except OSError as error:
-            raise StartProblem(_unbindable("tidemill.http.listener", self.settings.http, error)) from error
+            raise unbindable(HTTP_LISTENER, self.settings.http, error) from error
         self.http.serve(lambda: _http_application(lambda: self.broker, self.settings.join), self._kafka_port)
         return address
 
@@ -177,6 +182,8 @@ class _Process:
             identity, store, found = await wiring.open_directory(
                 self.disk, settings.broker_id, settings.join, machine, self._options()
             )
+        except WrongDirectory as problem:
+            raise SettingProblem(f"{where}: {problem}") from problem
         except (DirectoryProblem, JournalDamaged) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
         except OSError as error:
@@ -200,10 +207,12 @@ class _Process:
         try:
             await wiring.bring_up(broker, addresses=self.settings.join)
             return await self._listen(broker, limits, http)
+        except WrongDirectory as problem:
+            raise SettingProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
         except DirectoryProblem as problem:
             raise StartProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
         except OSError as error:
-            raise StartProblem(_unbindable("tidemill.peer.listener", self.settings.peer.bind, error)) from error
+            raise unbindable(PEER_LISTENER, self.settings.peer.bind, error) from error
 
     def _options(self) -> StoreOptions:
         from tidemill.model.config_resolution import BrokerLayers
@@ -290,7 +299,7 @@ class _Process:
             try:
                 await server.bind(listener.bind.host, listener.bind.port)
             except OSError as error:
-                raise StartProblem(_unbindable("listeners", f"{listener.name}://{listener.bind}", error)) from error
+                raise unbindable("listeners", f"{listener.name}://{listener.bind}", error) from error
             self.servers.append(server)
             address = listener.advertised_as(server.addresses[0][1])
             endpoints.append(Endpoint(listener.name, address.host, address.port, "PLAINTEXT"))
@@ -347,12 +356,28 @@ def _data_directory(path: str) -> OsDisk:
         raise StartProblem(_unusable(path, error)) from error
 
 
+def _check_ports(settings: Settings) -> None:
+    """
+    Raise StartProblem if another process listens on a port of the settings, so that a broker that cannot listen neither
+    writes to its directory nor joins a cluster.
+    """
+    listeners = [("listeners", f"{it.name}://{it.bind}", it.bind) for it in settings.listeners]
+    own = ((HTTP_LISTENER, settings.http), (PEER_LISTENER, settings.peer.bind))
+    ports = HeldPorts()
+    try:
+        for key, value, address in (*((key, str(address), address) for key, address in own), *listeners):
+            try:
+                if address.port:
+                    ports.take(address)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:  # any other error is reported where the address is bound
+                    raise unbindable(key, value, error) from error
+    finally:
+        ports.close()
+
+
 def _unusable(path: str, error: OSError) -> str:
     return f"log.dirs={path} cannot be used ({error.strerror or error}): set a directory that this user may write to"
-
-
-def _unbindable(key: str, value: object, error: OSError) -> str:
-    return f"{key}={value} cannot be bound ({error.strerror or error}): free the address, or set another one"
 
 
 def _factory(broker: Broker, listener: Listener, frame_bytes_max: int) -> Callable[[Any], KafkaConnection]:

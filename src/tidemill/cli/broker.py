@@ -69,7 +69,8 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
     """
     Run a broker and return when it has stopped.  If `as_json` or `greet` is set, print a line when it is ready.
 
-    Raise a usage error for invalid settings, and `Failed` if a port or the directory cannot be used.
+    Raise a usage error for invalid settings and for the directory of another broker or cluster, and `Failed` if a port
+    or the directory cannot be used.
     """
     from tidemill.app.listeners import SettingRefused
 
@@ -79,7 +80,7 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
         raise usage(str(refused)) from refused
 
     from tidemill.app.start import Ready, run
-    from tidemill.app.start_problem import StartProblem
+    from tidemill.app.start_problem import SettingProblem, StartProblem
 
     def ready(addresses: Ready) -> None:
         if as_json:
@@ -91,5 +92,7 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
 
     try:
         run(settings, ready=ready, as_json=as_json)
+    except SettingProblem as problem:
+        raise usage(str(problem)) from problem
     except StartProblem as problem:
         raise Failed(str(problem)) from problem

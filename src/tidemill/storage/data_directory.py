@@ -16,6 +16,10 @@ class DirectoryProblem(Exception):
     """The data directory cannot be used as it is.  The message says why, and what the operator can do."""
 
 
+class WrongDirectory(DirectoryProblem):
+    """The data directory belongs to another broker or to another cluster than the settings say."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     cluster_id: str

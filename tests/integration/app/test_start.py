@@ -392,15 +392,34 @@ def test_a_directory_can_be_used_by_one_broker_only(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["--kafka", "--http"])
-def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, option: str) -> None:
-    """A second broker on the same port fails and names the port."""
-    with running("dev", "--data", str(tmp_path / "first"), *FREE_PORTS) as (_, ready):
-        taken = ready["kafka"]
-        code, out, message = refused("dev", "--data", str(tmp_path / "second"), *FREE_PORTS, option, taken)
+@pytest.mark.parametrize("key", ["listeners", "tidemill.http.listener", "tidemill.peer.listener"])
+def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, key: str) -> None:
+    """
+    A second broker on the same port fails, names the key and the address once, and has created nothing.  The exit code
+    lets a supervisor try again, because the port may become free.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        value = f"PLAINTEXT://{address}" if key == "listeners" else address
+        settings = peer_settings(tmp_path / "data", 1, free_port(), free_port(), join=None)
+        code, out, message = refused("broker", *settings, "--set", f"{key}={value}")
 
     assert (1, "") == (code, out)
-    assert taken in message and "in use" in message
+    assert f"{key}={value} cannot be bound (Address already in use): free the address, or set another one" == message
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_of_another_broker_is_a_wrong_setting(tmp_path: Path) -> None:
+    """
+    The exit code keeps a supervisor from starting the broker again and again: only another setting helps.
+    """
+    with running("broker", *peer_settings(tmp_path, 1, free_port(), free_port(), join=None)):
+        pass
+
+    code, out, message = refused("broker", *peer_settings(tmp_path, 2, free_port(), free_port(), join=None))
+
+    assert (2, "") == (code, out)
+    assert f"log.dirs={tmp_path}: broker.id=2, but log.dirs belongs to broker 1" in message
 
 
 @pytest.mark.parametrize(("version", "fix"), [(1, "start the older version"), (3, "start the newer version")])

@@ -25,7 +25,7 @@ from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
-from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
+from tidemill.storage.data_directory import DirectoryProblem, Identity, WrongDirectory, read_identity, write_identity
 from tidemill.storage.disk import Disk
 from tidemill.storage.machine.producer_machine import default_machines
 from tidemill.storage.machine.shard_machine import MachineRegistry
@@ -66,7 +66,7 @@ async def open_directory(
         initialize_directory(disk, identity.journal_key, options)
         write_identity(disk, identity)
     elif broker_id is not None and broker_id != identity.broker_id:
-        raise DirectoryProblem(
+        raise WrongDirectory(
             f"broker.id={broker_id}, but log.dirs belongs to broker {identity.broker_id}: "
             "set that, or use another directory"
         )
@@ -107,7 +107,7 @@ async def _begin_again(
                 raise
             await _wait(machine)  # the peers may still count the previous process of this broker as alive
     if identity.cluster_id != known.cluster_id:
-        raise DirectoryProblem(
+        raise WrongDirectory(
             f"{damage}; and tidemill.join leads to cluster {identity.cluster_id}, where this directory belongs to "
             f"{known.cluster_id}: name a broker of that one"
         )
@@ -201,7 +201,7 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
         cluster.reach()
     await _hear_of_cluster(broker)
     if broker.image.cluster_id != broker.identity.cluster_id:
-        raise DirectoryProblem(
+        raise WrongDirectory(
             f"this directory belongs to cluster {broker.identity.cluster_id}, and its metadata to cluster "
             f"{broker.image.cluster_id}: one of them was copied here; use another log.dirs"
         )
