@@ -33,6 +33,7 @@ class SettingRefused(Exception):
 
     def __init__(self, key: str, value: str, why: str) -> None:
         super().__init__(f"{key}={value} is refused: {why}")
+        self.key = key
 
 
 class Address(NamedTuple):

@@ -5,11 +5,11 @@ Keys are flat and have Kafka's names; Tidemill's own keys begin with `tidemill.`
 its synonyms in weaker sources: `--set log.retention.hours=1` overrides `log.retention.ms` in the file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from tidemill.app.connection_limits import OVERRIDES, connections_max_by_host
 from tidemill.app.listeners import (
@@ -31,8 +31,9 @@ from tidemill.app.listeners import (
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_key import KeySupport
 from tidemill.model.config_keys import BROKER_KEYS, BROKER_SYNONYMS
-from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_value, check_static
-from tidemill.model.errors import KafkaError
+from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_value, static_problems
+
+T = TypeVar("T")
 
 ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
 LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # not secret: it protects nothing
@@ -53,9 +54,11 @@ class Settings:
 
 
 def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Sequence[str]) -> Settings:
-    """Read the settings of `tidemill broker`.  Raises SettingRefused."""
-    layers = (_from_file(file) if file else {}, _from_environment(environment), _from_sets(sets))
-    return settings_of(_merged(*layers))
+    """Read the settings of `tidemill broker`.  Raises SettingRefused, which names every illegal setting."""
+    in_file = _from_file(file) if file else _File()
+    stronger = (_from_environment(environment), _from_sets(sets))
+    lines = {name: line for name, line in in_file.lines.items() if not any(name in source for source in stronger)}
+    return settings_of(_merged(in_file.settings, *stronger), lines, in_file.problems)
 
 
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
@@ -84,36 +87,57 @@ def check_dev_broker(
     return settings_of(_merged(defaults, added, own)).static
 
 
-def settings_of(static: Mapping[str, str]) -> Settings:
-    """Check each key by itself and then their combination, and return the settings.  Raises SettingRefused."""
-    try:
-        check_static(static)
-    except KafkaError as error:
-        raise _refused(error) from error
+def settings_of(
+    static: Mapping[str, str], lines: Mapping[str, str] = MappingProxyType({}), problems: Sequence[str] = ()
+) -> Settings:
+    """
+    Check each key by itself and then their combination, and return the settings.
+
+    `lines` has FILE:LINE of keys that are from a file, and `problems` says what is wrong with the file itself.  Raises
+    SettingRefused, which names every illegal setting, or, if there is none, every one that does not fit the others.
+    """
+    illegal = [_at(lines, name, error.message) for name, error in static_problems(static)]
+    _refuse([*problems, *illegal])
     layers = BrokerLayers(static=MappingProxyType(dict(static)))
     insecure_bind = broker_flag(layers, INSECURE_BIND)
-    http = address_of(HTTP_LISTENER, _text(layers, HTTP_LISTENER))
-    check_bind(HTTP_LISTENER, http, insecure_bind=insecure_bind)
     key = broker_value(layers, CLUSTER_KEY)
     assert key is None or isinstance(key, str)
     advertised = broker_value(layers, PEER_ADVERTISED)
     assert advertised is None or isinstance(advertised, str)
-    connections_max_by_host(_text(layers, OVERRIDES))
-    peer = peer_of(_text(layers, PEER_LISTENER), advertised, has_key=key is not None, insecure_bind=insecure_bind)
     broker_id = broker_value(layers, "broker.id")
     assert isinstance(broker_id, int)
-    return Settings(
-        static=layers.static,
-        data_directory=_items(layers, "log.dirs")[0],
-        broker_id=BrokerId(broker_id) if broker_id >= 0 else None,
-        listeners=listeners_of(
+    refused: list[str] = []
+
+    def checked(value_of: Callable[[], T]) -> T | None:
+        try:
+            return value_of()
+        except SettingRefused as problem:
+            refused.append(_at(lines, problem.key, str(problem)))
+            return None
+
+    http = checked(lambda: _http(_text(layers, HTTP_LISTENER), insecure_bind=insecure_bind))
+    peer = checked(
+        lambda: peer_of(_text(layers, PEER_LISTENER), advertised, has_key=key is not None, insecure_bind=insecure_bind)
+    )
+    listeners = checked(
+        lambda: listeners_of(
             _items(layers, "listeners"),
             _items(layers, "advertised.listeners"),
             _text(layers, "listener.security.protocol.map"),
             insecure_bind=insecure_bind,
-        ),
+        )
+    )
+    join = None if peer is None else checked(lambda: join_of(_items(layers, JOIN), peer))
+    checked(lambda: connections_max_by_host(_text(layers, OVERRIDES)))
+    _refuse(refused)
+    assert http is not None and peer is not None and listeners is not None and join is not None, "nothing was refused"
+    return Settings(
+        static=layers.static,
+        data_directory=_items(layers, "log.dirs")[0],
+        broker_id=BrokerId(broker_id) if broker_id >= 0 else None,
+        listeners=listeners,
         peer=peer,
-        join=join_of(_items(layers, JOIN), peer),
+        join=join,
         cluster_key=LOOPBACK_KEY if key is None else key.encode(),
         http=http,
         ineffective_keys=tuple(
@@ -122,10 +146,24 @@ def settings_of(static: Mapping[str, str]) -> Settings:
     )
 
 
-def _refused(error: KafkaError) -> SettingRefused:
-    refused = SettingRefused("", "", "")
-    refused.args = (error.message,)  # the message already names key, value and fix
-    return refused
+def _refuse(problems: Sequence[str]) -> None:
+    """Raise SettingRefused if there are problems.  Each already names key, value and fix."""
+    if problems:
+        refused = SettingRefused("", "", "")
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        refused.args = (problems[0] if len(problems) == 1 else f"{len(problems)} settings are refused:{listed}",)
+        raise refused
+
+
+def _at(lines: Mapping[str, str], name: str, problem: str) -> str:
+    """Return the problem of a key, after the line of the file that sets the key, if there is one."""
+    return f"{lines[name]}: {problem}" if name in lines else problem
+
+
+def _http(text: str, *, insecure_bind: bool) -> Address:
+    address = address_of(HTTP_LISTENER, text)
+    check_bind(HTTP_LISTENER, address, insecure_bind=insecure_bind)
+    return address
 
 
 def _text(layers: BrokerLayers, name: str) -> str:
@@ -171,7 +209,15 @@ def _from_sets(sets: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _from_file(path: str) -> dict[str, str]:
+class _File(NamedTuple):
+    """A file of settings as far as it can be read."""
+
+    settings: Mapping[str, str] = MappingProxyType({})
+    lines: Mapping[str, str] = MappingProxyType({})  # FILE:LINE of each key
+    problems: Sequence[str] = ()  # keys that are nested or occur twice
+
+
+def _from_file(path: str) -> _File:
     import yaml  # imported late (decision 12): `tidemill dev` does not need it
 
     try:
@@ -188,12 +234,14 @@ def _from_file(path: str) -> dict[str, str]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingRefused("--config", path, f"it is not YAML: {' '.join(str(error).split())}") from error
     if root is None:
-        return {}
+        return _File()
     if not isinstance(root, yaml.MappingNode):
         raise SettingRefused("--config", path, "write lines of KEY: VALUE, for example num.partitions: 12")
     found: dict[str, str] = {}
+    lines: dict[str, str] = {}
+    problems: list[str] = []
     for key_node, value_node in root.value:
-        where = f"{path}:{key_node.start_mark.line + 1}"
+        line = f"{path}:{key_node.start_mark.line + 1}"
         name = str(key_node.value)
         match value_node:
             case yaml.ScalarNode(value=str(value)):
@@ -201,8 +249,12 @@ def _from_file(path: str) -> dict[str, str]:
             case yaml.SequenceNode(value=items) if all(isinstance(item, yaml.ScalarNode) for item in items):
                 value = ",".join(str(item.value) for item in items)
             case _:
-                raise SettingRefused(name, "{…}", f"{where}: keys are flat; write `{name}.…: VALUE` on one line")
+                flat = SettingRefused(name, "{…}", f"keys are flat; write `{name}.…: VALUE` on one line")
+                problems.append(f"{line}: {flat}")
+                continue
         if name in found:
-            raise SettingRefused(name, value, f"{where}: the key is in the file twice; remove one")
+            problems.append(f"{line}: {SettingRefused(name, value, 'the key is in the file twice; remove one')}")
+            continue
         found[name] = value
-    return found
+        lines[name] = line
+    return _File(found, lines, problems)

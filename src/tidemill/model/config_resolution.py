@@ -6,7 +6,7 @@ keys name one setting, each level uses the one with the highest precedence among
 then `.minutes`, then `.hours`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
@@ -130,15 +130,20 @@ def resolve_group(key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLa
     return Resolved(key, inherited[0].value, inherited[0].source, inherited)
 
 
-def check_static(settings: Mapping[str, str]) -> None:
-    """Raise KafkaError (INVALID_CONFIG) for the first illegal setting among those with which a broker is started."""
+def static_problems(settings: Mapping[str, str]) -> Iterator[tuple[str, KafkaError]]:
+    """Yield the illegal settings among those with which a broker is started, each with its error (INVALID_CONFIG)."""
+    ids: dict[str, ConfigValue] = {}
     for name, text in settings.items():
-        parse(known_key(BROKER_KEYS, name), text)
-    broker_id, node_id = settings.get("broker.id"), settings.get("node.id")
-    if broker_id is not None and node_id is not None and int(broker_id) != int(node_id):
-        raise KafkaError(
-            errors.INVALID_CONFIG, f"broker.id={broker_id} and node.id={node_id} are the same key; leave one out"
-        )
+        try:
+            value = parse(known_key(BROKER_KEYS, name), text)
+        except KafkaError as error:
+            yield name, error
+        else:
+            if name in _BROKER_IDS:
+                ids[name] = value
+    if len({*ids.values()}) > 1:
+        both = " and ".join(f"{name}={value}" for name, value in sorted(ids.items()))
+        yield "node.id", KafkaError(errors.INVALID_CONFIG, f"{both} are the same key; leave one out")
 
 
 def _broker_synonyms(names: tuple[str, ...], layers: BrokerLayers, *, sensitive: bool = False) -> tuple[Synonym, ...]:

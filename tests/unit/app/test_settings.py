@@ -138,6 +138,41 @@ def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, wh
         settings_from(file=str(file), environment={}, sets=[])
 
 
+def test_all_wrong_settings_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
+    """
+    Each has the line of the file, the key, the value and the fix.  A value that a stronger source sets has no line.
+    """
+    file = tmp_path / "broker.yaml"
+    file.write_text("num.partitions: many\nlog.dirs: /x\nlog.dris: /y\nlog:\n  dirs: /z\nnum.io.threads: 0\n")
+
+    with pytest.raises(SettingRefused) as refused:
+        settings_from(file=str(file), environment={}, sets=["num.io.threads=-1"])
+
+    first, *lines = str(refused.value).splitlines()
+    assert "4 settings are refused:" == first
+    starts = (
+        f"  {file}:4: log={{…}} is refused: keys are flat",
+        f"  {file}:1: num.partitions=many is refused: ",
+        f"  {file}:3: unknown configuration key 'log.dris'; did you mean log.dirs?",
+        "  num.io.threads=-1 is refused: ",
+    )
+    assert len(starts) == len(lines)
+    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True)), lines
+
+
+def test_all_wrong_listeners_are_shown_at_once(tmp_path: Path) -> None:
+    """Addresses are checked once every key has a legal value; each refusal has the line of its key."""
+    file = tmp_path / "broker.yaml"
+    file.write_text("listeners: PLAINTEXT://here\ntidemill.http.listener: there\ntidemill.join: nowhere\n")
+
+    with pytest.raises(SettingRefused) as refused:
+        settings_from(file=str(file), environment={}, sets=[])
+
+    assert [f"{file}:2", f"{file}:1", f"{file}:3"] == [
+        line.partition(": ")[0].strip() for line in str(refused.value).splitlines()[1:]
+    ]
+
+
 def test_a_missing_configuration_file_is_refused(tmp_path: Path) -> None:
     """A missing file is an error, because a broker that starts with defaults would use the wrong directory."""
     with pytest.raises(SettingRefused, match="cannot be read"):
