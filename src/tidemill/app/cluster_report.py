@@ -110,6 +110,7 @@ class ClusterReport:
             "learners": broker_ids(membership.learners),
             "commit_index": status.commit_index,
             "last_index": status.last_index,
+            "size_bytes": sum(partition.log.size_bytes for partition in shard.partitions.values()),
             "members": [
                 {
                     "broker_id": member.broker_id,

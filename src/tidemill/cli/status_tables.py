@@ -22,6 +22,7 @@ SHARD_COLUMNS: Final = (
     "voters",
     "learners",
     "lag",
+    "bytes",
 )
 PROBLEM_COLUMNS: Final = ("broker", "problem", "count", "detail")
 LINES_PER_PROBLEM: Final = 3  # screen lines that a problem takes up, because its detail is wrapped
@@ -105,6 +106,7 @@ def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
                 ",".join(map(str, led["voters"])),
                 ",".join(map(str, led["learners"])) or "-",
                 " ".join(lags) or "-",
+                led.get("size_bytes"),
             )
         )
     return cells

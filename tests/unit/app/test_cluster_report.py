@@ -68,6 +68,7 @@ def test_the_leader_reports_the_progress_of_the_members() -> None:
     (row,) = answer["shards"]
     led = row.pop("led_here")
     last = led["last_index"]
+    assert sum(it.log.size_bytes for it in world.broker.shard_table.topics["flights"].values()) == led.pop("size_bytes")
     assert {
         "shard_id": 1,
         "topic": "flights",
