@@ -387,8 +387,7 @@ def test_a_directory_can_be_used_by_one_broker_only(tmp_path: Path) -> None:
 
     assert (1, "") == (code, out)
     assert (
-        f"log.dirs={tmp_path} is in use by process {process.pid}: stop that process, or set another directory"
-        == message
+        f"--data={tmp_path} is in use by process {process.pid}: stop that process, or set another directory" == message
     )
 
 
@@ -448,7 +447,7 @@ def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     code, out, message = refused("dev", "--data", str(tmp_path / "file"), *FREE_PORTS)
 
     assert (1, "") == (code, out)
-    assert f"log.dirs={tmp_path / 'file'} cannot be used" in message
+    assert f"--data={tmp_path / 'file'} cannot be used" in message
 
 
 @pytest.mark.parametrize("damage", ["flipped", "shorter", "missing"])
