@@ -86,8 +86,13 @@ def dev(
 
 
 def _naming_options(message: str) -> str:
-    """Return the error's message with the option that the user gave in place of the key that it sets."""
+    """Return the error's message with the options that the user gave in place of the keys that they set."""
+    return "\n".join(map(_naming_option, message.split("\n")))
+
+
+def _naming_option(line: str) -> str:
+    text = line.lstrip()
     for key, option in _OPTIONS.items():
-        if message.startswith(key):
-            return option + message.removeprefix(key)
-    return message
+        if text.startswith(key):
+            return line.removesuffix(text) + option + text.removeprefix(key)
+    return line

@@ -90,6 +90,17 @@ def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
     assert "tidemill dev" in told["message"] and "--bootstrap" in told["message"]
 
 
+def test_dev_names_every_option_that_is_wrong(tmp_path: Path) -> None:
+    """
+    Two wrong options are shown at once, each by the name that the user has given.
+    """
+    finished = tidemill("dev", "--data", str(tmp_path), "--kafka", "here", "--http", "there")
+
+    assert 2 == finished.exit_code
+    starts = ["tidemill: 2 settings are refused:", "  --http=there is refused: ", "  --kafka=here is refused: "]
+    assert all(map(str.startswith, finished.err.splitlines(), starts)), finished.err
+
+
 @pytest.mark.parametrize("option", ["--kafka", "--http"])
 def test_dev_names_the_option_of_a_port_in_use(option: str, tmp_path: Path) -> None:
     """
