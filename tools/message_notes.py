@@ -74,6 +74,14 @@ NOTES = {
             4: "features may start at version 0 (KAFKA-17011)",
         },
     ),
+    "SaslHandshake": Note(
+        "Chooses the SASL mechanism of a connection; the response lists those that the broker offers.",
+        {1: "the mechanism's messages follow in SaslAuthenticate instead of frames without a header (KIP-152)"},
+    ),
+    "SaslAuthenticate": Note(
+        "Carries one message of the SASL mechanism that SaslHandshake chose, and the broker's reply (KIP-152).",
+        {1: "the client authenticates again before it has passed (KIP-368)"},
+    ),
     "CreateTopics": Note(
         "Creates topics.  A partition count or replication factor of -1 means the broker's default.",
         {

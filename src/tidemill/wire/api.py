@@ -41,6 +41,8 @@ from tidemill.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
 )
@@ -83,6 +85,8 @@ ALL: Final[dict[int, Api]] = {
         offset_fetch.API,
         offset_for_leader_epoch.API,
         produce.API,
+        sasl_authenticate.API,
+        sasl_handshake.API,
         sync_group.API,
         txn_offset_commit.API,
     )
