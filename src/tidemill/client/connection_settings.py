@@ -1,12 +1,22 @@
-"""Connection settings: Kafka's consumer keys as one frozen, picklable value."""
+"""Connection settings: Kafka's consumer keys as one frozen, picklable value.
 
+Values that refer to the environment or to files (`setting_values`) are pickled as references.  The code that opens a
+connection calls `resolved` first.
+"""
+
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tidemill.client import tls_settings
+from tidemill.client import sasl_settings, tls_settings
 from tidemill.client.failures import SettingsError
+from tidemill.client.sasl_settings import SaslSettings
+from tidemill.client.security_keys import SECURITY_KEYS, Use, is_security_key
+from tidemill.client.setting_values import SettingValues, is_reference
 from tidemill.client.tls_settings import TlsSettings
+
+_LOG = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 9092
 
@@ -54,10 +64,14 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Addresses, TLS, timeouts and limits of a client's connections.  Times are in milliseconds, sizes in bytes."""
+    """Addresses, TLS, login, timeouts and limits of a client's connections.  Times are in milliseconds, sizes in bytes.
+
+    If `unresolved` is not empty, some values are references, and the fields of those keys are not valid yet.
+    """
 
     bootstrap: tuple[Endpoint, ...]
     tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
     client_id: str = "tidemill"
     connect_timeout_ms: int = 10_000  # socket.connection.setup.timeout.ms
     request_timeout_ms: int = 30_000
@@ -68,58 +82,109 @@ class ConnectionSettings:
     fetch_bytes_max: int = 8 << 20  # per response and per partition; large enough to decode at full speed
     is_read_committed: bool = False
     is_crc_checked: bool = True
+    unresolved: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # all keys with their values, as given
+
+    def resolved(self) -> "ConnectionSettings":
+        """
+        Return settings in which references are replaced by what they refer to in this process, at this moment.
+
+        Raise SettingsError for a missing variable or file, and for a value that is not supported.
+        """
+        return _parsed(SettingValues(dict(self.unresolved))) if self.unresolved else self
 
 
 def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
     """
     Return the settings for `keys`: Kafka consumer keys without the `kafka.` prefix that Spark options have.
 
-    Raise SettingsError for a value that is not supported; its message names the key, the value and the fix.
+    Raise SettingsError for a value that is not supported; its message names the key, the value and the fix.  References
+    are not resolved: their values, and the security keys beside them, are checked by `resolved`.
     """
-    protocol = keys.get("security.protocol", "PLAINTEXT").strip().upper()
-    if protocol not in ("PLAINTEXT", "SSL"):
-        raise SettingsError(
-            f"security.protocol={keys['security.protocol']} is not supported: use PLAINTEXT or SSL"
-            + (" with client certificates; SASL is not implemented yet" if protocol.startswith("SASL") else "")
-        )
-    sasl_keys = sorted(key for key in keys if key.startswith("sasl."))
-    if sasl_keys:
-        raise SettingsError(f"{sasl_keys[0]} is not supported: SASL is not implemented yet; leave it out")
-    isolation = keys.get("isolation.level", "read_uncommitted").strip().lower()
-    if isolation not in ("read_uncommitted", "read_committed"):
-        raise SettingsError(f"isolation.level={isolation} is unknown: use read_uncommitted or read_committed")
-    return ConnectionSettings(
-        bootstrap=_endpoints(keys.get("bootstrap.servers", "")),
-        tls=tls_settings.from_keys(keys) if protocol == "SSL" else None,
-        client_id=keys.get("client.id", "tidemill"),
-        connect_timeout_ms=_number(keys, "socket.connection.setup.timeout.ms", 10_000),
-        request_timeout_ms=_number(keys, "request.timeout.ms", 30_000),
-        api_timeout_ms=_number(keys, "default.api.timeout.ms", 60_000),
-        retry_backoff_ms=_number(keys, "retry.backoff.ms", 100),
-        retry_backoff_ms_max=_number(keys, "retry.backoff.max.ms", 1_000),
-        fetch_wait_ms_max=_number(keys, "fetch.max.wait.ms", 500),
-        fetch_bytes_max=min(
-            _number(keys, "fetch.max.bytes", 8 << 20), _number(keys, "max.partition.fetch.bytes", 8 << 20)
-        ),
-        is_read_committed=isolation == "read_committed",
-        is_crc_checked=keys.get("check.crcs", "true").strip().lower() != "false",
-    )
+    literal = {key: str(value) for key, value in keys.items() if not is_reference(key, str(value))}
+    if len(literal) == len(keys):
+        return _parsed(SettingValues(literal))
+    _refuse(SettingValues(literal))
+    unresolved = tuple(sorted((key, str(value)) for key, value in keys.items()))
+    checked = SettingValues({key: value for key, value in literal.items() if not is_security_key(key)})
+    bootstrap = () if "bootstrap.servers" not in literal and "bootstrap.servers" in keys else _endpoints(checked)
+    return _general(checked, bootstrap, unresolved=unresolved)
 
 
 def unknown_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
     """Return the sorted keys that are neither used nor known to have no effect.  They are probably misspelt."""
-    return tuple(
-        sorted(k for k in keys if k not in _OBEYED and k not in NO_EFFECT and not k.startswith(("ssl.", "sasl.")))
+    return tuple(sorted(key for key in keys if not (key in _OBEYED or key in NO_EFFECT or key in SECURITY_KEYS)))
+
+
+def _parsed(values: SettingValues) -> ConnectionSettings:
+    _refuse(values)
+    protocol = values.choice("security.protocol", _PROTOCOLS, "PLAINTEXT")
+    has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
+    _warn_of_unused(values, protocol, has_tls=has_tls, has_sasl=has_sasl)
+    return _general(
+        values,
+        _endpoints(values),
+        tls=tls_settings.from_values(values) if has_tls else None,
+        sasl=sasl_settings.from_values(values) if has_sasl else None,
     )
 
 
+def _general(
+    values: SettingValues,
+    bootstrap: tuple[Endpoint, ...],
+    *,
+    tls: TlsSettings | None = None,
+    sasl: SaslSettings | None = None,
+    unresolved: tuple[tuple[str, str], ...] = (),
+) -> ConnectionSettings:
+    isolation = values.choice("isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted")
+    return ConnectionSettings(
+        bootstrap=bootstrap,
+        tls=tls,
+        sasl=sasl,
+        client_id=values.get("client.id", "tidemill"),
+        connect_timeout_ms=values.number("socket.connection.setup.timeout.ms", 10_000),
+        request_timeout_ms=values.number("request.timeout.ms", 30_000),
+        api_timeout_ms=values.number("default.api.timeout.ms", 60_000),
+        retry_backoff_ms=values.number("retry.backoff.ms", 100),
+        retry_backoff_ms_max=values.number("retry.backoff.max.ms", 1_000),
+        fetch_wait_ms_max=values.number("fetch.max.wait.ms", 500),
+        fetch_bytes_max=min(
+            values.number("fetch.max.bytes", 8 << 20), values.number("max.partition.fetch.bytes", 8 << 20)
+        ),
+        is_read_committed=isolation == "read_committed",
+        is_crc_checked=values.get("check.crcs", "true").strip().lower() != "false",
+        unresolved=unresolved,
+    )
+
+
+def _refuse(values: SettingValues) -> None:
+    """Raise SettingsError for the first key that this client refuses."""
+    for name in sorted(values):
+        row = SECURITY_KEYS.get(name)
+        if row is not None and row.use is Use.REFUSED and values[name] not in row.allowed:
+            raise SettingsError(f"{values.shown(name)} is not supported: {row.text}")
+
+
+def _warn_of_unused(values: SettingValues, protocol: str, *, has_tls: bool, has_sasl: bool) -> None:
+    """Log keys of TLS or SASL that the security protocol leaves unused: probably the protocol is forgotten."""
+    for prefix, is_used, protocols in (("ssl.", has_tls, "SSL or SASL_SSL"), ("sasl.", has_sasl, "SASL_SSL")):
+        given = [name for name in sorted(values) if name.startswith(prefix)]
+        if given and not is_used:
+            _LOG.warning(
+                "%s has no effect: security.protocol=%s does not use it; set %s",
+                given[0],
+                protocol,
+                protocols,
+            )
+
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OBEYED: Final = frozenset(
     {
         "bootstrap.servers",
         "check.crcs",
         "client.id",
         "default.api.timeout.ms",
-        "enable.ssl.certificate.verification",
         "fetch.max.bytes",
         "fetch.max.wait.ms",
         "isolation.level",
@@ -127,13 +192,13 @@ _OBEYED: Final = frozenset(
         "request.timeout.ms",
         "retry.backoff.max.ms",
         "retry.backoff.ms",
-        "security.protocol",
         "socket.connection.setup.timeout.ms",
     }
 )
 
 
-def _endpoints(servers: str) -> tuple[Endpoint, ...]:
+def _endpoints(values: SettingValues) -> tuple[Endpoint, ...]:
+    servers = values.get("bootstrap.servers", "")
     endpoints = []
     for server in filter(None, (part.strip() for part in servers.split(","))):
         address = server.rsplit("://", 1)[-1]  # Kafka allows LISTENER://host:port
@@ -141,17 +206,9 @@ def _endpoints(servers: str) -> tuple[Endpoint, ...]:
         if not colon or (address.startswith("[") and address.endswith("]")):
             host, port = address, str(DEFAULT_PORT)
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise SettingsError(f"bootstrap.servers={servers}: {server!r} is not HOST:PORT")
+            shown = values.shown("bootstrap.servers")
+            raise SettingsError(f"{shown}{f': {server!r}' if shown.endswith(servers) else ''} is not HOST:PORT")
         endpoints.append(Endpoint(host.strip("[]"), int(port)))
     if not endpoints:
         raise SettingsError(f"bootstrap.servers={servers!r} has no broker: use HOST:PORT,HOST:PORT")
     return tuple(endpoints)
-
-
-def _number(keys: Mapping[str, str], key: str, default: int) -> int:
-    value = keys.get(key)
-    if value is None:
-        return default
-    if not value.strip().isdecimal() or int(value) == 0:
-        raise SettingsError(f"{key}={value} must be a whole number above 0")
-    return int(value)

@@ -8,7 +8,10 @@ class ClientError(Exception):
 
 
 class SettingsError(ClientError, ValueError):
-    """A connection setting is not supported.  The message names the key, the value and the fix."""
+    """A connection setting is not supported, or the broker refuses it, so that a retry would fail in the same way.
+
+    The message names the key, the value and the fix.
+    """
 
 
 class BrokerUnreachable(ClientError):

@@ -1,5 +1,7 @@
 """Kafka's keys as connection settings.  Unsupported values are refused, and the error says what to write instead."""
 
+import pickle
+
 import pytest
 
 from tidemill.client import connection_settings
@@ -29,9 +31,12 @@ def test_equal_settings_have_equal_hashes():
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL is not supported: use PLAINTEXT or SSL"),
-        ({"security.protocol": "SASL_PLAINTEXT"}, "security.protocol=SASL_PLAINTEXT is not supported"),
-        ({"sasl.jaas.config": "x"}, "sasl.jaas.config is not supported"),
+        (
+            {"security.protocol": "TLS"},
+            "security.protocol=TLS is unknown: use PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+        ),
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set: use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OA"),
+        ({"sasl.login.class": "com.example.L"}, "sasl.login.class=com.example.L is not supported: a Java class cannot"),
         ({"isolation.level": "serializable"}, "use read_uncommitted or read_committed"),
         ({"request.timeout.ms": "soon"}, "request.timeout.ms=soon must be a whole number"),
         ({"bootstrap.servers": "host:port"}, "'host:port' is not HOST:PORT"),
@@ -45,7 +50,7 @@ def test_equal_settings_have_equal_hashes():
             "ssl.keystore.location=/k.p12 is a PKCS12 store",
         ),
         ({"security.protocol": "SSL", "ssl.key.location": "/k.pem"}, "ssl.certificate.location is not"),
-        ({"security.protocol": "SSL", "ssl.cipher.suites": "x"}, "ssl.cipher.suites is not supported"),
+        ({"security.protocol": "SSL", "ssl.cipher.suites": "x"}, "ssl.cipher.suites=x has no suite of TLS 1.2"),
         (
             {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "dns"},
             "use https or none",
@@ -79,13 +84,103 @@ def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
     assert read[0] == read[1]
 
 
-def test_a_password_is_never_printed():
-    """
-    The repr of the settings does not contain the password, because Spark shows options in plans and logs.
-    """
-    tls = {"security.protocol": "SSL", "ssl.certificate.location": "/c", "ssl.key.password": "hunter2"}
+SECRETS = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "hunter2",
+    "ssl.certificate.location": "/c",
+    "ssl.key.password": "hunter2",
+    "ssl.key.pem": "hunter2",
+}
+OF_A_TOKEN_ENDPOINT = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://h/t",
+    "sasl.oauthbearer.client.id": "me",
+    "sasl.oauthbearer.client.secret": "hunter2",
+}
+JAAS = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": 'x.ScramLoginModule required username="alice" password="hunter2";',
+}
 
-    assert "hunter2" not in repr(connection_settings.from_keys({**AT, **tls}))
+
+@pytest.mark.parametrize("keys", [SECRETS, OF_A_TOKEN_ENDPOINT, JAAS], ids=["password", "token", "JAAS"])
+def test_a_literal_secret_is_never_printed(keys):
+    """
+    The repr of the settings contains no secret, because Spark shows options in plans and logs.
+    """
+    assert "hunter2" not in repr(connection_settings.from_keys({**AT, **keys}))
+
+
+@pytest.mark.parametrize("keys", [SECRETS, OF_A_TOKEN_ENDPOINT, JAAS], ids=["password", "token", "JAAS"])
+def test_a_reference_is_pickled_instead_of_the_secret(keys, monkeypatch):
+    """
+    Settings with references are pickled with the references only, and each process resolves them itself.
+    """
+    names = {f"V{number}": key for number, key in enumerate(keys)}
+    for name, key in names.items():
+        monkeypatch.setenv(name, keys[key])
+    settings = connection_settings.from_keys({**AT, **{key: f"env:{name}" for name, key in names.items()}})
+
+    pickled = pickle.dumps(settings)
+    resolved = pickle.loads(pickled).resolved()  # noqa: S301 - bytes of this test
+
+    assert connection_settings.from_keys({**AT, **keys}) == resolved
+    assert b"hunter2" not in pickled
+    assert "hunter2" not in repr(settings) + repr(resolved)
+
+
+def test_a_literal_secret_beside_a_reference_is_never_printed():
+    """
+    The repr of settings that are not resolved yet contains no secret either.
+    """
+    assert "hunter2" not in repr(connection_settings.from_keys({**AT, **SECRETS, "sasl.username": "env:USER"}))
+
+
+def test_every_setting_may_be_a_reference(monkeypatch):
+    """
+    Addresses and numbers may be references, too; what is wrong with them is an error when they are resolved.
+    """
+    monkeypatch.setenv("SERVERS", "b:1")
+    monkeypatch.setenv("TIMEOUT", "7")
+    settings = connection_settings.from_keys({"bootstrap.servers": "env:SERVERS", "request.timeout.ms": "env:TIMEOUT"})
+
+    resolved = settings.resolved()
+    monkeypatch.setenv("TIMEOUT", "hunter2")
+
+    assert ((Endpoint("b", 1),), 7) == (resolved.bootstrap, resolved.request_timeout_ms)
+    with pytest.raises(SettingsError, match=r"request.timeout.ms=env:TIMEOUT must be a whole number"):
+        settings.resolved()
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"ssl.engine.location": "/e"}, "ssl.engine.location=/e is not supported"),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms=soon must be a whole number"),
+    ],
+)
+def test_literal_values_beside_references_are_checked_at_once(keys, sentence):
+    """
+    What can be checked without resolving references is refused before any connection is opened.
+    """
+    with pytest.raises(SettingsError, match=sentence):
+        connection_settings.from_keys({**AT, "sasl.password": "env:NO_SUCH", **keys})
+
+
+def test_a_wrong_address_from_a_reference_shows_the_reference(monkeypatch):
+    """
+    An error about a value that a reference gives shows the reference.
+    """
+    monkeypatch.setenv("SERVERS", "hunter2:port")
+
+    with pytest.raises(SettingsError) as refused:
+        connection_settings.from_keys({"bootstrap.servers": "env:SERVERS"}).resolved()
+
+    assert "bootstrap.servers=env:SERVERS is not HOST:PORT" == str(refused.value)
 
 
 def test_a_misspelt_key_is_found():
@@ -93,3 +188,4 @@ def test_a_misspelt_key_is_found():
     `unknown_keys` returns a misspelt key, so that the Spark source can log a warning.
     """
     assert ("fetch.max.byte",) == connection_settings.unknown_keys({**AT, "fetch.max.byte": "1", "group.id": "g"})
+    assert ("ssl.key.pasword",) == connection_settings.unknown_keys({**AT, "ssl.key.pasword": "x"})

@@ -95,7 +95,7 @@ def test_the_most_specific_of_three_options_wins(options, bound):
         ({"kafka.key.deserializer": "x"}, "Kafka option 'key.deserializer' is not supported"),
         ({"kafka.enable.auto.commit": "true"}, "Kafka option 'enable.auto.commit' is not supported"),
         ({"kafka.interceptor.classes": "x"}, "Kafka option 'interceptor.classes' is not supported"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL is not supported"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism is not set"),
     ],
 )
 def test_an_invalid_option_is_refused_with_the_fix(options, sentence):
