@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from tests.unit.client.fake_sasl import SASL_APIS, FakeSasl, FakeSaslSession
 from tidemill.batches import batch as batch_header
 from tidemill.batches.builder import build_batch
 from tidemill.client import connection_settings
@@ -21,6 +22,7 @@ from tidemill.wire.schema import Api, Message
 from tidemill.wire.server_connection import ServerConnection
 
 APIS = {api.key: api for api in (api_versions.API, metadata.API, list_offsets.API, fetch.API)}
+REQUEST_BYTES_MAX = 100 << 20  # as in Kafka
 TOPIC_ID = TopicId(bytes(range(16)))
 
 
@@ -78,13 +80,21 @@ class FakeCluster:
     """Runs fake brokers with the ids 1 to `broker_count`, which all have the same topics."""
 
     def __init__(
-        self, *, broker_count: int = 1, apis: dict[int, Api] | None = None, tls: ssl.SSLContext | None = None
+        self,
+        *,
+        broker_count: int = 1,
+        apis: dict[int, Api] | None = None,
+        tls: ssl.SSLContext | None = None,
+        sasl: FakeSasl | None = None,
     ) -> None:
         self.topics: dict[str, Topic] = {"t": Topic()}
         self.requests: list[tuple[int, str, int, Message]] = []  # broker id, API name, version, request
         self.hook: Hook = lambda broker_id, name, request: None
         self._apis = APIS if apis is None else apis
+        if sasl is not None:
+            self._apis = {**self._apis, **SASL_APIS}
         self._tls = tls
+        self._sasl = sasl
         self._listeners = {
             broker_id: socket.create_server(("127.0.0.1", 0)) for broker_id in range(1, broker_count + 1)
         }
@@ -145,23 +155,35 @@ class FakeCluster:
                 return
             self._sockets.append(connected)
         connection = ServerConnection(self._apis)
+        session = None if self._sasl is None else self._sasl.session()
         with connected, connected.makefile("rb") as incoming:
             try:
-                while len(size := incoming.read(4)) == 4:
-                    frame = memoryview(bytearray(incoming.read(int.from_bytes(size, "big"))))
+                while len(start := incoming.read(4)) == 4:
+                    size = int.from_bytes(start, "big")
+                    if size > REQUEST_BYTES_MAX:  # bytes of TLS, for example
+                        return
+                    frame = memoryview(bytearray(incoming.read(size)))
                     envelope = connection.receive(frame)
                     answer = envelope.answer
                     if answer is None:
                         self.requests.append((broker_id, envelope.api.name, envelope.version, envelope.request))
                         response = self.hook(broker_id, envelope.api.name, envelope.request)
                         answer = envelope.encode(
-                            response or self._answer(broker_id, envelope.version, envelope.request)
+                            response or self._answer(broker_id, envelope.version, envelope.request, session)
                         )
                     connected.sendall(b"".join(connection.respond(envelope, answer)))
             except (OSError, Disconnect, ProtocolError):
                 return
 
-    def _answer(self, broker_id: int, version: int, request: Message) -> Message:
+    def _answer(
+        self, broker_id: int, version: int, request: Message, session: FakeSaslSession | None = None
+    ) -> Message:
+        if session is not None and not isinstance(request, api_versions.Request):
+            answer = session.answer(request)
+            if answer is not None:
+                return answer
+            if not session.is_logged_in:
+                raise Disconnect  # as Kafka does
         if isinstance(request, api_versions.Request):
             spoken = [
                 api_versions.Response.ApiKey(

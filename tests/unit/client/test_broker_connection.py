@@ -65,7 +65,7 @@ def test_a_missing_file_is_named(tls_cluster, tmp_path):
     """
     settings = tls_cluster.settings(security_protocol="SSL", ssl_ca_location=str(tmp_path / "none.pem"))
 
-    with pytest.raises(SettingsError, match=r"cannot load the TLS files .*none\.pem"):
+    with pytest.raises(SettingsError, match=r"of ssl.ca.location=.*none\.pem: No such file"):
         BrokerConnection(settings.bootstrap[0], settings)
 
 
@@ -73,12 +73,11 @@ def test_a_missing_file_is_named(tls_cluster, tmp_path):
     "bytes_sent",
     [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"\x15\x03\x03\x00\x02\x02\x50",
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x02ab",
         b"",
     ],
-    ids=["HTTP", "a TLS alert", "a negative size", "a frame without header", "nothing"],
+    ids=["HTTP", "a negative size", "a frame without header", "nothing"],
 )
 def test_a_server_that_is_not_a_broker_is_refused_without_allocating_its_frame(bytes_sent):
     """
