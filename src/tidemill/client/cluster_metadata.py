@@ -1,18 +1,21 @@
 """The client's view of a cluster's topics and leaders, and its connections to brokers."""
 
+import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from tidemill.client.back_off import BackOff
 from tidemill.client.broker_connection import BrokerConnection
 from tidemill.client.connection_settings import ConnectionSettings, Endpoint
-from tidemill.client.failures import BrokerUnreachable, ClientError, UnknownTopic
+from tidemill.client.failures import BrokerUnreachable, ClientError, RetriesExhausted, UnknownTopic
 from tidemill.model import errors
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.wire.messages import metadata
 
 NO_LEADER_EPOCH: Final = -1
+
+_FIRST_CONTACT_SHARE: Final = 0.95  # of the time for the first contact, so that the error arrives before it has passed
 
 _TRANSIENT: Final = frozenset({errors.LEADER_NOT_AVAILABLE, errors.REQUEST_TIMED_OUT, errors.NETWORK_EXCEPTION})
 
@@ -36,10 +39,22 @@ class _Topic(NamedTuple):
 
 
 class ClusterMetadata:
-    """The metadata of the last `refresh`, and one connection per broker.  It is not thread-safe."""
+    """The metadata of the last `refresh`, and one connection per broker.  It is not thread-safe.
 
-    def __init__(self, settings: ConnectionSettings) -> None:
-        self.settings = settings
+    Until a broker has responded for the first time, the address is probably wrong.  `refresh` then gives up after
+    `socket.connection.setup.timeout.ms` (10 s) in total, which all bootstrap servers share, or after
+    `default.api.timeout.ms` if that is shorter.  A broker that is starting is found as soon as it accepts connections,
+    but must do so within that time.  After the first response, every call retries up to `default.api.timeout.ms`.
+    """
+
+    def __init__(self, settings: ConnectionSettings, *, was_reached: bool = False) -> None:
+        """`was_reached` says that a broker has responded to another process of the same job, such as Spark's driver.
+
+        Raise SettingsError if `settings` refer to a variable or a file that is missing in this process.
+        """
+        self._given = settings  # each connection resolves references again
+        self.settings = settings.resolved()
+        self._was_reached = was_reached
         self._brokers: dict[int, Endpoint] = {}
         self._topics: dict[str, _Topic] = {}
         self._connections: dict[Endpoint, BrokerConnection] = {}
@@ -62,16 +77,18 @@ class ClusterMetadata:
         Request the metadata of these topics, or of all topics (None), from any broker.
 
         Raise RetriesExhausted if no broker responds before the deadline, or if a topic is not ready or has no leader by
-        then.
+        then, and SettingsError if a broker refuses the settings.
         """
+        response = None if self._was_reached else self._first_response(topics)
         back_off = self.back_off()
         while True:
             try:
-                response = self._ask_any(topics)
+                response = response or self._ask_any(topics)
             except BrokerUnreachable as error:
                 back_off.pause(error)
                 continue
             self._replace(response)
+            response = None
             pending = [name for name, topic in self._topics.items() if topic.error_code in _TRANSIENT]
             if not pending:
                 return
@@ -121,29 +138,54 @@ class ClusterMetadata:
             raise ClientError(f"topic {topic!r}: the broker responds with {errors.name(known.error_code)}")
         return known
 
-    def _connection(self, endpoint: Endpoint) -> BrokerConnection:
+    def _first_response(self, topics: Collection[str] | None) -> metadata.Response:
+        """Return the metadata of the first broker that responds at all.  Raise RetriesExhausted."""
+        settings = self.settings
+        limit_ms = min(settings.connect_timeout_ms, settings.api_timeout_ms)
+        back_off = self.back_off(int(limit_ms * _FIRST_CONTACT_SHARE))
+        ends_at = time.monotonic() + limit_ms * _FIRST_CONTACT_SHARE / 1_000
+        while True:
+            try:
+                response = self._ask_any(topics, ends_at)
+            except BrokerUnreachable as error:
+                try:
+                    back_off.pause(error)
+                except RetriesExhausted:
+                    servers = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+                    raise RetriesExhausted(
+                        f"no broker of bootstrap.servers={servers} responded within {limit_ms} ms: {error}; check the "
+                        "address, and that the broker is running"
+                    ) from error
+                continue
+            self._was_reached = True
+            return response
+
+    def _connection(self, endpoint: Endpoint, open_within_ms: int | None = None) -> BrokerConnection:
         kept = self._connections.get(endpoint)
         if kept is not None:
             if kept.is_open and kept.is_idle:
                 return kept
             kept.close()
             del self._connections[endpoint]
-        connection = BrokerConnection(endpoint, self.settings)
+        connection = BrokerConnection(endpoint, self._given, open_within_ms=open_within_ms)
         self._connections[endpoint] = connection
         return connection
 
-    def _ask_any(self, topics: Collection[str] | None) -> metadata.Response:
+    def _ask_any(self, topics: Collection[str] | None, ends_at: float | None = None) -> metadata.Response:
         """
         Request metadata from the first broker that responds.
 
-        Connected brokers are tried first, then known brokers, then bootstrap servers.  Raise BrokerUnreachable if none
-        responds.
+        Connected brokers are tried first, then known brokers, then bootstrap servers.  Until `ends_at`, each endpoint
+        gets an equal share of the time that is left to open a connection.  Raise BrokerUnreachable if none responds.
         """
         endpoints = dict.fromkeys([*self._connections, *self._brokers.values(), *self.settings.bootstrap])
         failures = []
-        for endpoint in endpoints:
+        for index, endpoint in enumerate(endpoints):
+            within_ms = None
+            if ends_at is not None:
+                within_ms = max(int((ends_at - time.monotonic()) * 1_000) // (len(endpoints) - index), 1)
             try:
-                connection = self._connection(endpoint)
+                connection = self._connection(endpoint, within_ms)
                 return self._ask(connection, topics)
             except BrokerUnreachable as error:
                 failures.append(str(error))
