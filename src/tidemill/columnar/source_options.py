@@ -146,7 +146,7 @@ def _connection(options: Mapping[str, str]) -> ConnectionSettings:
         if key in keys:
             raise ValueError(f"Kafka option '{key}' is not supported. {reason}")
     for key in connection_settings.unknown_keys(keys):
-        _LOG.warning("option kafka.%s=%s has no effect: the Tidemill source does not know it", key, keys[key])
+        _LOG.warning("option kafka.%s has no effect: the Tidemill source does not know it", key)
     return connection_settings.from_keys(keys)
 
 
