@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULTS: Final = {
+    # Spark's default, and the keys of literal secrets that it would show in plans, the event log and its web pages.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key[.]pem|ssl[.]keystore[.]key",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Iceberg's readers refuse Spark's default, INT96

@@ -1,0 +1,118 @@
+"""Secrets of the connection appear in nothing that Spark prints, stores or raises."""
+
+import json
+import socket
+
+import pytest
+
+LITERAL = {
+    "kafka.sasl.password": "hunter2",
+    "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="a" password="hunter2";',
+    "kafka.sasl.oauthbearer.client.secret": "hunter2",
+    "kafka.ssl.key.pem": "hunter2",
+    "kafka.ssl.keystore.key": "hunter2",
+}
+"""Secrets in options.  The broker has neither TLS nor SASL, so they have no effect."""
+
+
+@pytest.fixture
+def reference(tmp_path):
+    """A setting whose value is a secret, and which both the driver and the executors resolve."""
+    path = tmp_path / "client-id"
+    path.write_text("hunter2\n")
+    return {"kafka.client.id": f"file:{path}"}
+
+
+@pytest.fixture
+def topic(make_topic, produce):
+    name = make_topic()
+    produce(name, [{"value": b"a"}, {"value": b"b"}])
+    return name
+
+
+def plans_in_the_web_pages(spark):
+    """Return the plans that Spark stores for its web pages and its event log."""
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    return [executions.apply(index).physicalPlanDescription() for index in range(executions.size())]
+
+
+def test_a_batch_query_shows_no_secret(spark, bootstrap, topic, reference, capfd):
+    """
+    Every kind of explained plan, the plans that Spark stores, and the log are without secrets, literal ones included.
+    """
+    frame = (
+        spark.read.format("tidemill")
+        .options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **LITERAL, **reference})
+        .load()
+    )
+
+    count = frame.count()
+    frame.createOrReplaceTempView("secrets")  # a command, whose plan has the options of the source
+    for mode in ("simple", "extended", "codegen", "cost", "formatted"):
+        frame.explain(mode)
+    stored = plans_in_the_web_pages(spark)
+    spark.catalog.dropTempView("secrets")
+    printed = capfd.readouterr()
+
+    assert 2 == count
+    assert any(f"subscribe={topic}" in plan for plan in stored)  # the plan of the command does have the options
+    assert "hunter2" not in "".join([*stored, printed.out, printed.err])
+
+
+def test_a_streaming_query_shows_no_secret(spark, bootstrap, topic, reference, tmp_path, capfd):
+    """
+    The progress, the plan, the checkpoint and the log of a streaming query are without secrets.
+    """
+    checkpoint = tmp_path / "checkpoint"
+    query = (
+        spark.readStream.format("tidemill")
+        .options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **LITERAL, **reference})
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    query.explain(extended=True)
+    progress = [json.loads(one.json) for one in query.recentProgress]
+    stored = [path.read_bytes().decode(errors="replace") for path in checkpoint.rglob("*") if path.is_file()]
+    printed = capfd.readouterr()
+
+    assert [2] == [one["numInputRows"] for one in progress if one["numInputRows"]]
+    assert "hunter2" not in "".join([json.dumps(progress), *stored, printed.out, printed.err])
+
+
+def test_a_wrong_address_is_one_sentence_without_secrets(spark, reference):
+    """
+    A query at a wrong address fails early; the error names bootstrap.servers and shows no secret.
+    """
+    with socket.socket() as held:  # bound but not listening, so that nothing else gets the port
+        held.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        options = {"kafka.bootstrap.servers": address, "subscribe": "t", **LITERAL, **reference}
+        options["kafka.socket.connection.setup.timeout.ms"] = "500"
+        frame = spark.read.format("tidemill").options(**options).load()
+
+        with pytest.raises(
+            Exception, match=f"no broker of bootstrap.servers={address} responded within 500 ms"
+        ) as failed:
+            frame.count()
+
+    assert "hunter2" not in str(failed.value)
+
+
+def test_a_missing_file_is_one_sentence_with_the_setting(spark, bootstrap, topic, tmp_path):
+    """
+    A reference to a file that does not exist fails when the connection is opened, and names setting and file.
+    """
+    missing = tmp_path / "missing"
+    frame = (
+        spark.read.format("tidemill")
+        .options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "kafka.client.id": f"file:{missing}"})
+        .load()
+    )
+
+    with pytest.raises(Exception, match=f"client.id=file:{missing}: the file cannot be read: No such file"):
+        frame.count()
