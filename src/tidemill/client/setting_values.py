@@ -98,7 +98,7 @@ def _looked_up(key: str, reference: str) -> str:
         if not value:
             raise SettingsError(
                 f"{key}={reference}: the environment variable {name} is not set, or empty, in a process that connects; "
-                f"set it for the driver and, with spark.executorEnv.{name}, for every executor"
+                f"set it before the Spark session starts, and with spark.executorEnv.{name} for executors"
             )
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             raise SettingsError(f"{key}={reference}: the environment variable {name} is not UTF-8 text")

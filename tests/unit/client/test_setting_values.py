@@ -55,7 +55,7 @@ def test_a_missing_variable_is_one_sentence_with_the_setting(monkeypatch):
     monkeypatch.delenv("NO_SUCH", raising=False)
     expected = (
         "sasl.password=env:NO_SUCH: the environment variable NO_SUCH is not set, or empty, in a process that connects; "
-        "set it for the driver and, with spark.executorEnv.NO_SUCH, for every executor"
+        "set it before the Spark session starts, and with spark.executorEnv.NO_SUCH for executors"
     )
 
     with pytest.raises(SettingsError) as missing:
