@@ -15,35 +15,28 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tidemill.batches.batch import (
     CRC_START,
     HEADER_BYTES,
-    LENGTH_BYTES,
     MAGIC,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    TRANSACTIONAL,
-    BatchHeader,
     Buffer,
     MalformedBatch,
     add_sequence,
     spans,
-    stamp_crc,
-    write_header,
 )
 from tidemill.batches.checksum import crc32c
-from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from tidemill.batches.control import AbortedTransaction, EndMarker, read_end_marker
 from tidemill.batches.native import scan
+from tidemill.batches.row_encoder import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, HEADERS_COLUMN, RowEncoder, headers_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-HEADERS_COLUMN: Final = "headers"
 OFFSET_MAX: Final = (1 << 63) - 1
 GROUP_BYTES_MAX: Final = 64 << 20  # per RecordBatch; far below 2 GiB, the limit of Arrow's 32-bit offsets
-BATCH_BYTES_MAX: Final = 1 << 20  # below Kafka's default `max.message.bytes` of 1,048,588
-BATCH_RECORDS_MAX: Final = (1 << 31) - 1
 
 
 def schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
@@ -62,7 +55,7 @@ def schema(columns: Sequence[str] | None = None, *, include_headers: bool = Fals
         "offset": pa.int64(),
         "timestamp": pa.timestamp("us", tz="UTC"),
         "timestampType": pa.int32(),
-        HEADERS_COLUMN: _headers_type(),
+        HEADERS_COLUMN: headers_type(),
     }
     if columns is None:
         columns = (*COLUMNS, HEADERS_COLUMN) if include_headers else COLUMNS
@@ -70,12 +63,6 @@ def schema(columns: Sequence[str] | None = None, *, include_headers: bool = Fals
     if unknown:
         raise ValueError(f"column {unknown[0]!r} is unknown; the columns are {', '.join(types)}")
     return pa.schema([pa.field(name, types[name]) for name in columns])
-
-
-def _headers_type() -> pa.DataType:
-    import pyarrow as pa
-
-    return pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
 
 # Batches → columns
@@ -253,7 +240,7 @@ def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
     values = pa.Array.from_buffers(
         pa.binary(), fill.header_count, [value_valid if nulls else None, value_ends, value_data], nulls
     )
-    kind = _headers_type()
+    kind = headers_type()
     try:
         checked_names = names.cast(pa.string())
     except pa.ArrowInvalid:  # A producer may send any bytes.  Invalid UTF-8 is replaced, as in Java's clients.
@@ -351,99 +338,19 @@ def batches_from(
     import pyarrow as pa
 
     batches: list[bytearray] = []
-    scratch = bytearray(max(batch_bytes_max, HEADER_BYTES + scan.RECORD_BYTES_MIN))
     for chunk in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-        source, timestamps = _source(chunk, timestamp)
-        row = 0
-        while row < chunk.num_rows:
-            room = scratch
-            count = source.write(room, HEADER_BYTES, row, batch_records_max)
-            if count == 0:
-                room = bytearray(HEADER_BYTES + source.bytes_wanted)
-                count = source.write(room, HEADER_BYTES, row, 1)
-            if codec == Codec.NONE:
-                batch = room[: source.position]
-            else:
-                batch = bytearray(HEADER_BYTES)
-                batch += compress(codec, memoryview(room)[HEADER_BYTES : source.position], level)
-            header = BatchHeader(
-                base_offset=base_offset,
-                batch_length=len(batch) - LENGTH_BYTES,
-                leader_epoch=leader_epoch,
-                magic=MAGIC,
-                crc=0,
-                attributes=int(codec) | (TRANSACTIONAL if is_transactional else 0),
-                last_offset_delta=count - 1,
-                base_timestamp=timestamps[row],
-                max_timestamp=source.timestamp_max,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=base_sequence,
-                record_count=count,
-            )
-            write_header(batch, header)
-            stamp_crc(batch)
-            batches.append(batch)
-            row += count
-            base_offset += count
+        encoder = RowEncoder(chunk, timestamp, codec=codec, level=level, batch_bytes_max=batch_bytes_max)
+        for encoded in encoder.batches(
+            batch_records_max=batch_records_max,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+        ):
+            batches.append(encoded.batch)
+            base_offset += encoded.record_count
             if base_sequence >= 0:
-                base_sequence = add_sequence(base_sequence, count)
+                base_sequence = add_sequence(base_sequence, encoded.record_count)
     return batches
-
-
-def _source(rows: pa.RecordBatch, timestamp: int) -> tuple[Any, memoryview]:
-    """Return the rows' buffers as a ColumnRecords, and the rows' timestamps in milliseconds."""
-    import pyarrow as pa
-
-    timestamps = _timestamps(rows, timestamp)
-    source = scan.ColumnRecords(rows.num_rows, timestamps)
-    if "value" not in rows.schema.names:
-        raise ValueError(f"there is no column 'value' among {', '.join(rows.schema.names)}")
-    if rows.num_rows == 0:
-        return source, timestamps
-    source.have_values(*_binary(rows.column("value")))
-    if "key" in rows.schema.names:
-        source.have_keys(*_binary(rows.column("key")))
-    if HEADERS_COLUMN in rows.schema.names:
-        headers = rows.column(HEADERS_COLUMN).cast(_headers_type())
-        valid, ends = headers.buffers()[:2]
-        source.have_headers(_ints(ends, headers.offset, len(headers) + 1), _bits(valid), headers.offset)
-        entries = headers.values
-        names = _binary(entries.field(0).cast(pa.binary()))
-        source.have_header_entries(names[0], names[1], *_binary(entries.field(1)))
-    return source, timestamps
-
-
-def _timestamps(rows: pa.RecordBatch, timestamp: int) -> memoryview:
-    import pyarrow as pa
-
-    if "timestamp" not in rows.schema.names:
-        column = pa.repeat(pa.scalar(timestamp, pa.int64()), rows.num_rows)
-    else:
-        column = rows.column("timestamp")
-        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
-        column = column.cast(pa.timestamp("ms", tz=zone), safe=False).cast(pa.int64())
-        if column.null_count:
-            column = column.fill_null(timestamp)
-    data = column.buffers()[1]
-    return memoryview(data).cast("B")[8 * column.offset : 8 * (column.offset + len(column))].cast("q")
-
-
-def _binary(column: pa.Array) -> tuple[memoryview, memoryview, memoryview | None, int]:
-    """Return (ends, data, validity bitmap, index of row 0's bit in the bitmap) of a binary or text column."""
-    import pyarrow as pa
-
-    column = column.cast(pa.binary())
-    valid, ends, data = column.buffers()
-    bytes_view = memoryview(data if data is not None else b"").cast("B")
-    return _ints(ends, column.offset, len(column) + 1), bytes_view, _bits(valid), column.offset
-
-
-def _ints(buffer: pa.Buffer | None, first: int, count: int) -> memoryview:
-    if buffer is None or buffer.size < 4 * (first + count):
-        return memoryview(bytes(4 * count)).cast("i")  # Arrow allows an empty column to have no offsets.
-    return memoryview(buffer).cast("B")[4 * first : 4 * (first + count)].cast("i")
-
-
-def _bits(buffer: pa.Buffer | None) -> memoryview | None:
-    return None if buffer is None else memoryview(buffer).cast("B")

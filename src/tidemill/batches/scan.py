@@ -691,6 +691,9 @@ class ColumnRecords:
 
     problem: cython.bint
     timestamps: cython.const[cython.longlong][::1]  # type: ignore[valid-type]
+    has_order: cython.bint
+    order: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    places: cython.Py_ssize_t  # how many rows can be written: those in `order`, or all rows
     has_keys: cython.bint
     key_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
     key_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
@@ -715,12 +718,18 @@ class ColumnRecords:
 
     def __init__(self, rows: cython.Py_ssize_t, timestamps: object) -> None:
         """Prepare to encode `rows` rows with these timestamps, in milliseconds."""
-        self.rows = rows
+        self.rows = self.places = rows
         self.timestamps = timestamps
         _has_room(len(self.timestamps), rows)
-        self.has_keys = self.has_values = self.has_headers = False
+        self.has_order = self.has_keys = self.has_values = self.has_headers = False
         self.key_valid = self.value_valid = self.header_valid = self.content_valid = b""
         self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1  # -1: there is no bitmap
+
+    def have_order(self, order: object) -> None:
+        """Write the rows whose numbers are in `order`, in this order: `write` then counts places in `order`."""
+        self.order = order
+        self.places = len(self.order)
+        self.has_order = True
 
     def have_keys(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
         self.key_ends, self.key_data = ends, data
@@ -774,15 +783,18 @@ class ColumnRecords:
         MalformedRecords for invalid columns.
         """
         self.out = out
-        if row < 0 or row >= self.rows or position < 0 or position > len(self.out):
+        if row < 0 or row >= self.places or position < 0 or position > len(self.out):
             raise ValueError(
-                f"row {row} is not one of {self.rows}, or byte {position} is outside of {len(self.out)} bytes"
+                f"row {row} is not one of {self.places}, or byte {position} is outside of {len(self.out)} bytes"
             )
+        first: cython.Py_ssize_t = self.order[row] if self.has_order else row
+        if first < 0 or first >= self.rows:
+            raise ValueError(f"row {first} is not one of {self.rows}")
         self.position = position
-        self.timestamp_max = self.timestamps[row]
+        self.timestamp_max = self.timestamps[first]
         self.problem = False
         self.bytes_wanted = 0
-        count: cython.int = rows_max if rows_max < self.rows - row else cython.cast(cython.int, self.rows - row)
+        count: cython.int = rows_max if rows_max < self.places - row else cython.cast(cython.int, self.places - row)
         written: cython.int
         with cython.nogil:
             written = self.write_all(row, count)
@@ -800,9 +812,12 @@ class ColumnRecords:
         row: cython.Py_ssize_t
         size: cython.Py_ssize_t
         whole: cython.Py_ssize_t
-        base: cython.longlong = self.timestamps[first]
+        base: cython.longlong = self.timestamps[self.order[first] if self.has_order else first]
         for index in range(count):
-            row = first + index
+            row = self.order[first + index] if self.has_order else first + index
+            if row < 0 or row >= self.rows:
+                self.problem = True
+                return index
             if self.timestamps[row] > MILLISECONDS_MAX or self.timestamps[row] < -MILLISECONDS_MAX:
                 self.problem = True
                 return index
@@ -940,6 +955,220 @@ class ColumnRecords:
         else:
             _copy(self.out, self.position, data, start, end - start)
         self.position += end - start
+
+
+# Rows → partitions
+
+MURMUR2_SEED = cython.declare(cython.ulonglong, 0x9747B28C)
+MURMUR2_FACTOR = cython.declare(cython.ulonglong, 0x5BD1E995)
+LOW_32_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+
+
+def murmur2(key: object) -> int:
+    """Return the hash by which Java's producer chooses the partition of a key: murmur2, without the sign bit."""
+    view: cython.const[cython.uchar][::1] = key  # type: ignore[valid-type]
+    return _murmur2(view, 0, len(view))
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _murmur2(
+    data: cython.const[cython.uchar][::1],  # type: ignore[valid-type]
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+) -> cython.ulonglong:
+    """Return the hash of data[position:end].  Factors have 32 bits, so that products fit in 64 bits."""
+    number: cython.ulonglong
+    result: cython.ulonglong = MURMUR2_SEED ^ cython.cast(cython.ulonglong, end - position) & LOW_32_BITS
+    while end - position >= 4:
+        number = (
+            cython.cast(cython.ulonglong, data[position])
+            | cython.cast(cython.ulonglong, data[position + 1]) << 8
+            | cython.cast(cython.ulonglong, data[position + 2]) << 16
+            | cython.cast(cython.ulonglong, data[position + 3]) << 24
+        )
+        number = number * MURMUR2_FACTOR & LOW_32_BITS
+        number ^= number >> 24
+        number = number * MURMUR2_FACTOR & LOW_32_BITS
+        result = (result * MURMUR2_FACTOR & LOW_32_BITS) ^ number
+        position += 4
+    if position < end:
+        if end - position == 3:
+            result ^= cython.cast(cython.ulonglong, data[position + 2]) << 16
+        if end - position >= 2:
+            result ^= cython.cast(cython.ulonglong, data[position + 1]) << 8
+        result ^= data[position]
+        result = result * MURMUR2_FACTOR & LOW_32_BITS
+    result ^= result >> 13
+    result = result * MURMUR2_FACTOR & LOW_32_BITS
+    result ^= result >> 15
+    return result & 0x7FFFFFFF
+
+
+@cython.final
+@cython.cclass
+class RowRouter:
+    """
+    Chooses the partition of each row, and sorts the rows by partition.
+
+    The rows of one call may have several topics.  The partitions of all these topics have consecutive numbers, here
+    called *slots*: `counts` has the number of partitions of each topic, and the first topic starts at slot 0.
+
+    A row goes to its own partition, or else to the one that its key's hash selects.  A row with neither goes to the
+    topic's sticky partition, which changes after `sticky_bytes` bytes of values.  `sticky` has two numbers for each
+    topic, which are updated: its sticky partition, and the bytes that this partition has received.
+    """
+
+    rows: cython.Py_ssize_t
+    counts: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    firsts: cython.int[::1]
+    sticky: cython.longlong[::1]
+    sticky_bytes: cython.longlong
+    value_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    has_topics: cython.bint
+    topics: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    has_partitions: cython.bint
+    partitions: cython.const[cython.longlong][::1]  # type: ignore[valid-type]
+    partition_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    partition_bit: cython.Py_ssize_t
+    has_keys: cython.bint
+    key_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    key_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    key_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    key_bit: cython.Py_ssize_t
+    slots: cython.int[::1]
+    starts: cython.int[::1]
+    order: cython.int[::1]
+
+    def __init__(
+        self,
+        rows: cython.Py_ssize_t,
+        counts: object,
+        sticky: object,
+        sticky_bytes: cython.longlong,
+        value_ends: object,
+    ) -> None:
+        """`value_ends` has Arrow's offsets of the values, one more than rows."""
+        self.rows = rows
+        self.counts = counts
+        self.sticky = sticky
+        self.sticky_bytes = sticky_bytes
+        self.value_ends = value_ends
+        _has_room(len(self.sticky), 2 * len(self.counts))
+        _has_room(len(self.value_ends), rows + 1)
+        self.has_topics = self.has_partitions = self.has_keys = False
+        self.partition_valid = self.key_valid = b""
+        self.partition_bit = self.key_bit = -1
+        slot_count: cython.Py_ssize_t = 0
+        topic: cython.Py_ssize_t
+        self.firsts = array("i", bytes(4 * len(self.counts)))
+        for topic in range(len(self.counts)):
+            if self.counts[topic] < 1 or slot_count + self.counts[topic] > 0x7FFFFFFE:
+                raise ValueError(f"topic {topic} has {self.counts[topic]} partitions")
+            if not 0 <= self.sticky[2 * topic] < self.counts[topic]:
+                raise ValueError(f"{self.sticky[2 * topic]} is not a partition of topic {topic}")
+            self.firsts[topic] = cython.cast(cython.int, slot_count)
+            slot_count += self.counts[topic]
+        self.starts = array("i", bytes(4 * (slot_count + 1)))
+
+    def have_topics(self, topics: object) -> None:
+        """Set the index of each row's topic in `counts`.  Without this call, all rows have the first topic."""
+        self.topics = topics
+        self.has_topics = _has_room(len(self.topics), self.rows)
+
+    def have_partitions(self, partitions: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        self.partitions = partitions
+        self.has_partitions = _has_room(len(self.partitions), self.rows)
+        if valid is not None:
+            self.partition_valid, self.partition_bit = valid, bit
+            _has_room(8 * len(self.partition_valid), bit + self.rows)
+
+    def have_keys(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        self.key_ends, self.key_data = ends, data
+        self.has_keys = _has_room(len(self.key_ends), self.rows + 1)
+        if valid is not None:
+            self.key_valid, self.key_bit = valid, bit
+            _has_room(8 * len(self.key_valid), bit + self.rows)
+
+    def route(self) -> tuple[int, array[int], array[int]]:
+        """
+        Return (number of rows routed, starts, order).
+
+        The rows of slot s are order[starts[s]:starts[s + 1]], in their original order.  If the first number is less
+        than the number of rows, then the row with that number has a partition that its topic does not have, and the
+        arrays are meaningless.  Raise MalformedRecords for invalid columns.
+        """
+        order = array("i", bytes(4 * self.rows))
+        starts = array("i", bytes(4 * len(self.starts)))
+        self.order = order
+        self.starts = starts
+        self.slots = array("i", bytes(4 * self.rows))
+        routed: cython.Py_ssize_t
+        with cython.nogil:
+            routed = self.choose_all()
+            if routed == self.rows:
+                self.sort_rows()
+        if routed < 0:
+            raise MalformedRecords(f"row {-1 - routed} has an unknown topic, or column offsets outside of the data")
+        return routed, starts, order
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def choose_all(self) -> cython.Py_ssize_t:
+        """Set the slot of every row, and count the rows of slot s in starts[s + 1]."""
+        row: cython.Py_ssize_t
+        topic: cython.Py_ssize_t = 0
+        partition: cython.longlong
+        size: cython.longlong
+        slot: cython.Py_ssize_t
+        for row in range(self.rows):
+            if self.has_topics:
+                topic = self.topics[row]
+                if topic < 0 or topic >= len(self.counts):
+                    return -1 - row
+            if self.has_partitions and _is_valid(self.partition_valid, self.partition_bit, row):
+                partition = self.partitions[row]
+                if partition < 0 or partition >= self.counts[topic]:
+                    return row
+            elif self.has_keys and _is_valid(self.key_valid, self.key_bit, row):
+                if (
+                    self.key_ends[row] < 0
+                    or self.key_ends[row] > self.key_ends[row + 1]
+                    or self.key_ends[row + 1] > len(self.key_data)
+                ):
+                    return -1 - row
+                partition = _murmur2(self.key_data, self.key_ends[row], self.key_ends[row + 1]) % self.counts[topic]
+            else:
+                if self.sticky[2 * topic + 1] >= self.sticky_bytes:
+                    self.sticky[2 * topic] = (self.sticky[2 * topic] + 1) % self.counts[topic]
+                    self.sticky[2 * topic + 1] = 0
+                partition = self.sticky[2 * topic]
+                size = self.value_ends[row + 1] - self.value_ends[row]
+                self.sticky[2 * topic + 1] += size + 7
+            slot = self.firsts[topic] + cython.cast(cython.Py_ssize_t, partition)
+            self.slots[row] = cython.cast(cython.int, slot)
+            self.starts[slot + 1] += 1
+        return self.rows
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def sort_rows(self) -> cython.void:
+        """Sort by counting: fill `order`, and turn the counts in `starts` into positions."""
+        slot: cython.Py_ssize_t
+        row: cython.Py_ssize_t
+        for slot in range(len(self.starts) - 1):
+            self.starts[slot + 1] += self.starts[slot]
+        for row in range(self.rows):
+            slot = self.slots[row]
+            self.order[self.starts[slot]] = cython.cast(cython.int, row)
+            self.starts[slot] += 1
+        for slot in range(len(self.starts) - 1, 0, -1):  # each start is now the next slot's start
+            self.starts[slot] = self.starts[slot - 1]
+        self.starts[0] = 0
 
 
 @cython.cfunc

@@ -1,7 +1,9 @@
 """Conversion of batches to Arrow columns and back."""
 
 import struct
+from array import array
 from datetime import UTC, datetime
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -21,6 +23,7 @@ from tidemill.batches.check import checked_header
 from tidemill.batches.compression import Codec, CompressionError
 from tidemill.batches.control import AbortedTransaction, EndMarker, build_end_marker
 from tidemill.batches.records import Record, read_records
+from tidemill.batches.row_encoder import RowEncoder
 
 ALL_COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
@@ -345,3 +348,27 @@ def test_spark_agrees_with_the_schema():
     theirs = types.to_arrow_schema(spark_schema, timezone="UTC")
 
     assert theirs == schema(include_headers=True)
+
+
+def test_rows_are_encoded_in_the_given_order(scan: ModuleType):
+    """`RowEncoder` encodes the rows of `order` between two places, each batch with the place of its first record."""
+    values = [b"%d" % number for number in range(6)]
+    rows = pa.record_batch(
+        {"value": pa.array(values, pa.binary()), "timestamp": pa.array(range(6), pa.timestamp("ms"))}
+    )
+    encoder = RowEncoder(rows, 0, order=array("i", [5, 3, 1, 0]))
+
+    first, second = encoder.batches(1, 4, batch_records_max=2)
+
+    assert [(2, 1), (1, 3)] == [(encoded.record_count, encoded.place) for encoded in (first, second)]
+    decoded = record_batch_from([first.batch, second.batch], "t", 0)
+    assert [b"3", b"1", b"0"] == decoded.column("value").to_pylist()
+    assert [3_000, 1_000, 0] == decoded.column("timestamp").cast(pa.int64()).to_pylist()
+
+
+@pytest.mark.parametrize("order", [[0, 2], [-1], [0, -5]])
+def test_an_order_with_an_unknown_row_is_refused(scan: ModuleType, order: list[int]):
+    rows = pa.record_batch({"value": pa.array([b"a", b"b"], pa.binary())})
+
+    with pytest.raises(ValueError, match="row"):
+        list(RowEncoder(rows, 0, order=array("i", order)).batches())
