@@ -1,16 +1,35 @@
 """Sends encoded record batches: idempotent, in order per partition, and retried across leader changes.
 
-producer = BatchProducer(cluster, settings)
-producer.send(partition, batch, record_count)
-acknowledged = producer.flush()
+    producer = BatchProducer(cluster, settings)
+    producer.send(partition, batch, record_count)
+    acknowledged = producer.flush()
+
+The producer has no threads.  Its methods send to all leaders without waiting for one another's responses, up to
+`in_flight_max` requests per leader, and wait only if the buffer is full, or in `flush`.  The time between calls does
+not count: a batch is never given up before its response was looked for and a retry was possible.
 """
 
-from typing import NamedTuple
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
-from tidemill.client.cluster_metadata import ClusterMetadata
-from tidemill.client.failures import ClientError
+from tidemill.client.acknowledgements import Acknowledged, Acknowledgements
+from tidemill.client.batch_halves import halves
+from tidemill.client.broker_connection import wait_for_responses
+from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
+from tidemill.client.failures import BrokerUnreachable, ClientError, RetriesExhausted, UnknownTopic
+from tidemill.client.partition_queue import NO_PRODUCER, PartitionQueue, PendingBatch, ProducerId
+from tidemill.client.produce_connection import ProduceConnection
+from tidemill.client.produce_outcome import Outcome, outcome_of, refusal
+from tidemill.client.producer_id import new_producer_id
 from tidemill.client.producer_settings import ProducerSettings
 from tidemill.model.partition import TopicPartition
+from tidemill.wire.messages import produce
+
+_EPOCH_MAX: Final = (1 << 15) - 1
+_WAIT_S_MAX: Final = 1.0  # bounds a wait, should a deadline be computed wrongly
 
 
 class DeliveryFailed(ClientError):
@@ -21,15 +40,6 @@ class DeliveryFailed(ClientError):
         self.partition = partition
 
 
-class Acknowledged(NamedTuple):
-    """The acknowledged records of one partition."""
-
-    records: int
-    bytes: int  # of their batches, compressed
-    first_offset: int  # -1 if the broker did not return it
-    end_offset: int  # the offset after the last record; other producers may have records in between
-
-
 class BatchProducer:
     """
     Sends batches to the leaders of their partitions.  It is not thread-safe.
@@ -37,27 +47,308 @@ class BatchProducer:
     After an error, every further call raises the same error: records of the failed write may or may not be stored.
     """
 
-    def __init__(self, cluster: ClusterMetadata, settings: ProducerSettings) -> None:
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        settings: ProducerSettings,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         """`cluster` must know the topics of all batches."""
-        raise NotImplementedError
+        self._cluster = cluster
+        self._settings = settings
+        self._request_timeout_ms = min(cluster.settings.request_timeout_ms, settings.delivery_timeout_ms)
+        self._monotonic = monotonic
+        self._chance = chance
+        self._left_at = monotonic()
+        self._away = 0.0  # seconds between calls; they are not part of the producer's time
+        self._producer: ProducerId | None = None
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._busy: dict[PartitionQueue, None] = {}  # queues with batches; a dictionary keeps their order
+        self._connections: dict[int, ProduceConnection] = {}
+        self._buffered_bytes = 0
+        self._unsent_bytes = 0
+        self._acknowledged = Acknowledgements()
+        self._refresh_at: float | None = None  # the producer's time of the next refresh of the metadata
+        self._failure: ClientError | None = None
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether no call failed and all batches are acknowledged, so that another write can use the producer."""
+        return self._failure is None and not self._busy
 
     def send(self, partition: TopicPartition, batch: bytearray, record_count: int) -> None:
         """
         Queue a batch, and stamp it with producer id, epoch and sequence before it is sent.
 
         The caller must not use `batch` afterwards.  Wait while the buffer is full.  Raise DeliveryFailed, also for an
-        earlier batch.
+        earlier batch, and ClientError.
         """
-        raise NotImplementedError
+        with self._call():
+            while self._busy and self._buffered_bytes + len(batch) > self._settings.buffer_bytes:
+                self._step()
+            queue = self._queues.get(partition)
+            if queue is None:
+                queue = self._queues[partition] = PartitionQueue(partition, self._producer_id())
+            deadline = self._now() + self._settings.delivery_timeout_ms / 1_000
+            queue.batches.append(PendingBatch(queue, batch, record_count, deadline))
+            self._busy[queue] = None
+            self._buffered_bytes += len(batch)
+            self._unsent_bytes += len(batch)
+            if self._unsent_bytes >= self._settings.request_bytes_max:
+                self._advance(self._settings.request_bytes_max)
 
     def flush(self) -> dict[TopicPartition, Acknowledged]:
         """
         Wait until all batches are acknowledged.  Return what was acknowledged since the last `flush`.
 
-        Raise DeliveryFailed.
+        Raise DeliveryFailed and ClientError.
         """
-        raise NotImplementedError
+        with self._call():
+            while self._busy:
+                self._step()
+            return self._acknowledged.take()
 
     def close(self) -> None:
         """Close the connections.  Batches that are not acknowledged may be lost; call `flush` first."""
-        raise NotImplementedError
+        for connection in self._connections.values():
+            connection.connection.close()
+        self._connections.clear()
+
+    def _now(self) -> float:
+        return self._monotonic() - self._away
+
+    def _producer_id(self) -> ProducerId:
+        if not self._settings.is_idempotent:
+            return NO_PRODUCER
+        if self._producer is None:
+            self._producer = new_producer_id(self._cluster, deadline_ms=self._settings.delivery_timeout_ms)
+        return self._producer
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """One call of a public method.  Stop the producer's time between calls, and keep the error for later calls."""
+        if self._failure is not None:
+            raise self._failure
+        self._away += self._monotonic() - self._left_at
+        try:
+            yield
+        except BaseException as error:
+            interrupted = ClientError("the write was interrupted, so it is unknown which records are stored")
+            self._failure = error if isinstance(error, ClientError) else interrupted
+            self.close()
+            raise
+        finally:
+            self._left_at = self._monotonic()
+
+    # One step: receive, give up, refresh, send, wait
+
+    def _step(self) -> None:
+        """Send what can be sent, and wait for a response or for the time of a retry."""
+        self._advance(1)
+        self._receive_all(self._seconds_to_wait())
+        self._close_silent_connections()
+
+    def _advance(self, bytes_min: int) -> None:
+        """Process the responses that have arrived, and send requests of at least `bytes_min` bytes."""
+        self._receive_all(0)
+        self._give_up_late_batches()
+        if self._refresh_at is not None and self._refresh_at <= self._now() and self._busy:
+            self._refresh()
+        self._send_all(bytes_min)
+
+    def _refresh(self) -> None:
+        """Refresh the metadata of the topics in use, but wait no longer than to the first deadline."""
+        topics = dict.fromkeys([*(queue.partition.topic for queue in self._busy), *self._acknowledged.topics()])
+        seconds_left = min(queue.batches[0].deadline for queue in self._busy) - self._now()
+        deadline_ms = min(self._cluster.settings.api_timeout_ms, max(int(seconds_left * 1_000), 1))
+        self._refresh_at = None
+        try:
+            self._cluster.refresh(list(topics), deadline_ms=deadline_ms)
+        except RetriesExhausted as error:
+            for queue in self._busy:
+                if not queue.in_flight:
+                    self._delay(queue, queue.batches[0], error)
+
+    def _send_all(self, bytes_min: int) -> None:
+        """Send requests to every leader that has room for one and for which at least `bytes_min` bytes are waiting."""
+        now = self._now()
+        waiting: dict[int, list[PendingBatch]] = {}
+        for queue in self._busy:
+            pending = None if queue.ready_at > now else queue.next_batch()
+            if pending is None:
+                continue
+            if queue.must_restart:
+                queue.restart(self._next_epoch())
+            broker_id = self._leader_of(queue, pending)
+            if broker_id is not None and (not queue.in_flight or queue.broker_id == broker_id):
+                waiting.setdefault(broker_id, []).append(pending)
+        for broker_id, batches in waiting.items():
+            self._send_to(broker_id, batches, bytes_min)
+
+    def _leader_of(self, queue: PartitionQueue, pending: PendingBatch) -> int | None:
+        try:
+            return self._cluster.leader(queue.partition).broker_id
+        except (LeaderUnknown, UnknownTopic) as error:
+            self._delay(queue, pending, error)
+            return None
+
+    def _send_to(self, broker_id: int, batches: list[PendingBatch], bytes_min: int) -> None:
+        """Send as many requests as may be in flight.  `batches` has the next batch of each queue."""
+        batches.sort(key=lambda pending: pending.deadline)
+        while batches:
+            link = self._connection_to(broker_id, batches)
+            if link is None or link.in_flight_count >= self._settings.in_flight_max or link.muted_until > self._now():
+                return
+            room = self._settings.request_bytes_max
+            chosen: list[PendingBatch] = []
+            for pending in batches:
+                if not chosen or pending.size <= room:
+                    chosen.append(pending)
+                    room -= pending.size
+            if self._settings.request_bytes_max - room < bytes_min and len(chosen) == len(batches):
+                return  # More batches will make a better request.
+            for pending in chosen:
+                pending.queue.start(pending, broker_id)
+                self._unsent_bytes -= pending.size
+            try:
+                link.send(chosen, self._now())
+            except BrokerUnreachable as error:
+                self._lose(broker_id, error)
+                return
+            following = [pending.queue.next_batch() for pending in chosen]
+            taken = set(chosen)
+            batches = [pending for pending in batches if pending not in taken]
+            batches += [pending for pending in following if pending is not None]
+
+    def _connection_to(self, broker_id: int, batches: list[PendingBatch]) -> ProduceConnection | None:
+        link = self._connections.get(broker_id)
+        if link is None:
+            try:
+                connection = self._cluster.open_connection(broker_id)
+            except BrokerUnreachable as error:
+                for pending in batches:
+                    self._delay(pending.queue, pending, error)
+                return None
+            link = ProduceConnection(connection, request_timeout_ms=self._request_timeout_ms)
+            self._connections[broker_id] = link
+        return link
+
+    def _seconds_to_wait(self) -> float:
+        """Return the time until the next retry, deadline, timeout of a request, or end of a throttle."""
+        now = self._now()
+        times = [now + _WAIT_S_MAX]
+        for queue in self._busy:
+            times.append(queue.batches[0].deadline)
+            if not queue.in_flight and queue.ready_at > now:
+                times.append(queue.ready_at)
+        for link in self._connections.values():
+            if link.oldest_sent_at is not None:
+                times.append(link.oldest_sent_at + self._request_timeout_ms / 1_000)
+            if link.muted_until > now:
+                times.append(link.muted_until)
+        return max(min(times) - now, 0)
+
+    def _receive_all(self, timeout_s: float) -> None:
+        """Process all responses that have arrived.  Wait up to `timeout_s` for the first one."""
+        while True:
+            links = {link.connection: (broker_id, link) for broker_id, link in self._connections.items()}
+            awaited = [link.connection for link in self._connections.values() if link.in_flight_count]
+            if not awaited:
+                if timeout_s > 0 and self._busy:
+                    time.sleep(timeout_s)  # until a retry is due
+                return
+            ready = wait_for_responses(awaited, timeout_s)
+            if not ready:
+                return
+            timeout_s = 0
+            for connection in ready:
+                broker_id, link = links[connection]
+                try:
+                    answers = link.receive(self._now())
+                except BrokerUnreachable as error:
+                    self._lose(broker_id, error)
+                    continue
+                for pending, answer in answers:
+                    self._process(pending, answer)
+
+    def _close_silent_connections(self) -> None:
+        oldest = self._now() - self._request_timeout_ms / 1_000
+        for broker_id, link in list(self._connections.items()):
+            if link.oldest_sent_at is not None and link.oldest_sent_at <= oldest:
+                name = f"broker {link.connection.endpoint.host}:{link.connection.endpoint.port}"
+                self._lose(broker_id, BrokerUnreachable(f"{name} did not respond within {self._request_timeout_ms} ms"))
+
+    def _give_up_late_batches(self) -> None:
+        now = self._now()
+        for queue in self._busy:
+            pending = queue.batches[0]
+            if pending.deadline <= now:
+                cause = pending.cause or "no broker responded"
+                raise DeliveryFailed(
+                    queue.partition,
+                    f"{pending.record_count} records were not acknowledged within "
+                    f"delivery.timeout.ms={self._settings.delivery_timeout_ms}: {cause}",
+                ) from pending.cause
+
+    # Outcomes
+
+    def _process(self, pending: PendingBatch, answer: produce.Response.Topic.Partition | None) -> None:
+        queue = pending.queue
+        outcome = outcome_of(answer, is_first=queue.is_first(pending))
+        if outcome is Outcome.ACKNOWLEDGED:
+            assert answer is not None
+            queue.acknowledge(pending)
+            self._buffered_bytes -= pending.size
+            if not queue.batches:
+                del self._busy[queue]
+            self._acknowledged.add(pending, answer.base_offset)
+            return
+        cause = refusal(queue.name, answer)
+        if outcome is Outcome.SPLIT and pending.record_count > 1:
+            queue.fail(pending, cause)
+            parts = halves(pending.batch, self._settings.level)
+            queue.split(pending, parts)
+            size = sum(len(batch) for batch, _ in parts)
+            self._buffered_bytes += size - pending.size
+            self._unsent_bytes += size
+            return
+        if outcome in (Outcome.REFUSED, Outcome.SPLIT) or self._are_retries_exhausted(pending):
+            raise DeliveryFailed(queue.partition, f"{pending.record_count} records are refused: {cause}") from cause
+        if outcome is Outcome.RESTART and queue.producer != NO_PRODUCER:
+            queue.must_restart = True
+        self._delay(queue, pending, cause)
+
+    def _are_retries_exhausted(self, pending: PendingBatch) -> bool:
+        return self._settings.retries_max is not None and pending.attempts > self._settings.retries_max
+
+    # Failures
+
+    def _lose(self, broker_id: int, cause: BrokerUnreachable) -> None:
+        """Close a connection; its batches may or may not be stored, so they are sent again with the same numbers."""
+        link = self._connections.pop(broker_id)
+        link.connection.close()
+        for pending in link.batches_in_flight():
+            if self._are_retries_exhausted(pending):
+                raise DeliveryFailed(pending.queue.partition, f"retries={self._settings.retries_max}: {cause}")
+            self._delay(pending.queue, pending, cause)
+
+    def _delay(self, queue: PartitionQueue, pending: PendingBatch, cause: ClientError) -> None:
+        """Note a failed attempt, and let the queue wait before the next."""
+        if pending in queue.in_flight:
+            self._unsent_bytes += pending.size
+        queue.fail(pending, cause)
+        settings = self._cluster.settings
+        step_ms = min(settings.retry_backoff_ms << min(queue.failures - 1, 16), settings.retry_backoff_ms_max)
+        queue.ready_at = self._now() + step_ms * (1 + self._chance()) / 2_000
+        self._refresh_at = queue.ready_at if self._refresh_at is None else min(self._refresh_at, queue.ready_at)
+
+    def _next_epoch(self) -> ProducerId:
+        """Return this producer's id with a new epoch (KIP-360), or a new id after the last epoch."""
+        assert self._producer is not None
+        if self._producer.epoch >= _EPOCH_MAX:
+            self._producer = None
+            return self._producer_id()
+        self._producer = ProducerId(self._producer.producer_id, self._producer.epoch + 1)
+        return self._producer

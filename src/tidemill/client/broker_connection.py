@@ -9,10 +9,12 @@ the next `receive`.
 """
 
 import random
+import selectors
 import socket
 import ssl
 import time
 from collections import deque
+from collections.abc import Collection
 from struct import Struct
 from typing import Any, Final
 
@@ -158,6 +160,15 @@ class BrokerConnection:
             return seconds
         return max(min(seconds, self._opens_until - time.monotonic()), 0.001)
 
+    def fileno(self) -> int:
+        """Return the socket's descriptor, so that a selector can wait for a response."""
+        return self._socket.fileno()
+
+    @property
+    def has_received(self) -> bool:
+        """Whether a response, or a part of one, was received already, so that a selector does not see it."""
+        return bool(self._early) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
+
     def _broken(self, error: OSError) -> ClientError:
         if isinstance(error, ssl.SSLError) and "CERTIFICATE" in (error.reason or "").upper():
             return SettingsError(
@@ -251,6 +262,17 @@ class BrokerConnection:
                 return response
             self._early.append(response)
             self._buffer = bytearray(_BUFFER_BYTES_MIN)  # the response may have views into the old one
+
+
+def wait_for_responses(connections: Collection[BrokerConnection], timeout_s: float) -> list[BrokerConnection]:
+    """Return the connections on which a response, or a part of one, has arrived; wait for one up to `timeout_s`."""
+    ready = [connection for connection in connections if connection.has_received]
+    if ready or not connections:
+        return ready
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ, connection)
+        return [key.data for key, _ in selector.select(timeout_s)]
 
 
 def _connect(endpoint: Endpoint, settings: ConnectionSettings, seconds: float) -> socket.socket:

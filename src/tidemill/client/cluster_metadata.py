@@ -1,8 +1,8 @@
 """The client's view of a cluster's topics and leaders, and its connections to brokers."""
 
 import time
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple, TypeVar
 
 from tidemill.client.back_off import BackOff
 from tidemill.client.broker_connection import BrokerConnection
@@ -16,6 +16,8 @@ from tidemill.wire.messages import metadata
 NO_LEADER_EPOCH: Final = -1
 
 _FIRST_CONTACT_SHARE: Final = 0.95  # of the time for the first contact, so that the error arrives before it has passed
+
+_Answer = TypeVar("_Answer")
 
 _TRANSIENT: Final = frozenset({errors.LEADER_NOT_AVAILABLE, errors.REQUEST_TIMED_OUT, errors.NETWORK_EXCEPTION})
 
@@ -72,18 +74,18 @@ class ClusterMetadata:
             deadline_ms=self.settings.api_timeout_ms if deadline_ms is None else deadline_ms,
         )
 
-    def refresh(self, topics: Collection[str] | None) -> None:
+    def refresh(self, topics: Collection[str] | None, *, deadline_ms: int | None = None) -> None:
         """
         Request the metadata of these topics, or of all topics (None), from any broker.
 
         Raise RetriesExhausted if no broker responds before the deadline, or if a topic is not ready or has no leader by
-        then, and SettingsError if a broker refuses the settings.
+        then, and SettingsError if a broker refuses the settings.  `deadline_ms` is by default `default.api.timeout.ms`.
         """
         response = None if self._was_reached else self._first_response(topics)
-        back_off = self.back_off()
+        back_off = self.back_off(deadline_ms)
         while True:
             try:
-                response = response or self._ask_any(topics)
+                response = response or self.ask_any(lambda connection: self._ask(connection, topics))
             except BrokerUnreachable as error:
                 back_off.pause(error)
                 continue
@@ -130,6 +132,29 @@ class ClusterMetadata:
         """Return an idle connection to this broker; it is kept for later calls.  Raise BrokerUnreachable."""
         return self._connection(self._brokers[broker_id])
 
+    def open_connection(self, broker_id: int) -> BrokerConnection:
+        """Return a new connection to this broker, which the caller closes.  Raise BrokerUnreachable."""
+        return BrokerConnection(self._brokers[broker_id], self._given)
+
+    def ask_any(self, ask: Callable[[BrokerConnection], _Answer], ends_at: float | None = None) -> _Answer:
+        """
+        Return the answer of the first broker that responds.
+
+        Connected brokers are tried first, then known brokers, then bootstrap servers.  Until `ends_at`, each endpoint
+        gets an equal share of the time that is left to open a connection.  Raise BrokerUnreachable if none responds.
+        """
+        endpoints = dict.fromkeys([*self._connections, *self._brokers.values(), *self.settings.bootstrap])
+        failures = []
+        for index, endpoint in enumerate(endpoints):
+            within_ms = None
+            if ends_at is not None:
+                within_ms = max(int((ends_at - time.monotonic()) * 1_000) // (len(endpoints) - index), 1)
+            try:
+                return ask(self._connection(endpoint, within_ms))
+            except BrokerUnreachable as error:
+                failures.append(str(error))
+        raise BrokerUnreachable("; ".join(failures))
+
     def _existing(self, topic: str) -> _Topic:
         known = self._topics.get(topic)
         if known is None or known.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
@@ -146,7 +171,7 @@ class ClusterMetadata:
         ends_at = time.monotonic() + limit_ms * _FIRST_CONTACT_SHARE / 1_000
         while True:
             try:
-                response = self._ask_any(topics, ends_at)
+                response = self.ask_any(lambda connection: self._ask(connection, topics), ends_at)
             except BrokerUnreachable as error:
                 try:
                     back_off.pause(error)
@@ -170,26 +195,6 @@ class ClusterMetadata:
         connection = BrokerConnection(endpoint, self._given, open_within_ms=open_within_ms)
         self._connections[endpoint] = connection
         return connection
-
-    def _ask_any(self, topics: Collection[str] | None, ends_at: float | None = None) -> metadata.Response:
-        """
-        Request metadata from the first broker that responds.
-
-        Connected brokers are tried first, then known brokers, then bootstrap servers.  Until `ends_at`, each endpoint
-        gets an equal share of the time that is left to open a connection.  Raise BrokerUnreachable if none responds.
-        """
-        endpoints = dict.fromkeys([*self._connections, *self._brokers.values(), *self.settings.bootstrap])
-        failures = []
-        for index, endpoint in enumerate(endpoints):
-            within_ms = None
-            if ends_at is not None:
-                within_ms = max(int((ends_at - time.monotonic()) * 1_000) // (len(endpoints) - index), 1)
-            try:
-                connection = self._connection(endpoint, within_ms)
-                return self._ask(connection, topics)
-            except BrokerUnreachable as error:
-                failures.append(str(error))
-        raise BrokerUnreachable("; ".join(failures))
 
     def _ask(self, connection: BrokerConnection, topics: Collection[str] | None) -> metadata.Response:
         version = connection.version_of(metadata.API)

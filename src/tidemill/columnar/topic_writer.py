@@ -5,19 +5,26 @@ with TopicWriter(options, schema) as writer:
     summary = writer.flush()
 """
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from tidemill.batches.row_encoder import EncodedBatch, RowEncoder
+from tidemill.client.acknowledgements import NOTHING, Acknowledged
+from tidemill.client.failures import UnknownTopic
+from tidemill.columnar import producer_pool, row_faults, sink_schema
+from tidemill.columnar.row_faults import RowRefused
+from tidemill.columnar.row_routing import RoutedRows, routed
 from tidemill.columnar.sink_options import SinkOptions
+from tidemill.columnar.sink_topics import SinkTopics
 from tidemill.model.partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-class RowRefused(ValueError):
-    """A row cannot be written.  The message names the topic, the partition, the row (from 0) and the fix."""
+_GROUP_BYTES: Final = 8 << 20  # rows that are routed together, so that a partition's batch is not tiny
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +48,23 @@ class TopicWriter:
     """
 
     def __init__(self, options: SinkOptions, schema: "pa.Schema") -> None:
-        """Check the schema and find the topic.  Raise ValueError for the schema, and ClientError."""
-        raise NotImplementedError
+        """Check the schema and find the topic.  Raise ValueError for the schema, UnknownTopic and ClientError."""
+        sink_schema.check(schema, options.topic)
+        self._options = options
+        self._pooled = producer_pool.take(options)
+        self._topics = SinkTopics(self._pooled.cluster)
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+        self._rows_before = 0  # the number of rows before those that are gathered
+        self._acknowledged: dict[TopicPartition, Acknowledged] = {}
+        self._is_open = True
+        if options.topic is not None:
+            try:
+                if self._topics.learn([options.topic]) is not None:
+                    raise UnknownTopic(options.topic, "it does not exist in the cluster; create it, or check its name")
+            except BaseException:
+                self.close()
+                raise
 
     def write(self, rows: "pa.RecordBatch") -> None:
         """
@@ -51,15 +73,33 @@ class TopicWriter:
         Raise RowRefused for a row that cannot be written, and ClientError (DeliveryFailed, UnknownTopic).  After an
         error, earlier rows may or may not be stored.
         """
-        raise NotImplementedError
+        size = max(rows.nbytes, 1)
+        rows_max = max(rows.num_rows * _GROUP_BYTES // size, 1)
+        for start in range(0, rows.num_rows, rows_max):
+            piece = rows.slice(start, rows_max)
+            self._gathered.append(piece)
+            self._gathered_bytes += size * piece.num_rows // rows.num_rows
+            if self._gathered_bytes >= _GROUP_BYTES:
+                self._send_gathered()
 
     def flush(self) -> WriteSummary:
         """Wait until all rows are acknowledged.  Return the summary of all rows since the start.  Raise as `write`."""
-        raise NotImplementedError
+        self._send_gathered()
+        for partition, more in self._pooled.producer.flush().items():
+            self._acknowledged[partition] = self._acknowledged.get(partition, NOTHING).plus(*more)
+        return WriteSummary(
+            records=sum(one.records for one in self._acknowledged.values()),
+            bytes=sum(one.bytes for one in self._acknowledged.values()),
+            offsets={
+                partition: (one.first_offset, one.end_offset) for partition, one in sorted(self._acknowledged.items())
+            },
+        )
 
     def close(self) -> None:
         """Release the connections.  Rows that are not flushed may be lost."""
-        raise NotImplementedError
+        if self._is_open:
+            self._is_open = False
+            producer_pool.give_back(self._options, self._pooled)
 
     def __enter__(self) -> Self:
         return self
@@ -68,3 +108,50 @@ class TopicWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _send_gathered(self) -> None:
+        import pyarrow as pa
+
+        if not self._gathered:
+            return
+        whole = self._gathered[0]
+        if len(self._gathered) > 1:
+            (whole,) = pa.Table.from_batches(self._gathered).combine_chunks().to_batches()
+        self._gathered, self._gathered_bytes = [], 0
+        rows = sink_schema.sink_rows(whole, self._options.topic)
+        row_faults.check(rows, self._rows_before)
+        self._send(rows, routed(rows, self._options, self._topics, self._rows_before))
+        self._rows_before += rows.num_rows
+
+    def _send(self, rows: "pa.RecordBatch", work: RoutedRows) -> None:
+        settings = self._options.producer
+        limits = [limit for topic in work.topics if (limit := self._topics.batch_bytes_max(topic)) is not None]
+        encoder = RowEncoder(
+            rows,
+            time.time_ns() // 1_000_000,
+            order=work.order,
+            codec=settings.codec,
+            level=settings.level,
+            batch_bytes_max=min(settings.batch_bytes, settings.request_bytes_max, *limits),
+        )
+        for partition, first, end in work.runs():
+            for encoded in encoder.batches(first, end):
+                self._check_size(partition, encoded, work.order)
+                self._pooled.producer.send(partition, encoded.batch, encoded.record_count)
+
+    def _check_size(self, partition: TopicPartition, encoded: EncodedBatch, order: Sequence[int]) -> None:
+        """Refuse a record that alone is too large.  The producer divides a batch of several records if need be."""
+        size = len(encoded.batch)
+        limit = self._topics.batch_bytes_max(partition.topic)
+        request_limit = self._options.producer.request_bytes_max
+        if encoded.record_count > 1 or (size <= request_limit and (limit is None or size <= limit)):
+            return
+        if size > request_limit:
+            fix = f"kafka.max.request.size={request_limit}: raise it"
+        else:
+            fix = f"max.message.bytes={limit} of the topic: raise it"
+        raise RowRefused(
+            f"topic {partition.topic!r}, partition {partition.partition}, row "
+            f"{self._rows_before + order[encoded.place]}: its batch has {size} bytes, more than {fix}, set "
+            "kafka.compression.type, or split the record"
+        )

@@ -1,0 +1,61 @@
+"""The topics of a write: how many partitions each has, and the largest batch that it accepts."""
+
+import random
+from array import array
+from collections.abc import Callable, Collection, Sequence
+
+from tidemill.client import topic_limits
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.failures import UnknownTopic
+
+
+class SinkTopics:
+    """What a write knows about its topics.  The number of partitions stays the same while the write needs no other."""
+
+    def __init__(self, cluster: ClusterMetadata, random_below: Callable[[int], int] = random.randrange) -> None:
+        self._cluster = cluster
+        self._random_below = random_below
+        self._counts: dict[str, int] = {}
+        self._limits: dict[str, int] = {}
+        self._sticky: dict[str, tuple[int, int]] = {}  # partition, bytes that it has received
+
+    def learn(self, topics: Collection[str]) -> str | None:
+        """Look up topics that are not known yet.  Return the first one that does not exist, or None.
+
+        Raise ClientError if the cluster cannot be asked.
+        """
+        new = [topic for topic in topics if topic not in self._counts]
+        return self._look_up(new) if new else None
+
+    def refresh(self) -> None:
+        """Look up all topics again, because they may have more partitions now."""
+        self._look_up(list(self._counts))
+
+    def partition_count(self, topic: str) -> int:
+        return self._counts[topic]
+
+    def batch_bytes_max(self, topic: str) -> int | None:
+        """Return `max.message.bytes` of the topic, or None if the broker does not tell."""
+        return self._limits.get(topic)
+
+    def sticky(self, topics: Sequence[str]) -> "array[int]":
+        """Return the sticky partition of each topic and the bytes that it has received, as `RowRouter` wants them."""
+        for topic in topics:
+            if topic not in self._sticky:
+                self._sticky[topic] = (self._random_below(self._counts[topic]), 0)
+        return array("q", [number for topic in topics for number in self._sticky[topic]])
+
+    def keep_sticky(self, topics: Sequence[str], sticky: "array[int]") -> None:
+        """Keep the values of `sticky` for the next rows."""
+        for index, topic in enumerate(topics):
+            self._sticky[topic] = (sticky[2 * index], sticky[2 * index + 1])
+
+    def _look_up(self, topics: Sequence[str]) -> str | None:
+        self._cluster.refresh([*self._counts, *(topic for topic in topics if topic not in self._counts)])
+        for topic in topics:
+            try:
+                self._counts[topic] = max(self._cluster.partitions(topic)) + 1
+            except UnknownTopic:
+                return topic
+        self._limits |= topic_limits.batch_bytes_max(self._cluster, topics)
+        return None
