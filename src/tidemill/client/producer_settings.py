@@ -78,7 +78,7 @@ class ProducerSettings:
     codec: Codec = Codec.NONE
     level: int | None = None  # None: the codec's default
     batch_bytes: int = 1 << 20  # batch.size: a batch has at most this size before compression
-    request_bytes_max: int = 1 << 20  # max.request.size: of the batches in a Produce request, and so of a record
+    request_bytes_max: int = 4 << 20  # max.request.size: of the batches in a Produce request, and so of a record
     buffer_bytes: int = 32 << 20  # buffer.memory: batches that wait or are in flight
     delivery_timeout_ms: int = 120_000
     in_flight_max: int = IN_FLIGHT_MAX  # requests in flight per connection
@@ -105,7 +105,7 @@ def from_keys(keys: Mapping[str, str]) -> ProducerSettings:
         codec=codec,
         level=_level(keys, codec),
         batch_bytes=_number(keys, ("batch.size",), 1 << 20),
-        request_bytes_max=_number(keys, ("max.request.size", "message.max.bytes"), 1 << 20),
+        request_bytes_max=_number(keys, ("max.request.size", "message.max.bytes"), 4 << 20),
         buffer_bytes=_number(keys, ("buffer.memory",), 32 << 20),
         delivery_timeout_ms=_number(keys, ("delivery.timeout.ms", "message.timeout.ms"), 120_000),
         in_flight_max=_in_flight_max(keys, is_idempotent=is_idempotent),

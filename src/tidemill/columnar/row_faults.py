@@ -32,8 +32,8 @@ def check(rows: "pa.RecordBatch", rows_before: int) -> None:
         if least is not None and least < 0:
             row = pc.index(pc.less(numbers, 0), True).as_py()
             raise RowRefused(
-                f"{_place(rows, row)}row {rows_before + row}: timestamp {rows.column('timestamp')[row]} is before 1970: "
-                "correct it, or drop the column to write the current time"
+                f"{_place(rows, row)}row {rows_before + row}: timestamp {rows.column('timestamp')[row]} is before "
+                "1970: correct it, or drop the column to write the current time"
             )
     if "headers" in names:
         entries = rows.column("headers").flatten()

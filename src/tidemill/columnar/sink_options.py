@@ -49,8 +49,9 @@ OPTIONS: Final = (
     Option(
         "kafka.max.request.size",
         "bytes",
-        "1048576",
-        "The largest Produce request. A record that exceeds it is refused with its topic, partition and row.",
+        "4194304",
+        "The largest Produce request. A record that exceeds it is refused with its topic, partition and row. The "
+        "topic's `max.message.bytes` limits records as well.",
     ),
     Option(
         "kafka.buffer.memory",

@@ -1,7 +1,7 @@
 """The data source class behind `format("tidemill")`.
 
-Spark imports this module in every session that looks for Python data sources.  The readers are therefore imported only
-when a query reads from Tidemill.
+Spark imports this module in every session that looks for Python data sources.  The readers and writers are therefore
+imported only when a query reads from Tidemill or writes to it.
 """
 
 from typing import TYPE_CHECKING
@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
 class TidemillDataSource(DataSource):
-    """Batch and streaming reads of topics, with the options and columns of Spark's Kafka source."""
+    """Batch and streaming reads and writes of topics, with the options and columns of Spark's Kafka connector."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,3 +42,15 @@ class TidemillDataSource(DataSource):
         from tidemill.spark.stream_reader import StreamReader
 
         return StreamReader(source_options.for_stream(self.options), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from tidemill.columnar import sink_options
+        from tidemill.spark.batch_writer import BatchWriter
+
+        return BatchWriter(sink_options.parse(self.options), schema, is_overwriting=overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802 - Spark's name
+        from tidemill.columnar import sink_options
+        from tidemill.spark.stream_writer import StreamWriter
+
+        return StreamWriter(sink_options.parse(self.options), schema)

@@ -1,0 +1,59 @@
+"""Checks a write on the driver, and writes the rows of one task.  Both kinds of queries share it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from tidemill.columnar.sink_options import SinkOptions
+from tidemill.columnar.topic_writer import TopicWriter, WriteSummary
+from tidemill.spark.write_commit import TaskReport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_QUERY_ID = "sql.streaming.queryId"  # names of Spark's local properties
+_BATCH_ID = "streaming.sql.batchId"
+
+
+def check(options: SinkOptions, schema: StructType) -> None:
+    """
+    Check the columns and the option `topic` before any task starts.
+
+    Raise ValueError for a column, UnknownTopic, and ClientError if the cluster cannot be asked.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    TopicWriter(options, to_arrow_schema(schema, timezone="UTC")).close()
+
+
+def write(options: SinkOptions, batches: Iterator["pa.RecordBatch"]) -> TaskReport:
+    """
+    Write the rows of one task, and wait until they are acknowledged.
+
+    If the task fails, some of its rows may be stored; Spark's next attempt writes all of them again.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    batch_id = context.getLocalProperty(_BATCH_ID)
+    writer: TopicWriter | None = None
+    summary = WriteSummary()
+    try:
+        for rows in batches:
+            if writer is None:
+                writer = TopicWriter(options, rows.schema)
+            writer.write(rows)
+        if writer is not None:
+            summary = writer.flush()
+    finally:
+        if writer is not None:
+            writer.close()
+    return TaskReport(
+        query_id=context.getLocalProperty(_QUERY_ID),
+        batch_id=None if batch_id is None else int(batch_id),
+        task=context.partitionId(),
+        attempt=context.attemptNumber(),
+        summary=summary,
+    )
