@@ -1,8 +1,9 @@
 """The batches of one partition that a producer has not delivered yet, and their sequence numbers (KIP-98, KIP-360).
 
 The broker accepts the batches of a producer only in the order of their sequence numbers, and recognizes by them a batch
-that it has already stored.  A batch therefore keeps its number when it is sent again.  After a failure nothing is sent
-until no batch of the partition is in flight; then they are sent again in order, one at a time until one succeeds.
+that it has already stored.  A batch therefore keeps its number when it is sent again.  The first batch is sent alone,
+because a broker that does not know the producer accepts any sequence number.  After a failure nothing is sent
+until no batch of the partition is in flight; then those that were sent before are sent again in order, one at a time.
 """
 
 from collections import deque
@@ -54,6 +55,7 @@ class PartitionQueue:
         "broker_id",
         "failures",
         "in_flight",
+        "is_known",
         "must_restart",
         "next_sequence",
         "partition",
@@ -68,6 +70,7 @@ class PartitionQueue:
         self.in_flight: set[PendingBatch] = set()
         self.broker_id = -1  # to which the batches in flight were sent
         self.next_sequence = 0
+        self.is_known = False  # whether the broker has stored a batch, and therefore refuses batches out of order
         self.must_restart = False  # the broker does not know the sequence, so it starts again in a new epoch
         self.failures = 0  # failed attempts of the first batch since the last success; 0: send without waiting
         self.ready_at = 0.0  # the producer's time of the next attempt; in the future after a failure
@@ -78,7 +81,7 @@ class PartitionQueue:
 
     def next_batch(self) -> PendingBatch | None:
         """Return the batch to send next; None if there is none, or if batches in flight must be answered first."""
-        if self.in_flight and (self.failures or self.must_restart):
+        if self.in_flight and (self.failures or self.must_restart or not self.is_known):
             return None
         return self.batches[len(self.in_flight)] if len(self.in_flight) < len(self.batches) else None
 
@@ -100,8 +103,10 @@ class PartitionQueue:
         """Remove a delivered batch.  If the answer to an earlier batch was lost, a later one may be delivered first."""
         self.in_flight.discard(pending)
         self.batches.remove(pending)
+        self.is_known = True
         if not self.in_flight:
-            self.failures = 0
+            # Brokers recognize only the last batches, so no new one is sent before all older ones are delivered.
+            self.failures = 1 if self.batches and self.batches[0].attempts else 0
 
     def fail(self, pending: PendingBatch, cause: ClientError) -> None:
         """Note that an attempt failed and must be repeated."""
@@ -113,7 +118,7 @@ class PartitionQueue:
         """Number all batches from 0, under a new producer id or epoch.  No batch may be in flight."""
         assert not self.in_flight, "the numbers of batches in flight cannot change"
         self.producer = producer
-        self.must_restart = False
+        self.is_known = self.must_restart = False
         self.next_sequence = 0
         for pending in self.batches:
             pending.sequence = NO_SEQUENCE

@@ -16,13 +16,33 @@ from tidemill.client import connection_settings
 from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
-from tidemill.wire.messages import api_versions, fetch, list_offsets, metadata
+from tidemill.wire.messages import (
+    api_versions,
+    describe_configs,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 from tidemill.wire.server_connection import ServerConnection
 
-APIS = {api.key: api for api in (api_versions.API, metadata.API, list_offsets.API, fetch.API)}
+APIS = {
+    api.key: api
+    for api in (
+        api_versions.API,
+        metadata.API,
+        list_offsets.API,
+        fetch.API,
+        produce.API,
+        init_producer_id.API,
+        describe_configs.API,
+    )
+}
 REQUEST_BYTES_MAX = 100 << 20  # as in Kafka
+_BATCHES_REMEMBERED = 5  # per producer, as in Kafka
 TOPIC_ID = TopicId(bytes(range(16)))
 
 
@@ -41,12 +61,22 @@ def at_versions(**last: int) -> dict[int, Api]:
 
 
 @dataclass
+class ProducerState:
+    """What a partition remembers of an idempotent producer: its epoch and its last batches."""
+
+    epoch: int
+    next_sequence: int = 0
+    base_offsets: dict[int, int] = field(default_factory=dict)  # by base sequence
+
+
+@dataclass
 class Partition:
     leader: int | None = 1
     epoch: int = 0
     log_start_offset: int = 0
     batches: list[bytes] = field(default_factory=list)
     aborted: list[tuple[int, int]] = field(default_factory=list)  # producer id, first offset
+    producers: dict[int, "ProducerState"] = field(default_factory=dict)
 
     @property
     def end_offset(self) -> int:
@@ -56,6 +86,32 @@ class Partition:
         whole = bytearray(batch)
         batch_header.stamp(whole, self.end_offset, self.epoch)
         self.batches.append(bytes(whole))
+
+    def produce(self, batch: bytes) -> tuple[int, int]:
+        """Append a producer's batch if its sequence number is right.  Return the error code and the base offset."""
+        header = batch_header.read_header(batch)
+        if not batch_header.crc_matches(batch):
+            return errors.CORRUPT_MESSAGE, -1
+        base_offset = self.end_offset
+        if header.producer_id >= 0:
+            known = self.producers.get(header.producer_id)
+            if known is None or header.producer_epoch > known.epoch:
+                if known is not None and header.base_sequence:
+                    return errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+                known = ProducerState(header.producer_epoch, header.base_sequence)
+            if header.producer_epoch < known.epoch:
+                return errors.INVALID_PRODUCER_EPOCH, -1
+            if header.base_sequence in known.base_offsets:
+                return errors.NONE, known.base_offsets[header.base_sequence]
+            if header.base_sequence != known.next_sequence:
+                return errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            self.producers[header.producer_id] = known
+            known.next_sequence = batch_header.add_sequence(header.base_sequence, header.record_count)
+            known.base_offsets[header.base_sequence] = base_offset
+            while len(known.base_offsets) > _BATCHES_REMEMBERED:
+                known.base_offsets.pop(next(iter(known.base_offsets)))
+        self.append(batch)
+        return errors.NONE, base_offset
 
     def append_records(self, values: list[bytes], *, timestamp: int = 1_000) -> None:
         self.append(build_batch([(None, value, (), timestamp) for value in values]))
@@ -89,6 +145,8 @@ class FakeCluster:
     ) -> None:
         self.topics: dict[str, Topic] = {"t": Topic()}
         self.requests: list[tuple[int, str, int, Message]] = []  # broker id, API name, version, request
+        self.message_bytes_max: int | None = 1_048_588  # max.message.bytes; None: DescribeConfigs is not authorized
+        self._producer_count = 0
         self.hook: Hook = lambda broker_id, name, request: None
         self._apis = APIS if apis is None else apis
         if sasl is not None:
@@ -169,15 +227,14 @@ class FakeCluster:
                         self.requests.append((broker_id, envelope.api.name, envelope.version, envelope.request))
                         response = self.hook(broker_id, envelope.api.name, envelope.request)
                         answer = envelope.encode(
-                            response or self._answer(broker_id, envelope.version, envelope.request, session)
+                            response or self.answer(broker_id, envelope.version, envelope.request, session)
                         )
                     connected.sendall(b"".join(connection.respond(envelope, answer)))
             except (OSError, Disconnect, ProtocolError):
                 return
 
-    def _answer(
-        self, broker_id: int, version: int, request: Message, session: FakeSaslSession | None = None
-    ) -> Message:
+    def answer(self, broker_id: int, version: int, request: Message, session: FakeSaslSession | None = None) -> Message:
+        """Return the usual response.  A test's hook calls this to do the work of a request and then fail."""
         if session is not None and not isinstance(request, api_versions.Request):
             answer = session.answer(request)
             if answer is not None:
@@ -196,6 +253,15 @@ class FakeCluster:
             return self._metadata(request)
         if isinstance(request, list_offsets.Request):
             return self._offsets(broker_id, request)
+        if isinstance(request, produce.Request):
+            return self._produce(broker_id, request)
+        if isinstance(request, init_producer_id.Request):
+            self._producer_count += 1
+            return init_producer_id.Response(
+                error_code=errors.NONE, producer_id=1_000 * self._producer_count, producer_epoch=0
+            )
+        if isinstance(request, describe_configs.Request):
+            return self._configs(request)
         assert isinstance(request, fetch.Request)
         return self._records(broker_id, version, request)
 
@@ -253,6 +319,44 @@ class FakeCluster:
                 )
             answered.append(list_offsets.Response.Topic(name=topic.name, partitions=answers))
         return list_offsets.Response(topics=answered)
+
+    def _produce(self, broker_id: int, request: produce.Request) -> produce.Response:
+        answered = []
+        for topic in request.topic_data:
+            answers = []
+            for sent in topic.partition_data:
+                known = self.topics.get(topic.name)
+                partition = None if known is None else known.partitions.get(sent.index)
+                if partition is None:
+                    error_code, base_offset = errors.UNKNOWN_TOPIC_OR_PARTITION, -1
+                elif partition.leader != broker_id:
+                    error_code, base_offset = errors.NOT_LEADER_OR_FOLLOWER, -1
+                elif len(sent.records) > (self.message_bytes_max or 1_048_588):
+                    error_code, base_offset = errors.MESSAGE_TOO_LARGE, -1
+                else:
+                    error_code, base_offset = partition.produce(bytes(sent.records))
+                answers.append(
+                    produce.Response.Topic.Partition(index=sent.index, error_code=error_code, base_offset=base_offset)
+                )
+            answered.append(produce.Response.Topic(name=topic.name, partition_responses=answers))
+        return produce.Response(responses=answered)
+
+    def _configs(self, request: describe_configs.Request) -> describe_configs.Response:
+        is_hidden = self.message_bytes_max is None
+        config = describe_configs.Response.Resource.Config(
+            name="max.message.bytes", value=str(self.message_bytes_max), read_only=False, is_sensitive=False
+        )
+        return describe_configs.Response(
+            results=[
+                describe_configs.Response.Resource(
+                    error_code=errors.TOPIC_AUTHORIZATION_FAILED if is_hidden else errors.NONE,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=[] if is_hidden else [config],
+                )
+                for resource in request.resources
+            ]
+        )
 
     def _records(self, broker_id: int, version: int, request: fetch.Request) -> fetch.Response:
         (topic,) = request.topics
