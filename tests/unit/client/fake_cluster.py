@@ -344,7 +344,11 @@ class FakeCluster:
     def _configs(self, request: describe_configs.Request) -> describe_configs.Response:
         is_hidden = self.message_bytes_max is None
         config = describe_configs.Response.Resource.Config(
-            name="max.message.bytes", value=str(self.message_bytes_max), read_only=False, is_sensitive=False
+            name="max.message.bytes",
+            value=str(self.message_bytes_max),
+            read_only=False,
+            is_sensitive=False,
+            synonyms=[],
         )
         return describe_configs.Response(
             results=[

@@ -1,0 +1,275 @@
+"""The writer of Arrow rows against fake brokers: what arrives where, what is refused, and what is kept."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
+from tidemill.batches.batch import read_header
+from tidemill.batches.records import Record, read_records
+from tidemill.client.failures import UnknownTopic
+from tidemill.columnar import producer_pool, sink_options, topic_writer
+from tidemill.columnar.row_faults import RowRefused
+from tidemill.columnar.sink_options import SinkOptions
+from tidemill.columnar.topic_writer import TopicWriter
+from tidemill.model.partition import TopicPartition
+
+
+@pytest.fixture(autouse=True)
+def _no_producers_are_left() -> Iterator[None]:
+    yield
+    producer_pool.close_all()
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster() as running:
+        running.topics["t"].partitions = {number: Partition() for number in range(3)}
+        yield running
+
+
+def options_for(cluster: FakeCluster, topic: str | None = "t", **keys: str) -> SinkOptions:
+    servers = ",".join(f"{one.host}:{one.port}" for one in cluster.settings().bootstrap)
+    named = {f"kafka.{key.replace('_', '.')}": value for key, value in keys.items()}
+    fast = {"kafka.retry.backoff.ms": "1", "kafka.delivery.timeout.ms": "5000"}
+    chosen = {} if topic is None else {"topic": topic}
+    return sink_options.parse({"kafka.bootstrap.servers": servers, **chosen, **fast, **named})
+
+
+def records(cluster: FakeCluster, partition: int, topic: str = "t") -> list[Record]:
+    stored = cluster.topics[topic].partitions[partition].batches
+    return [record for batch in stored for record in read_records(batch)]
+
+
+def values(cluster: FakeCluster, partition: int, topic: str = "t") -> list[bytes | None]:
+    return [record.value for record in records(cluster, partition, topic)]
+
+
+def rows_of(**columns: object) -> pa.RecordBatch:
+    return pa.record_batch(columns)
+
+
+def write(cluster: FakeCluster, *batches: pa.RecordBatch, topic: str | None = "t", **keys: str) -> object:
+    with TopicWriter(options_for(cluster, topic, **keys), batches[0].schema) as writer:
+        for rows in batches:
+            writer.write(rows)
+        return writer.flush()
+
+
+def test_every_column_arrives(cluster: FakeCluster):
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = rows_of(
+        key=pa.array(["a", None, ""]),
+        value=pa.array([b"1", b"", None], pa.binary()),
+        headers=pa.array([[{"key": "h", "value": b"x"}, {"key": "h", "value": None}], None, []], headers),
+        partition=pa.array([2, 2, 2], pa.int32()),
+        timestamp=pa.array([1_500, None, 2_500_999], pa.timestamp("us", "UTC")),
+    )
+
+    write(cluster, rows)
+
+    first, second, third = records(cluster, 2)
+    assert (b"a", b"1", (("h", b"x"), ("h", None)), 1) == (first.key, first.value, first.headers, first.timestamp)
+    assert (None, b"", ()) == (second.key, second.value, second.headers)
+    assert second.timestamp > 1_700_000_000_000  # the time of the write
+    assert (b"", None, (), 2_500) == (third.key, third.value, third.headers, third.timestamp)
+
+
+def test_rows_go_to_their_partition_or_by_key(cluster: FakeCluster):
+    rows = rows_of(key=pa.array(["21", "foobar", "21"]), value=pa.array(["a", "b", "c"]))
+
+    summary = write(cluster, rows)
+
+    # Java's hashes without the sign bit are 1173551340 and 1357001166: partitions 0 and 0 of 3.
+    assert [b"a", b"b", b"c"] == values(cluster, 0)
+    assert {TopicPartition("t", 0): (0, 3)} == summary.offsets
+
+
+def test_rows_without_key_share_a_partition_until_it_has_a_batch(cluster: FakeCluster):
+    rows = rows_of(value=pa.array([b"x" * 93] * 30, pa.binary()))
+
+    summary = write(cluster, rows, batch_size="1000")
+
+    assert [10, 10, 10] == sorted(len(values(cluster, number)) for number in range(3))
+    assert (30, 3) == (summary.records, len(summary.offsets))
+
+
+def test_keys_can_be_ignored(cluster: FakeCluster):
+    rows = rows_of(key=pa.array(["21"] * 30), value=pa.array([b"x" * 93] * 30, pa.binary()))
+
+    write(cluster, rows, batch_size="1000", partitioner_ignore_keys="true")
+
+    assert [10, 10, 10] == sorted(len(values(cluster, number)) for number in range(3))
+
+
+def test_the_column_topic_names_the_topic_of_each_row_unless_the_option_does(cluster: FakeCluster):
+    cluster.topics["u"] = Topic()
+    rows = rows_of(
+        topic=pa.array(["u", "t", "u"]),
+        value=pa.array(["a", "b", "c"]),
+        partition=pa.array([0, 1, 0]),
+    )
+
+    write(cluster, rows, topic=None)
+    assert ([b"a", b"c"], [b"b"]) == (values(cluster, 0, "u"), values(cluster, 1))
+
+    write(cluster, rows)
+    assert ([b"a", b"c"], [b"a", b"c"], [b"b", b"b"]) == (
+        values(cluster, 0, "u"),
+        values(cluster, 0),
+        values(cluster, 1),
+    )
+
+
+def test_small_batches_of_rows_are_written_together(cluster: FakeCluster):
+    parts = [rows_of(value=pa.array([f"{number}"]), partition=pa.array([1])) for number in range(50)]
+
+    write(cluster, *parts)
+
+    assert [b"%d" % number for number in range(50)] == values(cluster, 1)
+    assert 1 == len(cluster.topics["t"].partitions[1].batches)
+
+
+def test_rows_are_written_in_groups_of_bounded_size(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(topic_writer, "_GROUP_BYTES", 1_000)
+    rows = rows_of(value=pa.array([f"{number:090}" for number in range(100)]), partition=pa.array([1] * 100))
+
+    write(cluster, rows, rows.slice(90), rows.slice(99))
+
+    expected = [*range(100), *range(90, 100), 99]
+    assert [b"%090d" % number for number in expected] == values(cluster, 1)
+    assert max(read_header(batch).record_count for batch in cluster.topics["t"].partitions[1].batches) < 30
+
+
+def test_the_summary_adds_up_over_flushes(cluster: FakeCluster):
+    rows = rows_of(value=pa.array(["a"]), partition=pa.array([1]))
+    with TopicWriter(options_for(cluster), rows.schema) as writer:
+        assert {} == writer.flush().offsets
+        writer.write(rows)
+        writer.flush()
+        writer.write(rows)
+        writer.write(rows.slice(1))
+        summary = writer.flush()
+
+    assert (2, {TopicPartition("t", 1): (0, 2)}) == (summary.records, summary.offsets)
+    assert sum(map(len, cluster.topics["t"].partitions[1].batches)) == summary.bytes
+
+
+def test_a_producer_serves_later_writes_with_the_same_options(cluster: FakeCluster):
+    rows = rows_of(value=pa.array(["a"]), partition=pa.array([1]))
+    for _ in range(3):
+        write(cluster, rows)
+
+    assert [b"a"] * 3 == values(cluster, 1)
+    assert 1 == cluster.count("init_producer_id")
+
+    write(cluster, rows, compression_type="zstd")
+    assert 2 == cluster.count("init_producer_id")
+
+
+def test_a_failed_producer_is_not_used_again(cluster: FakeCluster):
+    cluster.message_bytes_max = None  # so that only the broker refuses
+    good = rows_of(value=pa.array(["a"]), partition=pa.array([1]))
+    write(cluster, good)
+    with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
+        write(cluster, rows_of(value=pa.array(["x" * 1_100_000]), partition=pa.array([1])))
+    write(cluster, good)
+
+    assert [b"a", b"a"] == values(cluster, 1)
+    assert 2 == cluster.count("init_producer_id")
+
+
+def test_a_missing_topic_is_refused_before_any_row(cluster: FakeCluster):
+    with pytest.raises(UnknownTopic, match="topic 'missing': it does not exist in the cluster; create it"):
+        TopicWriter(options_for(cluster, "missing"), pa.schema({"value": pa.binary()}))
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (
+            {"topic": pa.array(["t", None])},
+            "null topic present in the data. Use the topic option for setting a topic, "
+            "or fill the column 'topic': row 3",
+        ),
+        ({"topic": pa.array(["t", "v"])}, "topic 'v', row 3: it does not exist in the cluster; create it"),
+        (
+            {"topic": pa.array(["t", "t"]), "partition": pa.array([0, -1])},
+            "topic 't', partition -1, row 3: the topic has partitions 0 to 2: correct the column 'partition'",
+        ),
+        (
+            {"topic": pa.array(["t", "t"]), "partition": pa.array([0, 3])},
+            "topic 't', partition 3, row 3: the topic has partitions 0 to 2",
+        ),
+        (
+            {"topic": pa.array(["t", "t"]), "timestamp": pa.array([1, -5], pa.timestamp("ms"))},
+            "topic 't', row 3: timestamp 1969-12-31 23:59:59.995",
+        ),
+        (
+            {
+                "topic": pa.array(["t", "t"]),
+                "headers": pa.array(
+                    [[], [{"key": None, "value": b""}]],
+                    pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+                ),
+            },
+            "topic 't', row 3: a header has no key",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_written_is_named(cluster: FakeCluster, columns: dict[str, pa.Array], sentence: str):
+    """Rows are counted from 0 over all rows of the writer, also over those that were sent before."""
+    rows = rows_of(value=pa.array(["a", "b"]), **columns)
+    with TopicWriter(options_for(cluster, None), rows.schema) as writer:
+        writer.write(rows.slice(0, 1))
+        writer.flush()
+        writer.write(rows.slice(0, 1))
+        with pytest.raises(RowRefused) as refused:
+            writer.write(rows)
+            writer.flush()
+
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "keys", "sentence"),
+    [
+        (500, {}, "more than max.message.bytes=500 of the topic: raise it, set kafka.compression.type, or split"),
+        (5_000, {"max_request_size": "400"}, "more than kafka.max.request.size=400: raise it"),
+    ],
+)
+def test_a_record_over_the_limit_is_named_before_it_is_sent(
+    cluster: FakeCluster, limit: int, keys: dict[str, str], sentence: str
+):
+    cluster.message_bytes_max = limit
+    rows = rows_of(value=pa.array(["a" * 20, "b" * 600, "c" * 20]), partition=pa.array([2, 1, 2]))
+
+    with pytest.raises(RowRefused) as refused:
+        write(cluster, rows, **keys)
+
+    assert str(refused.value).startswith("topic 't', partition 1, row 1: its batch has ")
+    assert sentence in str(refused.value)
+    write(cluster, rows, compression_type="zstd", **keys)
+    assert [b"b" * 600] == values(cluster, 1)
+
+
+def test_batches_respect_the_limit_of_the_topic(cluster: FakeCluster):
+    cluster.message_bytes_max = 500
+    rows = rows_of(value=pa.array(["x" * 100] * 20), partition=pa.array([1] * 20))
+
+    write(cluster, rows)
+
+    assert 20 == len(values(cluster, 1))
+    assert max(map(len, cluster.topics["t"].partitions[1].batches)) <= 500
+    assert 1 == cluster.count("describe_configs")
+
+
+def test_a_partition_that_was_added_meanwhile_is_found(cluster: FakeCluster):
+    rows = rows_of(value=pa.array(["a"]), partition=pa.array([3]))
+    with TopicWriter(options_for(cluster), rows.schema) as writer:
+        cluster.topics["t"].partitions[3] = Partition()
+        writer.write(rows)
+        writer.flush()
+
+    assert [b"a"] == values(cluster, 3)
