@@ -14,7 +14,7 @@ from tidemill.columnar.topic_writer import TopicWriter
 
 pa = pytest.importorskip("pyarrow", reason="extra 'spark' is not installed")
 
-ROWS = 40_000
+ROWS = 16_000
 PARTITIONS = 3
 
 
