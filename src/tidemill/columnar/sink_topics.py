@@ -3,10 +3,13 @@
 import random
 from array import array
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from tidemill.client import topic_limits
 from tidemill.client.cluster_metadata import ClusterMetadata
-from tidemill.client.failures import UnknownTopic
+from tidemill.client.failures import RetriesExhausted, UnknownTopic
+
+_NEW_TOPIC_MS: Final = 1_000  # a broker of Apache Kafka may learn of a new topic a moment after its creation
 
 
 class SinkTopics:
@@ -51,11 +54,16 @@ class SinkTopics:
             self._sticky[topic] = (sticky[2 * index], sticky[2 * index + 1])
 
     def _look_up(self, topics: Sequence[str]) -> str | None:
-        self._cluster.refresh([*self._counts, *(topic for topic in topics if topic not in self._counts)])
-        for topic in topics:
+        back_off = self._cluster.back_off(_NEW_TOPIC_MS)
+        while True:
+            self._cluster.refresh([*self._counts, *(topic for topic in topics if topic not in self._counts)])
             try:
-                self._counts[topic] = max(self._cluster.partitions(topic)) + 1
-            except UnknownTopic:
-                return topic
-        self._limits |= topic_limits.batch_bytes_max(self._cluster, topics)
-        return None
+                self._counts |= {topic: max(self._cluster.partitions(topic)) + 1 for topic in topics}
+            except UnknownTopic as error:
+                try:
+                    back_off.pause(error)
+                except RetriesExhausted:
+                    return error.topic
+            else:
+                self._limits |= topic_limits.batch_bytes_max(self._cluster, topics)
+                return None

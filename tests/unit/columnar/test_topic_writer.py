@@ -9,7 +9,7 @@ from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
 from tidemill.batches.batch import read_header
 from tidemill.batches.records import Record, read_records
 from tidemill.client.failures import UnknownTopic
-from tidemill.columnar import producer_pool, sink_options, topic_writer
+from tidemill.columnar import producer_pool, sink_options, sink_topics, topic_writer
 from tidemill.columnar.row_faults import RowRefused
 from tidemill.columnar.sink_options import SinkOptions
 from tidemill.columnar.topic_writer import TopicWriter
@@ -17,7 +17,8 @@ from tidemill.model.partition import TopicPartition
 
 
 @pytest.fixture(autouse=True)
-def _no_producers_are_left() -> Iterator[None]:
+def _no_producers_are_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sink_topics, "_NEW_TOPIC_MS", 20)
     yield
     producer_pool.close_all()
 
@@ -183,6 +184,21 @@ def test_a_failed_producer_is_not_used_again(cluster: FakeCluster):
 def test_a_missing_topic_is_refused_before_any_row(cluster: FakeCluster):
     with pytest.raises(UnknownTopic, match="topic 'missing': it does not exist in the cluster; create it"):
         TopicWriter(options_for(cluster, "missing"), pa.schema({"value": pa.binary()}))
+
+
+def test_a_topic_that_was_just_created_is_found(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+    """A broker may say at first that it does not know the topic."""
+    monkeypatch.setattr(sink_topics, "_NEW_TOPIC_MS", 10_000)
+    partitions = cluster.topics.pop("t")
+
+    def create_at_second_request(broker_id: int, name: str, request: object) -> None:
+        if cluster.count("metadata") == 2:
+            cluster.topics["t"] = partitions
+
+    cluster.hook = create_at_second_request
+    write(cluster, rows_of(value=pa.array(["a"]), partition=pa.array([1])))
+
+    assert [b"a"] == values(cluster, 1)
 
 
 @pytest.mark.parametrize(
