@@ -132,6 +132,13 @@ class ClusterMetadata:
         """Return an idle connection to this broker; it is kept for later calls.  Raise BrokerUnreachable."""
         return self._connection(self._brokers[broker_id])
 
+    def connection_at(self, endpoint: Endpoint) -> BrokerConnection:
+        """Return an idle connection to the broker at `endpoint`, such as the coordinator that another broker names.
+
+        The connection is kept for later calls.  Raise BrokerUnreachable.
+        """
+        return self._connection(endpoint)
+
     def open_connection(self, broker_id: int) -> BrokerConnection:
         """Return a new connection to this broker, which the caller closes.  Raise BrokerUnreachable."""
         return BrokerConnection(self._brokers[broker_id], self._given)

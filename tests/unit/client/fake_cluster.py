@@ -19,10 +19,14 @@ from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.wire.messages import (
     api_versions,
     describe_configs,
+    describe_groups,
     fetch,
+    find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
     produce,
 )
 from tidemill.wire.primitives import ProtocolError
@@ -36,6 +40,10 @@ APIS = {
         metadata.API,
         list_offsets.API,
         fetch.API,
+        find_coordinator.API,
+        offset_fetch.API,
+        offset_commit.API,
+        describe_groups.API,
         produce.API,
         init_producer_id.API,
         describe_configs.API,
@@ -124,6 +132,13 @@ class Topic:
     is_internal: bool = False
 
 
+@dataclass
+class Group:
+    coordinator: int = 1
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    member_count: int = 0
+
+
 class Disconnect(Exception):
     """Raised by a test's hook to make the broker close the connection instead of responding."""
 
@@ -144,6 +159,7 @@ class FakeCluster:
         sasl: FakeSasl | None = None,
     ) -> None:
         self.topics: dict[str, Topic] = {"t": Topic()}
+        self.groups: dict[str, Group] = {}
         self.requests: list[tuple[int, str, int, Message]] = []  # broker id, API name, version, request
         self.message_bytes_max: int | None = 1_048_588  # max.message.bytes; None: DescribeConfigs is not authorized
         self._producer_count = 0
@@ -262,8 +278,79 @@ class FakeCluster:
             )
         if isinstance(request, describe_configs.Request):
             return self._configs(request)
+        if isinstance(request, find_coordinator.Request):
+            coordinator = self.groups.setdefault(request.key, Group()).coordinator
+            port = self._listeners[coordinator].getsockname()[1]
+            return find_coordinator.Response(node_id=coordinator, host="127.0.0.1", port=port)
+        if isinstance(request, offset_fetch.Request):
+            return self._committed(broker_id, request)
+        if isinstance(request, offset_commit.Request):
+            return self._commit(broker_id, request)
+        if isinstance(request, describe_groups.Request):
+            return self._describe(request)
         assert isinstance(request, fetch.Request)
         return self._records(broker_id, version, request)
+
+    def _committed(self, broker_id: int, request: offset_fetch.Request) -> offset_fetch.Response:
+        group = self.groups[request.group_id]
+        answer = offset_fetch.Response.Topic
+        topics = [
+            answer(
+                name=topic.name,
+                partitions=[
+                    answer.Partition(
+                        partition_index=number,
+                        committed_offset=group.offsets.get((topic.name, number), -1),
+                        error_code=errors.NONE,
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+        moved = errors.NONE if group.coordinator == broker_id else errors.NOT_COORDINATOR
+        return offset_fetch.Response(topics=topics, error_code=moved)
+
+    def _commit(self, broker_id: int, request: offset_commit.Request) -> offset_commit.Response:
+        group = self.groups[request.group_id]
+        error_code = errors.NONE if group.coordinator == broker_id else errors.NOT_COORDINATOR
+        if group.member_count:
+            error_code = errors.UNKNOWN_MEMBER_ID
+        answer = offset_commit.Response.Topic
+        topics = []
+        for topic in request.topics:
+            for one in topic.partitions if error_code == errors.NONE else ():
+                group.offsets[topic.name, one.partition_index] = one.committed_offset
+            answers = [
+                answer.Partition(partition_index=one.partition_index, error_code=error_code) for one in topic.partitions
+            ]
+            topics.append(answer(name=topic.name, partitions=answers))
+        return offset_commit.Response(topics=topics)
+
+    def _describe(self, request: describe_groups.Request) -> describe_groups.Response:
+        described = describe_groups.Response.Group
+        return describe_groups.Response(
+            groups=[
+                described(
+                    error_code=errors.NONE,
+                    group_id=name,
+                    group_state="Stable" if self.groups[name].member_count else "Empty",
+                    protocol_type="consumer",
+                    protocol_data="",
+                    members=[
+                        described.Member(
+                            member_id=str(number),
+                            client_id="",
+                            client_host="",
+                            member_metadata=b"",
+                            member_assignment=b"",
+                        )
+                        for number in range(self.groups[name].member_count)
+                    ],
+                )
+                for name in request.groups
+            ]
+        )
 
     def _metadata(self, request: metadata.Request) -> metadata.Response:
         names = list(self.topics) if request.topics is None else [str(topic.name) for topic in request.topics]
