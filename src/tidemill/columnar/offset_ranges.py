@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tidemill.columnar.size_profile import SizeProfile
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
 
 Offsets = Mapping[TopicPartition, int]
+Profiles = Mapping[TopicPartition, SizeProfile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +27,39 @@ class OffsetRange:
     topic_id: TopicId | None = None  # the topic's id when the range was planned; None if the broker has no topic ids
 
     @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
     def size(self) -> int:
         """The number of offsets.  Because of compaction and transactions, there may be fewer records."""
         return max(self.end_offset - self.start_offset, 0)
 
 
 def divided(
-    ranges: Sequence[OffsetRange], *, partitions_min: int | None = None, records_per_partition_max: int | None = None
+    ranges: Sequence[OffsetRange],
+    *,
+    partitions_min: int | None = None,
+    records_per_partition_max: int | None = None,
+    bytes_per_partition_max: int | None = None,
+    profiles: Profiles | None = None,
 ) -> list[OffsetRange]:
     """
     Divide `ranges` among Spark's partitions; empty ranges are dropped.
 
-    With `records_per_partition_max`, ranges are split into equal parts of at most that size.  If this gives fewer than
-    `partitions_min` ranges, the larger ranges are split further, into about that many in total.
+    With `bytes_per_partition_max`, ranges are split into parts of equal size in bytes, as estimated by `profiles`; a
+    range without a profile stays whole.  With `records_per_partition_max`, ranges are split into equal parts of at most
+    that size.  If this gives fewer than `partitions_min` ranges, the larger ranges are split further, into about that
+    many in total.
     """
     planned = [piece for piece in ranges if piece.size > 0]
+    if bytes_per_partition_max is not None:
+        known = profiles or {}
+        planned = [
+            part
+            for whole in planned
+            for part in _parts_by_bytes(whole, known.get(whole.topic_partition), bytes_per_partition_max)
+        ]
     if records_per_partition_max is not None:
         planned = [
             part for whole in planned for part in _parts(whole, math.ceil(whole.size / records_per_partition_max))
@@ -68,6 +88,15 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
     return [replace(whole, start_offset=start, end_offset=end) for start, end in pairwise(borders)]
 
 
+def _parts_by_bytes(whole: OffsetRange, profile: SizeProfile | None, bytes_max: int) -> list[OffsetRange]:
+    if profile is None:
+        return [whole]
+    count = math.ceil(profile.total / bytes_max)
+    inner = {profile.offset_at(profile.total * index / count) for index in range(1, count)}
+    borders = sorted({whole.start_offset, whole.end_offset, *inner})
+    return [replace(whole, start_offset=start, end_offset=end) for start, end in pairwise(borders)]
+
+
 def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
     """
     Return end offsets, each at most that in `end`, so that about `offsets_max` offsets are read in total.
@@ -85,6 +114,24 @@ def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartiti
         partition: min(offset, start[partition] + max(math.floor(shares[partition]), 1))
         if partition in shares
         else offset
+        for partition, offset in end.items()
+    }
+
+
+def limited_by_bytes(start: Offsets, end: Offsets, profiles: Profiles, bytes_max: int) -> dict[TopicPartition, int]:
+    """
+    Return end offsets, each at most that in `end`, so that about `bytes_max` bytes are read in total.
+
+    `profiles` has the partitions with pending offsets.  Each gets a share in proportion to its pending bytes, and at
+    least one offset.  A partition without a profile is not limited.
+    """
+    total = sum(profile.total for profile in profiles.values())
+    if total <= bytes_max:
+        return dict(end)
+    return {
+        partition: offset
+        if (profile := profiles.get(partition)) is None
+        else min(offset, max(profile.offset_at(profile.total * bytes_max / total), start[partition] + 1))
         for partition, offset in end.items()
     }
 
