@@ -1,0 +1,117 @@
+"""Conditions that make a read smaller exclude only rows that the query does not need."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.columnar.row_filter import IN, IS_NULL, Condition, RowFilter, Use, use_of
+from tidemill.model.partition import TopicPartition
+
+MOMENT = datetime(2013, 1, 1, 10, 0, 0, 123_456, tzinfo=UTC)
+OFFSETS = st.integers(-5, 25)
+
+
+def filtered(*conditions: Condition) -> RowFilter:
+    return RowFilter(conditions)
+
+
+@pytest.mark.parametrize(
+    ("condition", "use"),
+    [
+        (Condition("partition", "=", 1), Use.ALL),
+        (Condition("partition", IN, (1, 2), is_negated=True), Use.ALL),
+        (Condition("topic", "=", "t"), Use.ALL),
+        (Condition("offset", ">=", 3), Use.ALL),
+        (Condition("offset", IN, (3, 9)), Use.SOME),
+        (Condition("offset", "=", 3, is_negated=True), Use.NONE),
+        (Condition("timestamp", ">=", MOMENT), Use.SOME),
+        (Condition("timestamp", "<", MOMENT), Use.NONE),
+        (Condition("timestamp", ">", MOMENT, is_negated=True), Use.NONE),
+        (Condition("timestamp", ">", MOMENT.replace(tzinfo=None)), Use.NONE),
+        (Condition("key", "=", b"k"), Use.ALL),
+        (Condition("key", IS_NULL), Use.ALL),
+        (Condition("key", "<", b"k"), Use.NONE),
+        (Condition("value", "=", b"v"), Use.NONE),
+        (Condition("offset", "=", None), Use.NONE),
+        (Condition("partition", IN, (1, None)), Use.NONE),
+    ],
+)
+def test_a_condition_is_used_as_far_as_it_is_exact(condition, use):
+    """
+    A condition is left to Spark unless it is applied to every row: an upper bound of the timestamp is of no use, and a
+    lower bound only moves the start.
+    """
+    assert use is use_of(condition)
+
+
+def test_conditions_select_partitions():
+    """
+    Conditions on topic and partition select partitions; those on the key do not.
+    """
+    chosen = filtered(
+        Condition("topic", "=", "t"), Condition("partition", IN, (1, 2), is_negated=True), Condition("key", "=", b"k")
+    )
+
+    assert [True, False, False] == [
+        chosen.selects(TopicPartition(topic, number)) for topic, number in (("t", 0), ("t", 1), ("u", 0))
+    ]
+
+
+@settings(deadline=None)
+@given(OFFSETS, st.lists(OFFSETS, min_size=1, max_size=3), st.sampled_from(["=", "<", "<=", ">", ">=", IN]))
+def test_clipping_keeps_every_offset_that_fulfils_the_condition(value, values, comparison):
+    """
+    Clipping a range keeps every offset that fulfils a condition, and unless it is a list, no other.
+    """
+    condition = Condition("offset", comparison, tuple(values) if comparison == IN else value)
+    wanted = {
+        "=": lambda offset: offset == value,
+        "<": lambda offset: offset < value,
+        "<=": lambda offset: offset <= value,
+        ">": lambda offset: offset > value,
+        ">=": lambda offset: offset >= value,
+        IN: lambda offset: offset in values,
+    }[comparison]
+
+    kept = range(*filtered(condition).clipped(0, 20))
+
+    needed = [offset for offset in range(20) if wanted(offset)]
+    assert set(needed) <= set(kept)
+    assert comparison == IN or needed == [*kept]
+
+
+def test_the_start_in_time_is_rounded_down():
+    """
+    The lower bound of the timestamp is the greatest of all, rounded down to the milliseconds of records.
+    """
+    chosen = filtered(
+        Condition("timestamp", ">=", MOMENT),
+        Condition("timestamp", ">", MOMENT - timedelta(days=1)),
+        Condition("timestamp", IN, (MOMENT, MOMENT - timedelta(days=2))),
+    )
+
+    assert 1_357_034_400_123 == chosen.timestamp_ms_min
+    assert None is filtered().timestamp_ms_min
+
+
+@pytest.mark.parametrize(
+    ("conditions", "keys"),
+    [
+        ([], [b"a", None, b"b", b""]),
+        ([Condition("key", "=", b"a")], [b"a"]),
+        ([Condition("key", IN, (b"a", b"")), Condition("key", "=", b"a", is_negated=True)], [b""]),
+        ([Condition("key", "=", b"a", is_negated=True)], [b"b", b""]),
+        ([Condition("key", IS_NULL)], [None]),
+        ([Condition("key", IS_NULL, is_negated=True)], [b"a", b"b", b""]),
+    ],
+)
+def test_rows_are_selected_by_key_as_in_sql(conditions, keys):
+    """
+    A null key fulfils only IS NULL, as in SQL.
+    """
+    rows = pa.record_batch({"offset": pa.array(range(4)), "key": pa.array([b"a", None, b"b", b""], pa.binary())})
+
+    assert keys == filtered(*conditions).rows_with_key(rows).column("key").to_pylist()
