@@ -91,8 +91,8 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
 def _parts_by_bytes(whole: OffsetRange, profile: SizeProfile | None, bytes_max: int) -> list[OffsetRange]:
     if profile is None:
         return [whole]
-    count = math.ceil(profile.total / bytes_max)
-    inner = {profile.offset_at(profile.total * index / count) for index in range(1, count)}
+    count = min(-(-profile.total // bytes_max), whole.size)
+    inner = {profile.offset_at(profile.total * index // count) for index in range(1, count)}
     borders = sorted({whole.start_offset, whole.end_offset, *inner})
     return [replace(whole, start_offset=start, end_offset=end) for start, end in pairwise(borders)]
 
@@ -131,7 +131,7 @@ def limited_by_bytes(start: Offsets, end: Offsets, profiles: Profiles, bytes_max
     return {
         partition: offset
         if (profile := profiles.get(partition)) is None
-        else min(offset, max(profile.offset_at(profile.total * bytes_max / total), start[partition] + 1))
+        else min(offset, max(profile.offset_at(profile.total * bytes_max // total), start[partition] + 1))
         for partition, offset in end.items()
     }
 

@@ -18,9 +18,9 @@ class BatchSize(NamedTuple):
     end_offset: int
     size: int  # bytes
 
-    @property
-    def density(self) -> float:
-        return self.size / (self.end_offset - self.base_offset)
+    def size_of(self, offset_count: int) -> int:
+        """Return the bytes of this many offsets of the batch, or of offsets that are like them."""
+        return self.size * offset_count // (self.end_offset - self.base_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,21 @@ class SizeProfile:
     """The estimated bytes of consecutive pieces of an offset range."""
 
     borders: tuple[int, ...]  # offsets; piece i is [borders[i], borders[i + 1])
-    sizes: tuple[float, ...]
+    sizes: tuple[int, ...]
 
     @property
-    def total(self) -> float:
+    def total(self) -> int:
         return sum(self.sizes)
 
-    def offset_at(self, size: float) -> int:
+    def offset_at(self, size: int) -> int:
         """Return the offset before which the range has about `size` bytes."""
         ends = list(accumulate(self.sizes))
         piece = bisect_left(ends, size)
         if piece == len(ends):
             return self.borders[-1]
-        before = ends[piece] - self.sizes[piece]
-        share = (size - before) / self.sizes[piece] if self.sizes[piece] else 0.0
-        return self.borders[piece] + int(share * (self.borders[piece + 1] - self.borders[piece]))
+        after = size - (ends[piece] - self.sizes[piece])  # bytes into this piece
+        start, end = self.borders[piece], self.borders[piece + 1]
+        return start + (after * (end - start) // self.sizes[piece] if after else 0)
 
 
 def sampled(
@@ -55,18 +55,17 @@ def sampled(
     range of a few batches is walked batch by batch; a longer one is sampled at equal distances.
     """
     step = -(-(end_offset - start_offset) // samples_max)
-    borders, densities = [start_offset], []
+    borders = [start_offset]
+    batches = []
     while borders[-1] < end_offset:
         batch = batch_at(borders[-1])
         reach = borders[-1] + step if batch is None else max(batch.end_offset, borders[-1] + step)
         borders.append(min(reach, end_offset))
-        densities.append(None if batch is None else batch.density)
-    known = [density for density in densities if density is not None]
+        batches.append(batch)
+    lengths = [end - start for start, end in pairwise(borders)]
+    known = [(batch.size_of(length), length) for batch, length in zip(batches, lengths, strict=True) if batch]
     if not known:
         return None
-    usual = sum(known) / len(known)
-    lengths = [end - start for start, end in pairwise(borders)]
-    sizes = [
-        (usual if density is None else density) * length for density, length in zip(densities, lengths, strict=True)
-    ]
+    usual = BatchSize(0, sum(length for _, length in known), sum(size for size, _ in known))
+    sizes = [(batch or usual).size_of(length) for batch, length in zip(batches, lengths, strict=True)]
     return SizeProfile(tuple(borders), tuple(sizes))

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from itertools import accumulate
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.columnar.offset_ranges import OffsetRange, divided, limited_by_bytes
@@ -98,6 +98,7 @@ def test_a_trigger_takes_bytes_in_proportion():
     assert {P0: 1, P1: 51} == limited_by_bytes(start, end, profiles, 1)
 
 
+@settings(deadline=None)
 @given(BATCHES, st.integers(1, 300_000), st.none() | st.integers(1, 20), st.none() | st.integers(1, 700))
 def test_splits_by_bytes_cover_every_offset_once_and_never_change(batches, bytes_max, partitions_min, records_max):
     """
@@ -125,6 +126,7 @@ def test_splits_by_bytes_cover_every_offset_once_and_never_change(batches, bytes
     assert all(part.size > 0 for part in parts)
 
 
+@settings(deadline=None)
 @given(BATCHES, BATCHES, st.integers(1, 300_000))
 def test_a_trigger_limited_by_bytes_makes_progress(first, second, bytes_max):
     """
