@@ -2,20 +2,29 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
+from tidemill.batches.batch import spans
 from tidemill.client.cluster_metadata import ClusterMetadata
-from tidemill.client.failures import ClientError, UnknownTopic
+from tidemill.client.failures import ClientError, OffsetOutOfRange, UnknownTopic
+from tidemill.client.group_offsets import GroupOffsets
 from tidemill.client.offset_lookup import NO_MATCH, look_up
+from tidemill.client.raw_fetcher import RawFetcher
+from tidemill.columnar.data_loss import Lost
 from tidemill.columnar.offset_bound import (
     EARLIEST,
     LATEST,
     AtTimestamp,
     AtTimestamps,
+    BeforeEnd,
+    BeforeNow,
+    Committed,
     Everywhere,
     OffsetBound,
     Specific,
 )
+from tidemill.columnar.size_profile import SAMPLES_MAX, BatchSize, SizeProfile, sampled
 from tidemill.columnar.source_options import SourceOptions
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
@@ -28,9 +37,10 @@ Offsets = dict[TopicPartition, int]
 class OffsetReader:
     """Resolves partitions and offsets.  It holds connections, so it is never pickled."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, wall_clock: Callable[[], float] = time.time) -> None:
         self._options = options
         self._cluster = ClusterMetadata(options.connection)
+        self._wall_clock = wall_clock
 
     def close(self) -> None:
         self._cluster.close()
@@ -111,6 +121,61 @@ class OffsetReader:
                 name = "startingOffsetsByTimestamp" if is_start else "endingOffsetsByTimestamp"
                 _check_same(wanted, timestamps_ms, name)
                 return self._at_timestamps(dict(timestamps_ms), is_start=is_start)
+            case BeforeNow(milliseconds):
+                found = self.first_since(int(self._wall_clock() * 1_000) - milliseconds, wanted)
+                return {**self._look_up(dict.fromkeys(set(wanted) - set(found), LATEST)), **found}
+            case BeforeEnd(offset_count):
+                # The start first: if retention moves it meanwhile, the result is not before the older start.
+                starts = self.earliest(wanted)
+                ends = self._look_up(dict.fromkeys(wanted, LATEST))
+                return {partition: max(ends[partition] - offset_count, starts[partition]) for partition in wanted}
+            case Committed(group):
+                return self._committed(group, wanted)
+
+    def first_since(self, timestamp_ms: int, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the offset of the first record at or after this time; partitions without one are left out."""
+        found = self._look_up(dict.fromkeys(partitions, max(timestamp_ms, 0)))
+        return {partition: offset for partition, offset in found.items() if offset != NO_MATCH}
+
+    def group_offsets(self, group: str, *, deadline_ms: int | None = None) -> GroupOffsets:
+        """Return the committed offsets of `group`, over the connections of this reader."""
+        return GroupOffsets(self._cluster, group, deadline_ms=deadline_ms)
+
+    def size_profiles(
+        self, ranges: Iterable[tuple[TopicPartition, int, int]], *, samples_max: int = SAMPLES_MAX
+    ) -> dict[TopicPartition, SizeProfile]:
+        """
+        Sample the sizes of ranges (partition, start offset, end offset) that have offsets.
+
+        A range whose batches cannot be sampled is left out.
+        """
+        fetcher = RawFetcher(self._cluster, deadline_ms=self._options.poll_timeout_ms)
+        profiles = {
+            partition: sampled(start, end, partial(_batch_size, fetcher, partition), samples_max=samples_max)
+            for partition, start, end in ranges
+            if start < end
+        }
+        return {partition: profile for partition, profile in profiles.items() if profile is not None}
+
+    def _committed(self, group: str, wanted: list[TopicPartition]) -> Offsets:
+        committed = self.group_offsets(group).committed(wanted)
+        missing = [partition for partition in wanted if partition not in committed]
+        if missing:
+            _LOG.warning(
+                "group %s has no committed offset for %s, so these partitions are at their earliest offset",
+                group,
+                _names(missing),
+            )
+        ends = self.latest(committed, known=committed)
+        for partition in sorted(committed):
+            if committed[partition] > ends[partition]:
+                what = (
+                    f"Group {group!r} has committed offset {committed[partition]} of {_names([partition])}, which is "
+                    f"after the end {ends[partition]}: the topic was deleted and created again."
+                )
+                self._options.data_loss.apply(what, Lost(*partition))
+                missing.append(partition)
+        return {**committed, **self.earliest(missing)}
 
     def _at_timestamps(self, timestamps: Offsets, *, is_start: bool) -> Offsets:
         found = self._look_up(timestamps)
@@ -142,6 +207,17 @@ class OffsetReader:
 
     def _pause(self) -> None:
         time.sleep(self._options.offset_fetch_retry_interval_ms / 1_000)
+
+
+def _batch_size(fetcher: RawFetcher, partition: TopicPartition, offset: int) -> BatchSize | None:
+    """Return the size of the data batch that has this offset; None if there is none, or no longer."""
+    try:
+        for run in fetcher.batches(partition, offset, offset + 1):
+            for _, size, header in spans(run):
+                return BatchSize(header.base_offset, header.end_offset, size)
+    except (OffsetOutOfRange, UnknownTopic):
+        pass  # Reading the range reports the loss.
+    return None
 
 
 def _check_same(partitions: list[TopicPartition], named: Mapping[TopicPartition, int], option: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 _LOG = logging.getLogger(__name__)
 _KAFKA: Final = "kafka."
+_SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIME_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -55,3 +56,14 @@ def duration_ms(options: Mapping[str, str], name: str, *, default_ms: int) -> in
     if match is None or unit not in _TIME_UNITS_MS:
         raise ValueError(f"{name}={value} is not a duration: write e.g. 500ms, 90s, 15m, 2h or 1d")
     return int(match.group(1)) * _TIME_UNITS_MS[unit]
+
+
+def size_bytes(options: Mapping[str, str], name: str) -> int | None:
+    """Parse a size in Spark's notation: `64m`, `1gb`; a number without a unit is in bytes.  None if it is not set."""
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+)\s*(?:([kmgt])b?|b?)", value.strip().lower())
+    if match is None or int(match.group(1)) == 0:
+        raise ValueError(f"{name}={value} is not a size: write e.g. 1048576, 64m or 1g")
+    return int(match.group(1)) * _SIZE_UNITS[match.group(2) or ""]

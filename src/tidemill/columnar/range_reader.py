@@ -12,7 +12,7 @@ from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.failures import OffsetOutOfRange, UnknownTopic
 from tidemill.client.raw_fetcher import RawFetcher
-from tidemill.columnar import data_loss
+from tidemill.columnar.data_loss import Lost
 from tidemill.columnar.offset_ranges import OffsetRange
 from tidemill.columnar.source_options import SourceOptions
 from tidemill.model.partition import TopicPartition
@@ -35,7 +35,7 @@ class RangeReader:
         """
         Yield the records of `work`.
 
-        Raise DataLossError if records are missing and failOnDataLoss is set, and ClientError if a read fails.
+        Raise DataLossError if records are missing and data loss fails the query, and ClientError if a read fails.
         """
         partition = TopicPartition(work.topic, work.partition)
         fetcher = RawFetcher(_cluster(self._options.connection), deadline_ms=self._options.poll_timeout_ms)
@@ -53,18 +53,17 @@ class RangeReader:
                         check_crc=False,  # the fetcher has checked the CRC
                     )
             except UnknownTopic as error:
-                self._report_loss(f"{error}.")
+                self._options.data_loss.apply(f"{error}.", Lost(*partition, start_offset, work.end_offset))
                 return
             except OffsetOutOfRange as error:
-                self._report_loss(f"{error}.")
-                if error.log_start_offset <= error.fetch_offset:
-                    return  # The partition ends before this offset, so there is nothing to read.
-                start_offset = error.log_start_offset
+                # If the partition ends before this offset, there is nothing left to read.
+                is_after_end = error.log_start_offset <= error.fetch_offset
+                start_offset = work.end_offset if is_after_end else error.log_start_offset
+                self._options.data_loss.apply(
+                    f"{error}.", Lost(*partition, error.fetch_offset, min(start_offset, work.end_offset))
+                )
                 continue
             return
-
-    def _report_loss(self, what: str) -> None:
-        data_loss.report(what, is_failing=self._options.is_failing_on_data_loss)
 
 
 def _cluster(settings: ConnectionSettings) -> ClusterMetadata:

@@ -5,6 +5,7 @@ source, so a program only has to change the name of the format.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,8 +13,10 @@ from typing import Final
 from tidemill.client import connection_settings
 from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.columnar import offset_bound, subscription
+from tidemill.columnar.data_loss import FAIL, DataLossPolicy, OnDataLoss
 from tidemill.columnar.offset_bound import EARLIEST, LATEST, Everywhere, OffsetBound, Specific
-from tidemill.columnar.option_values import duration_ms, kafka_keys, positive, truth, warn_of_unknown
+from tidemill.columnar.option_values import duration_ms, kafka_keys, positive, size_bytes, truth, warn_of_unknown
+from tidemill.columnar.source_option_table import OPTIONS
 from tidemill.columnar.subscription import Subscription
 
 _LOG = logging.getLogger(__name__)
@@ -31,32 +34,8 @@ _REFUSED_KAFKA_KEYS: Final = {
     "value.serializer": "This is a source; nothing is serialized.",
 }
 
-_KNOWN: Final = frozenset(
-    {
-        "assign",
-        "endingoffsets",
-        "endingoffsetsbytimestamp",
-        "endingtimestamp",
-        "failondataloss",
-        "fetchoffset.numretries",
-        "fetchoffset.retryintervalms",
-        "groupidprefix",  # accepted without effect, because the source joins no group
-        "includeheaders",
-        "kafkaconsumer.polltimeoutms",
-        "maxoffsetspertrigger",
-        "maxrecordsperpartition",
-        "maxtriggerdelay",
-        "minoffsetspertrigger",
-        "minpartitions",
-        "path",  # set by `load(path)`; ignored, as in Spark's source
-        "startingoffsets",
-        "startingoffsetsbytimestamp",
-        "startingoffsetsbytimestampstrategy",
-        "startingtimestamp",
-        "subscribe",
-        "subscribepattern",
-    }
-)
+# `load(path)` sets `path`, which is ignored, as in Spark's source.
+_KNOWN: Final = frozenset({"path", *(option.name.lower() for option in OPTIONS)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +47,19 @@ class SourceOptions:
     starting: OffsetBound
     ending: OffsetBound
     is_latest_when_no_timestamp_matches: bool = False  # startingOffsetsByTimestampStrategy=latest
-    is_failing_on_data_loss: bool = True
+    data_loss: DataLossPolicy = FAIL
     has_headers: bool = False
     poll_timeout_ms: int = 120_000
     offset_fetch_retries: int = 3
     offset_fetch_retry_interval_ms: int = 10
     offsets_per_trigger_max: int | None = None
     offsets_per_trigger_min: int | None = None
+    bytes_per_trigger_max: int | None = None
     trigger_delay_ms_max: int = 15 * 60_000
     partitions_min: int | None = None
     records_per_partition_max: int | None = None
+    bytes_per_partition_max: int | None = None
+    commit_group: str | None = None
 
 
 def for_batch(options: Mapping[str, str]) -> SourceOptions:
@@ -89,9 +71,11 @@ def for_batch(options: Mapping[str, str]) -> SourceOptions:
         raise ValueError("ending offset can't be earliest for batch queries: set endingOffsets to latest or JSON")
     _refuse_position(parsed.starting, LATEST, "startingOffsets for {} can't be latest for batch queries")
     _refuse_position(parsed.ending, EARLIEST, "ending offset for {} can't be earliest for batch queries")
-    for ignored in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+    for ignored in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay"):
         if ignored.lower() in options:
             _LOG.warning("option %s is ignored in batch queries", ignored)
+    if parsed.commit_group is not None:
+        _LOG.warning("option commitGroup is ignored in batch queries: nothing is committed after a batch read")
     return parsed
 
 
@@ -125,17 +109,50 @@ def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
         starting=offset_bound.parse(options, "starting", default=starting),
         ending=offset_bound.parse(options, "ending", default=Everywhere(LATEST)),
         is_latest_when_no_timestamp_matches=strategy == "latest",
-        is_failing_on_data_loss=truth(options, "failOnDataLoss", default=True),
+        data_loss=_data_loss(options),
         has_headers=has_headers(options),
         poll_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
         offset_fetch_retries=positive(options, "fetchOffset.numRetries") or 3,
         offset_fetch_retry_interval_ms=positive(options, "fetchOffset.retryIntervalMs") or 10,
         offsets_per_trigger_max=positive(options, "maxOffsetsPerTrigger"),
         offsets_per_trigger_min=positive(options, "minOffsetsPerTrigger"),
+        bytes_per_trigger_max=size_bytes(options, "maxBytesPerTrigger"),
         trigger_delay_ms_max=duration_ms(options, "maxTriggerDelay", default_ms=15 * 60_000),
         partitions_min=positive(options, "minPartitions"),
         records_per_partition_max=positive(options, "maxRecordsPerPartition"),
+        bytes_per_partition_max=size_bytes(options, "maxBytesPerPartition"),
+        commit_group=_commit_group(options),
     )
+
+
+def _data_loss(options: Mapping[str, str]) -> DataLossPolicy:
+    """Return the policy of onDataLoss.  failOnDataLoss, Spark's option, is an alias for `fail` and `skip`."""
+    value = options.get("ondataloss")
+    is_failing = truth(options, "failOnDataLoss", default=True)
+    if value is None:
+        chosen = OnDataLoss.FAIL if is_failing else OnDataLoss.SKIP
+    else:
+        if value.strip().lower() not in set(OnDataLoss):
+            raise ValueError(f"onDataLoss={value} is unknown: use {', '.join(OnDataLoss)}")
+        chosen = OnDataLoss(value.strip().lower())
+        if "failondataloss" in options and is_failing != (chosen is OnDataLoss.FAIL):
+            raise ValueError(
+                f"onDataLoss={value} contradicts failOnDataLoss={options['failondataloss']}: remove failOnDataLoss"
+            )
+    log = options.get("datalosslog", "").strip()
+    if chosen is OnDataLoss.REPORT and not log:
+        raise ValueError("onDataLoss=report needs option dataLossLog: name a directory for the rows about lost records")
+    if chosen is not OnDataLoss.REPORT and log:
+        raise ValueError(f"dataLossLog={log} is used only with onDataLoss=report: set that, or remove dataLossLog")
+    # A relative path means the working directory of the driver, which executors do not share.
+    return DataLossPolicy(chosen, (log if "://" in log else os.path.abspath(log)) if log else None)
+
+
+def _commit_group(options: Mapping[str, str]) -> str | None:
+    group = options.get("commitgroup")
+    if group is not None and not group.strip():
+        raise ValueError(f"commitGroup={group!r} names no group: name one, or remove the option")
+    return None if group is None else group.strip()
 
 
 def _connection(options: Mapping[str, str]) -> ConnectionSettings:

@@ -1,4 +1,4 @@
-"""The reader of batch queries: the driver resolves start and end offsets once, and executors read offset ranges."""
+"""The reader of batch queries: the driver plans the read once, and executors read its parts."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tidemill.columnar import data_loss
-from tidemill.columnar.offset_ranges import OffsetRange, divided
-from tidemill.columnar.offset_reader import OffsetReader
+from tidemill.columnar import batch_plan
+from tidemill.columnar.row_filter import RowFilter
 from tidemill.columnar.source_options import SourceOptions
 from tidemill.spark import range_rows, row_schema
+from tidemill.spark.filter_pushdown import PushFilters
+from tidemill.spark.plain_errors import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,35 +25,13 @@ class BatchReader(DataSourceReader):
         row_schema.chosen_columns(schema, has_headers=options.has_headers)
         self._options = options
         self._schema = schema
+        self.row_filter = RowFilter()
+        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]
 
+    @plain_errors()
     def partitions(self) -> list[InputPartition]:
-        options = self._options
-        reader = OffsetReader(options)
-        try:
-            partitions = reader.partitions()
-            starts = reader.resolve(options.starting, partitions, is_start=True)
-            ends = reader.resolve(options.ending, partitions, is_start=False)
-            earliest = reader.earliest(partitions)
-            topic_ids = reader.topic_ids({partition.topic for partition in partitions})
-        finally:
-            reader.close()
-        ranges = []
-        for partition in sorted(partitions):
-            start = starts[partition]
-            if start < min(earliest[partition], ends[partition]):
-                data_loss.report(
-                    f"startingOffsets is {start} for {partition.topic}-{partition.partition}, "
-                    f"which now starts at {earliest[partition]}.",
-                    is_failing=options.is_failing_on_data_loss,
-                )
-                start = earliest[partition]
-            ranges.append(OffsetRange(*partition, start, ends[partition], topic_ids[partition.topic]))
-        planned = divided(
-            ranges,
-            partitions_min=options.partitions_min,
-            records_per_partition_max=options.records_per_partition_max,
-        )
-        return [InputPartition(part) for part in planned]
+        return [InputPartition(part) for part in batch_plan.plan(self._options, self.row_filter)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        return range_rows.record_batches(self._options, self._schema, partition.value)
+        with plain_errors():
+            yield from range_rows.record_batches(self._options, self._schema, partition.value, self.row_filter)

@@ -28,29 +28,39 @@ class TidemillDataSource(DataSource):
     def schema(self) -> "StructType":
         from tidemill.columnar import source_options
         from tidemill.spark import row_schema
+        from tidemill.spark.plain_errors import plain_errors
 
-        return row_schema.full(has_headers=source_options.has_headers(self.options))
+        with plain_errors():
+            return row_schema.full(has_headers=source_options.has_headers(self.options))
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         from tidemill.columnar import source_options
         from tidemill.spark.batch_reader import BatchReader
+        from tidemill.spark.plain_errors import plain_errors
 
-        return BatchReader(source_options.for_batch(self.options), schema)
+        with plain_errors():
+            return BatchReader(source_options.for_batch(self.options), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
         from tidemill.columnar import source_options
+        from tidemill.spark.plain_errors import plain_errors
         from tidemill.spark.stream_reader import StreamReader
 
-        return StreamReader(source_options.for_stream(self.options), schema)
+        with plain_errors():
+            return StreamReader(source_options.for_stream(self.options), schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from tidemill.columnar import sink_options
         from tidemill.spark.batch_writer import BatchWriter
+        from tidemill.spark.plain_errors import plain_errors
 
-        return BatchWriter(sink_options.parse(self.options), schema, is_overwriting=overwrite)
+        with plain_errors():
+            return BatchWriter(sink_options.parse(self.options), schema, is_overwriting=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802 - Spark's name
         from tidemill.columnar import sink_options
+        from tidemill.spark.plain_errors import plain_errors
         from tidemill.spark.stream_writer import StreamWriter
 
-        return StreamWriter(sink_options.parse(self.options), schema)
+        with plain_errors():
+            return StreamWriter(sink_options.parse(self.options), schema)

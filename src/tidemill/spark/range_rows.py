@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from tidemill.columnar.offset_ranges import OffsetRange
 from tidemill.columnar.range_reader import RangeReader
+from tidemill.columnar.row_filter import RowFilter
 from tidemill.columnar.source_options import SourceOptions
 from tidemill.spark import row_schema
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def record_batches(options: SourceOptions, schema: StructType, work: OffsetRange | None) -> Iterator["pa.RecordBatch"]:
+def record_batches(
+    options: SourceOptions, schema: StructType, work: OffsetRange | None, row_filter: RowFilter | None = None
+) -> Iterator["pa.RecordBatch"]:
     """
-    Yield the records of `work` with exactly the schema that Spark expects.
+    Yield the records of `work` that `row_filter` selects, with exactly the schema that Spark expects.
 
     `work` is None if the plan is empty: Spark replaces an empty plan with one partition without a value.
     """
@@ -27,5 +30,7 @@ def record_batches(options: SourceOptions, schema: StructType, work: OffsetRange
     wanted = to_arrow_schema(schema, timezone="UTC")
     columns = row_schema.chosen_columns(schema, has_headers=options.has_headers)
     for rows in RangeReader(options, columns).record_batches(work):
+        if row_filter is not None:
+            rows = row_filter.rows_with_key(rows)
         # The arrays need no conversion: only the case of names and the nullability may differ in the user's schema.
         yield rows if rows.schema.equals(wanted) else type(rows).from_arrays(rows.columns, schema=wanted)

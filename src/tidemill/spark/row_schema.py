@@ -33,6 +33,11 @@ def full(*, has_headers: bool) -> StructType:
     return StructType([StructField(n, t) for n, t in _COLUMNS.items() if has_headers or n != HEADERS])
 
 
+def column_named(name: str) -> str | None:
+    """Return the column of this name as the source spells it; case is ignored.  None if there is no such column."""
+    return _BY_LOWER_NAME.get(name.lower())
+
+
 def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
     """
     Return the columns of `schema`, spelled as the source spells them, in the order of `schema`; case is ignored.
@@ -41,7 +46,7 @@ def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
     """
     columns = []
     for field in schema.fields:
-        column = _BY_LOWER_NAME.get(field.name.lower())
+        column = column_named(field.name)
         if column is None:
             raise ValueError(f"column {field.name!r} does not exist in the Tidemill source: use {', '.join(_COLUMNS)}")
         if column == HEADERS and not has_headers:

@@ -2,41 +2,37 @@
 
 One instance exists on the driver for as long as the query runs.  Executors get pickled copies, on which Spark calls
 only `read`.  The progress of the query is stored only in Spark's checkpoint.
-
-Data loss means that offsets which the query should have read no longer exist: the start is below the log start, a
-partition is missing, or a topic was deleted and created again.  Gaps (from compaction or transaction markers) are not
-data loss.
 """
 
-import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
-from tidemill.columnar import data_loss, offset_bound
-from tidemill.columnar.offset_ranges import OffsetRange, divided, limited, waiting_count
+from tidemill.columnar import offset_bound
+from tidemill.columnar.group_commits import DEADLINE_MS, GroupCommits
+from tidemill.columnar.offset_bound import JsonOffsets, from_json, to_json
+from tidemill.columnar.offset_ranges import divided, limited, limited_by_bytes, waiting_count
 from tidemill.columnar.offset_reader import OffsetReader, Offsets
 from tidemill.columnar.source_options import SourceOptions
-from tidemill.model.partition import TopicPartition
-from tidemill.model.topic import TopicId
+from tidemill.columnar.stream_ranges import StreamRanges
 from tidemill.spark import range_rows, row_schema
+from tidemill.spark.plain_errors import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LOG = logging.getLogger(__name__)
-
-JsonOffsets = dict[str, dict[str, int]]
+_SAFETY = 4  # batches differ in size: a rough estimate this far below a limit needs no closer look
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -56,9 +52,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._make_offset_reader = make_offset_reader
         self._monotonic = monotonic
         self._reader: OffsetReader | None = None
+        self._ranges: StreamRanges | None = None
+        self._commits: GroupCommits | None = None
+        self._initial: JsonOffsets | None = None  # set for a query without a completed batch
         self._target: Offsets | None = None  # with Trigger.AvailableNow: the end of this run
         self._reported: Offsets | None = None
-        self._topic_ids: dict[str, TopicId | None] = {}  # for the topics whose offsets this run has returned
         self._triggered_at: float | None = None  # monotonic time of the last trigger with data; None: no such trigger
 
     def __reduce__(self) -> tuple[type["StreamReader"], tuple[SourceOptions, StructType]]:
@@ -66,41 +64,50 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Progress of the query
 
+    @plain_errors()
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
-        reader = self._offset_reader()
-        partitions = reader.partitions()
-        starts = reader.resolve(self._options.starting, partitions, is_start=True)
-        self._note_topic_ids(partitions)
-        return offset_bound.to_json(starts)
+        """Return the start of the first batch, for which Spark calls this method more than once."""
+        if self._initial is None:
+            initial = to_json(self._stream_ranges().initial())
+            if self._commits is not None:
+                self._commits.refuse_members()
+            self._initial = initial
+        return self._initial
 
+    @plain_errors()
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802 - Spark's name
-        begin = offset_bound.from_json(start)
-        ends = self._target if self._target is not None else self._latest(begin)
-        self._reported = ends
-        if isinstance(limit, ReadAllAvailable):
-            return offset_bound.to_json(ends)
-        if self._must_wait(begin, ends, limit):
-            return offset_bound.to_json(begin)
-        if isinstance(limit, ReadMaxRows):
-            ends = limited(self._readable_start(begin, ends), ends, limit.max_rows)
-        return offset_bound.to_json(ends)
+        """Return the end of the next batch.  `start` is the end of the last completed batch, or the initial offset."""
+        is_first = start == self._initial
+        begin = from_json(start)
+        ends = self._next_end(begin, limit)
+        if not is_first:
+            # Spark calls `commit` only when it has planned the next batch, so never for the last batch of a run.
+            self.commit(start)
+        if is_first and not offset_bound.is_repeatable(self._options.starting):
+            return offset_bound.with_start(to_json(ends), start)
+        return start if ends == begin else to_json(ends)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit that the options set.  If they set a maximum and a minimum, `latestOffset` applies both."""
+        """Return a limit that the options set.  If they set more than one, `latestOffset` applies all of them."""
         if self._options.offsets_per_trigger_max is not None:
             return ReadMaxRows(self._options.offsets_per_trigger_max)
+        if self._options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(self._options.bytes_per_trigger_max)
         if self._options.offsets_per_trigger_min is not None:
             return ReadMinRows(self._options.offsets_per_trigger_min)
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802 - Spark's name
-        return None if self._reported is None else offset_bound.to_json(self._reported)
+        return None if self._reported is None else to_json(self._reported)
 
+    @plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self._latest({})
+        self._target = self._stream_ranges().latest({})
 
     def commit(self, end: JsonOffsets) -> None:
-        """Do nothing: the offsets are stored in Spark's checkpoint."""
+        """Commit the end of a completed batch to commitGroup.  The query itself resumes from Spark's checkpoint."""
+        if self._commits is not None:
+            self._commits.commit(end)
 
     def stop(self) -> None:
         if self._reader is not None:
@@ -109,53 +116,80 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Micro-batches
 
+    @plain_errors()
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        begin, ends = offset_bound.from_json(start), offset_bound.from_json(end)
-        reader = self._offset_reader()
-        if begin == ends:
-            return []
-        existing = set(reader.partitions(is_missing_allowed=True))
-        self._report_gone((set(begin) | set(ends)) - existing)
-        kept = sorted(set(ends) & existing)
-        earliest = reader.earliest(kept)
-        topic_ids = reader.topic_ids({partition.topic for partition in kept})
-        ranges = [
-            OffsetRange(
-                *partition,
-                self._start_of(partition, begin.get(partition), ends[partition], earliest[partition]),
-                ends[partition],
-                topic_ids[partition.topic],
+        reader = self._open()
+        begin = offset_bound.start_in(end)
+        if begin is None and start == self._initial and not offset_bound.is_repeatable(self._options.starting):
+            raise ValueError(
+                "the checkpoint has a first batch that is planned but not completed, and does not have its start: "
+                "set startingOffsets to the JSON in the last line of the checkpoint's file sources/0/0, or complete "
+                "the batch with the source that planned it"
             )
-            for partition in kept
-        ]
+        ranges = self._stream_ranges().between(from_json(begin or start), from_json(end))
+        profiles = None
+        if self._options.bytes_per_partition_max is not None:
+            profiles = reader.size_profiles((one.topic_partition, one.start_offset, one.end_offset) for one in ranges)
         planned = divided(
             ranges,
             partitions_min=self._options.partitions_min,
             records_per_partition_max=self._options.records_per_partition_max,
+            bytes_per_partition_max=self._options.bytes_per_partition_max,
+            profiles=profiles,
         )
         return [InputPartition(part) for part in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        return range_rows.record_batches(self._options, self._schema, partition.value)
+        with plain_errors():
+            yield from range_rows.record_batches(self._options, self._schema, partition.value)
 
     # Implementation
 
-    def _offset_reader(self) -> OffsetReader:
+    def _open(self) -> OffsetReader:
         if self._reader is None:
-            self._reader = self._make_offset_reader(self._options)
+            self._options.data_loss.prepare()
+            reader = self._make_offset_reader(self._options)
+            self._reader = reader
+            self._ranges = StreamRanges(self._options, reader)
+            if (group := self._options.commit_group) is not None:
+                self._commits = GroupCommits(group, reader.group_offsets(group, deadline_ms=DEADLINE_MS))
         return self._reader
 
-    def _latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
-        """
-        Return the end offsets of all existing partitions.
+    def _stream_ranges(self) -> StreamRanges:
+        self._open()
+        assert self._ranges is not None, "opening sets it"
+        return self._ranges
 
-        Report as data loss the partitions of `begin` that are missing, and the topics that were created again.
+    def _next_end(self, begin: Offsets, limit: ReadLimit) -> Offsets:
+        ends = self._target if self._target is not None else self._stream_ranges().latest(begin)
+        self._reported = ends
+        if isinstance(limit, ReadAllAvailable):
+            return ends
+        if self._must_wait(begin, ends, limit):
+            return begin
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.offsets_per_trigger_max
+        bytes_max = self._options.bytes_per_trigger_max
+        if rows_max is None and bytes_max is None:
+            return ends
+        readable = self._stream_ranges().readable_start(begin, ends)
+        if rows_max is not None:
+            ends = limited(readable, ends, rows_max)
+        if bytes_max is not None:
+            ends = self._limited_by_bytes(readable, ends, bytes_max)
+        return ends
+
+    def _limited_by_bytes(self, begin: Offsets, ends: Offsets, bytes_max: int) -> Offsets:
         """
-        reader = self._offset_reader()
-        existing = reader.partitions(is_missing_allowed=True)
-        self._report_gone(set(begin) - set(existing))
-        self._report_recreated(existing)
-        return reader.latest(existing, known=begin)
+        Return ends so that about `bytes_max` bytes are read.
+
+        One batch of each partition shows whether the limit matters at all; only then are more sampled.
+        """
+        reader = self._open()
+        pending = [(partition, begin[partition], end) for partition, end in ends.items()]
+        rough = reader.size_profiles(pending, samples_max=1)
+        if sum(profile.total for profile in rough.values()) <= bytes_max / _SAFETY:
+            return ends
+        return limited_by_bytes(begin, ends, reader.size_profiles(pending), bytes_max)
 
     def _must_wait(self, begin: Offsets, ends: Offsets, limit: ReadLimit) -> bool:
         """
@@ -174,51 +208,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._triggered_at = now
         return False
-
-    def _readable_start(self, begin: Offsets, ends: Offsets) -> Offsets:
-        """Return the start offsets; partitions that are new or were created again start at the log start offset."""
-        unsure = [partition for partition, end in ends.items() if begin.get(partition, end + 1) > end]
-        return {**begin, **self._offset_reader().earliest(unsure)}
-
-    def _start_of(self, partition: TopicPartition, begin: int | None, end: int, earliest: int) -> int:
-        name = f"{partition.topic}-{partition.partition}"
-        if begin is None:
-            if earliest != 0:
-                self._report_loss(f"The new partition {name} starts at offset {earliest} instead of 0.")
-            return earliest
-        if end < begin:
-            self._report_loss(
-                f"The end of {name} decreased from offset {begin} to {end}: the topic was deleted and created again, "
-                "or the query was started beyond its end."
-            )
-            return earliest
-        if begin < min(earliest, end):
-            self._report_loss(
-                f"Offsets {begin} to {min(earliest, end)} of {name} no longer exist: it starts at {earliest}."
-            )
-            return min(earliest, end)
-        return begin
-
-    def _report_gone(self, gone: set[TopicPartition]) -> None:
-        if gone:
-            names = ", ".join(f"{topic}-{number}" for topic, number in sorted(gone))
-            self._report_loss(f"The partitions {names} no longer exist.")
-
-    def _report_recreated(self, existing: Sequence[TopicPartition]) -> None:
-        """
-        Report as data loss the topics whose id has changed since this query was started.
-
-        Offsets alone do not show that a topic was created again if the new topic already has more records.
-        """
-        known = self._topic_ids
-        now = self._offset_reader().topic_ids({partition.topic for partition in existing})
-        for topic, topic_id in now.items():
-            if known.get(topic) is not None and topic_id is not None and topic_id != known[topic]:
-                self._report_loss(f"Topic {topic} was deleted and created again while the query was running.")
-        self._topic_ids = {**known, **now}
-
-    def _note_topic_ids(self, partitions: Sequence[TopicPartition]) -> None:
-        self._topic_ids = self._offset_reader().topic_ids({partition.topic for partition in partitions})
-
-    def _report_loss(self, what: str) -> None:
-        data_loss.report(what, is_failing=self._options.is_failing_on_data_loss)

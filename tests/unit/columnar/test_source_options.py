@@ -5,7 +5,19 @@ import pickle
 import pytest
 
 from tidemill.columnar import source_options
-from tidemill.columnar.offset_bound import EARLIEST, LATEST, AtTimestamp, AtTimestamps, Everywhere, Specific
+from tidemill.columnar.data_loss import OnDataLoss
+from tidemill.columnar.offset_bound import (
+    EARLIEST,
+    LATEST,
+    AtTimestamp,
+    AtTimestamps,
+    BeforeEnd,
+    BeforeNow,
+    Committed,
+    Everywhere,
+    Specific,
+)
+from tidemill.columnar.source_option_table import OPTIONS
 from tidemill.model.partition import TopicPartition
 
 AT = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t"}
@@ -23,7 +35,7 @@ def test_defaults_are_those_of_sparks_kafka_source():
         stream.starting,
     )
     assert (True, False, 120_000, 3, 10, 900_000, None, None) == (
-        stream.is_failing_on_data_loss,
+        stream.data_loss.on_data_loss is OnDataLoss.FAIL,
         stream.has_headers,
         stream.poll_timeout_ms,
         stream.offset_fetch_retries,
@@ -32,6 +44,103 @@ def test_defaults_are_those_of_sparks_kafka_source():
         stream.partitions_min,
         stream.records_per_partition_max,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("-10m", BeforeNow(600_000)),
+        ("-90S", BeforeNow(90_000)),
+        ("-2h", BeforeNow(7_200_000)),
+        ("-1d", BeforeNow(86_400_000)),
+        ("-1000", BeforeEnd(1_000)),
+        ("group:a b:c", Committed("a b:c")),
+    ],
+)
+def test_a_bound_may_be_relative(text, bound):
+    """
+    A bound may be a time before now, a number of offsets before the end, or what a group has committed.
+    """
+    batch = source_options.for_batch({**AT, "startingoffsets": text, "endingoffsets": text})
+
+    assert (bound, bound) == (batch.starting, batch.ending)
+    assert bound == source_options.for_stream({**AT, "startingoffsets": text}).starting
+
+
+@pytest.mark.parametrize(("text", "meant"), [("-1", "latest"), ("-2", "earliest")])
+def test_a_symbol_of_the_json_form_on_its_own_is_logged(caplog, text, meant):
+    """
+    -1 and -2 are symbols in the JSON form only.  On their own they are numbers, so a warning names what may be meant.
+    """
+    assert BeforeEnd(-int(text)) == source_options.for_stream({**AT, "startingoffsets": text}).starting
+
+    assert [f"startingOffsets={text} means the last {text[1:]} offsets; write {meant} if you mean that"] == [
+        record.getMessage() for record in caplog.records
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "on_data_loss"),
+    [
+        ({}, OnDataLoss.FAIL),
+        ({"failondataloss": "false"}, OnDataLoss.SKIP),
+        ({"ondataloss": "skip"}, OnDataLoss.SKIP),
+        ({"ondataloss": "Fail", "failondataloss": "true"}, OnDataLoss.FAIL),
+        ({"ondataloss": "report", "datalosslog": "/losses", "failondataloss": "false"}, OnDataLoss.REPORT),
+    ],
+)
+def test_fail_on_data_loss_is_an_alias(options, on_data_loss):
+    """
+    failOnDataLoss is Spark's name for two of the three values of onDataLoss.
+    """
+    assert on_data_loss is source_options.for_stream({**AT, **options}).data_loss.on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("directory", "written"),
+    [("s3://bucket/losses", "s3://bucket/losses"), ("/var/losses", "/var/losses")],
+)
+def test_losses_are_written_to_a_directory_or_a_uri(directory, written):
+    """
+    dataLossLog is a URI or a directory.
+    """
+    options = {**AT, "ondataloss": "report", "datalosslog": directory}
+
+    assert written == source_options.for_batch(options).data_loss.log
+
+
+def test_a_relative_directory_is_that_of_the_driver(tmp_path, monkeypatch):
+    """
+    A relative directory is resolved on the driver, because executors have other working directories.
+    """
+    monkeypatch.chdir(tmp_path)
+    options = {**AT, "ondataloss": "report", "datalosslog": "losses"}
+
+    assert str(tmp_path / "losses") == source_options.for_batch(options).data_loss.log
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1048576", 1 << 20), ("64m", 64 << 20), ("1GB", 1 << 30), ("2 kb", 2 << 10), ("8b", 8)]
+)
+def test_sizes_are_written_as_in_spark(text, size):
+    """
+    Sizes are written as in Spark, with binary units, and a number without a unit is in bytes.
+    """
+    options = source_options.for_stream({**AT, "maxbytespertrigger": text, "maxbytesperpartition": text})
+
+    assert (size, size) == (options.bytes_per_trigger_max, options.bytes_per_partition_max)
+
+
+def test_every_documented_option_is_known(caplog):
+    """
+    Every option in the table of the documentation is known, so none is logged as misspelt.
+    """
+    source_options.warn_of_unknown(
+        {option.name.lower(): "" for option in OPTIONS if not option.name.startswith("kafka.")},
+        source_options._KNOWN,
+    )
+
+    assert [] == caplog.records
 
 
 def test_options_can_be_pickled():
@@ -87,6 +196,17 @@ def test_the_most_specific_of_three_options_wins(options, bound):
         ({"startingoffsetsbytimestampstrategy": "guess"}, "use error or latest"),
         ({"minpartitions": "0"}, "minPartitions must be positive"),
         ({"maxrecordsperpartition": "-1"}, "maxRecordsPerPartition must be positive"),
+        ({"startingoffsets": "-10w"}, "one of the units s, m, h and d, for example -1000 or -10m"),
+        ({"startingoffsets": "-0"}, "startingOffsets=-0 is not a position"),
+        ({"startingoffsets": "group: "}, "names no group: write startingOffsets=group:NAME"),
+        ({"commitgroup": ""}, "commitGroup='' names no group"),
+        ({"maxbytespertrigger": "64q"}, "maxBytesPerTrigger=64q is not a size"),
+        ({"maxbytesperpartition": "0"}, "maxBytesPerPartition=0 is not a size"),
+        ({"ondataloss": "ignore"}, "onDataLoss=ignore is unknown: use fail, skip, report"),
+        ({"ondataloss": "skip", "failondataloss": "true"}, "onDataLoss=skip contradicts failOnDataLoss=true"),
+        ({"ondataloss": "fail", "failondataloss": "false"}, "onDataLoss=fail contradicts failOnDataLoss=false"),
+        ({"ondataloss": "report"}, "onDataLoss=report needs option dataLossLog"),
+        ({"datalosslog": "/x"}, "dataLossLog=/x is used only with onDataLoss=report"),
         ({"failondataloss": "maybe"}, "failOnDataLoss=maybe must be true or false"),
         ({"maxtriggerdelay": "soon"}, "maxTriggerDelay=soon is not a duration"),
         ({"minoffsetspertrigger": "9", "maxoffsetspertrigger": "8"}, "is higher than the maxOffsetsPerTrigger(8)"),

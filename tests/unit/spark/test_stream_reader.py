@@ -1,14 +1,17 @@
 """The stream reader's progress, its limits and its treatment of data loss."""
 
+import json
 import pickle
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
+from tests.unit.client.fake_cluster import FakeCluster, Group, Partition, Topic
+from tidemill.client.failures import ClientError
 from tidemill.columnar import source_options
 from tidemill.columnar.data_loss import DataLossError
 from tidemill.columnar.offset_reader import OffsetReader
+from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
 from tidemill.spark import row_schema
 from tidemill.spark.stream_reader import JsonOffsets, StreamReader
@@ -47,7 +50,7 @@ def _stopped():
         started.pop().stop()
 
 
-def reader(cluster: FakeCluster, clock: Clock | None = None, **options: str) -> StreamReader:
+def options_of(cluster: FakeCluster, **options: str) -> dict[str, str]:
     servers = ",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap)
     given = {
         "kafka.bootstrap.servers": servers,
@@ -58,7 +61,11 @@ def reader(cluster: FakeCluster, clock: Clock | None = None, **options: str) -> 
     }
     if "subscribepattern" in given:
         del given["subscribe"]
-    parsed = source_options.for_stream(given)
+    return given
+
+
+def reader(cluster: FakeCluster, clock: Clock | None = None, **options: str) -> StreamReader:
+    parsed = source_options.for_stream(options_of(cluster, **options))
     started.append(StreamReader(parsed, row_schema.full(has_headers=False), OffsetReader, clock or Clock()))
     return started[-1]
 
@@ -72,16 +79,180 @@ def test_a_query_starts_at_the_configured_offsets(cluster):
     """
     A query starts at the configured offsets, by default at the end.  The JSON has the format of Spark's Kafka source.
     """
+    cluster.groups["g"] = Group(offsets={("t", 0): 20})
     begins = [
         reader(cluster, **options).initialOffset()
         for options in (
             {},
             {"startingoffsets": "earliest"},
             {"startingoffsets": '{"t":{"0":7,"1":-1}}'},
+            {"startingoffsets": "-120"},
+            {"startingoffsets": "group:g"},
+            {"startingoffsets": "-1s"},
         )
     ]
 
-    assert [{"t": {"0": 300, "1": 100}}, {"t": {"0": 0, "1": 0}}, {"t": {"0": 7, "1": 100}}] == begins
+    assert [
+        {"t": {"0": 300, "1": 100}},
+        {"t": {"0": 0, "1": 0}},
+        {"t": {"0": 7, "1": 100}},
+        {"t": {"0": 180, "1": 0}},
+        {"t": {"0": 20, "1": 0}},
+        {"t": {"0": 300, "1": 100}},
+    ] == begins
+
+
+def test_a_start_in_the_past_is_counted_from_now(cluster):
+    """
+    `-10m` is the first record that is at most ten minutes old; a partition without one starts at its end.
+    """
+    cluster.topics["t"].partitions[0].append_records([b"new"] * 5, timestamp=900_000)
+    options = source_options.for_stream(options_of(cluster, startingoffsets="-10m"))
+
+    offsets = OffsetReader(options, wall_clock=lambda: 1_000.0)
+    try:
+        found = offsets.resolve(options.starting, offsets.partitions(), is_start=True)
+    finally:
+        offsets.close()
+
+    assert {TopicPartition("t", 0): 300, TopicPartition("t", 1): 100} == found
+
+
+def test_a_group_that_is_ahead_of_the_topic_is_data_loss(cluster):
+    """
+    A committed offset after the end shows that the topic was created again: with onDataLoss=skip it starts anew.
+    """
+    cluster.groups["g"] = Group(offsets={("t", 0): 900, ("t", 1): 30})
+
+    with pytest.raises(DataLossError, match="Group 'g' has committed offset 900 of t-0, which is after the end 300"):
+        reader(cluster, startingoffsets="group:g").initialOffset()
+    begin = reader(cluster, startingoffsets="group:g", ondataloss="skip").initialOffset()
+
+    assert {"t": {"0": 0, "1": 30}} == begin
+
+
+@pytest.mark.parametrize("starting", ["latest", "-120"])
+def test_the_first_batch_keeps_its_start(cluster, starting):
+    """
+    The first batch starts at the same offsets when Spark asks again, in the same run and after a restart, although the
+    topic has grown by then: its end in the checkpoint has the start as well.
+    """
+    stream = reader(cluster, startingoffsets=starting)
+    begin = stream.initialOffset()
+    cluster.topics["t"].partitions[0].append_records([b"x"] * 200)
+    end = json.loads(json.dumps(stream.latestOffset(begin, ReadAllAvailable())))
+    cluster.topics["t"].partitions[0].append_records([b"x"] * 200)
+
+    assert begin == stream.initialOffset()
+    first = planned(stream, begin, end)
+    again = reader(cluster, startingoffsets=starting)
+    assert first == planned(again, again.initialOffset(), end)
+    assert (0, begin["t"]["0"], 500) in first
+
+
+def test_the_second_batch_starts_at_the_end_of_the_first(cluster):
+    """
+    The start in the end of the first batch does not concern later batches, and without new records nothing is planned.
+    """
+    stream = reader(cluster, startingoffsets="-120")
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    again = reader(cluster, startingoffsets="-120")
+
+    assert end == again.latestOffset(end, ReadAllAvailable())
+    cluster.topics["t"].partitions[1].append_records([b"x"] * 9)
+    new_end = again.latestOffset(end, ReadAllAvailable())
+    assert ({"t": {"0": 300, "1": 109}}, [(1, 100, 109)]) == (new_end, planned(again, end, new_end))
+
+
+def test_a_planned_first_batch_without_its_start_is_refused(cluster):
+    """
+    Spark's Kafka source keeps the start of an incomplete first batch where Spark shows it to no other source.  Unless
+    the options determine the start, the batch is refused with the fix.
+    """
+    end = {"t": {"0": 300, "1": 100}}
+    unsure, sure = reader(cluster), reader(cluster, startingoffsets='{"t":{"0":290,"1":100}}')
+
+    with pytest.raises(ValueError, match=r"set startingOffsets to the JSON in the last line of .* sources/0/0"):
+        planned(unsure, unsure.initialOffset(), end)
+    assert [(0, 290, 300)] == planned(sure, sure.initialOffset(), end)
+
+
+def test_completed_batches_are_committed_to_the_group(cluster):
+    """
+    The end of every completed batch is committed to commitGroup once, also that of the last batch of a run.
+    """
+    stream = reader(cluster, commitgroup="g", startingoffsets="earliest", maxoffsetspertrigger="40")
+    begin = stream.initialOffset()
+    first = stream.latestOffset(begin, ReadMaxRows(40))
+    planned(stream, begin, first)
+    assert {} == cluster.groups["g"].offsets
+
+    stream.latestOffset(first, ReadMaxRows(40))
+    stream.commit(first)
+
+    assert {("t", 0): 30, ("t", 1): 10} == cluster.groups["g"].offsets
+    assert 1 == cluster.count("offset_commit")
+
+
+def test_a_new_query_is_refused_a_group_with_members(cluster):
+    """
+    A new query is refused a group that has live members.  A query that resumes goes on and logs a warning, because
+    commits are only shown to people.
+    """
+    cluster.groups["g"] = Group(member_count=1)
+    with pytest.raises(ClientError, match="group 'g' has 1 live member"):
+        reader(cluster, commitgroup="g").initialOffset()
+
+
+def test_a_commit_that_fails_is_only_logged(cluster, caplog):
+    """
+    A commit that fails is logged with the group and the reason, and the query continues.
+    """
+    cluster.groups["g"] = Group(member_count=1)
+    start = {"t": {"0": 7, "1": 7}}
+
+    end = reader(cluster, commitgroup="g").latestOffset(start, ReadAllAvailable())
+
+    assert {"t": {"0": 300, "1": 100}} == end
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("commitGroup=g: the query continues without this commit: group 'g' has live members")
+
+
+def test_a_trigger_is_limited_in_bytes(cluster):
+    """
+    maxBytesPerTrigger limits a trigger by the stored sizes of its batches; with maxOffsetsPerTrigger, both limits hold.
+    """
+    begin: JsonOffsets = {"t": {"0": 0, "1": 0}}
+    batch_bytes = len(cluster.topics["t"].partitions[0].batches[0])  # 100 records
+    half = str(2 * batch_bytes)
+
+    stream = reader(cluster, maxbytespertrigger=half)
+    both = reader(cluster, maxbytespertrigger=half, maxoffsetspertrigger="40")
+    ample = reader(cluster, maxbytespertrigger="1g")
+
+    assert ReadMaxBytes(2 * batch_bytes) == stream.getDefaultReadLimit()
+    # half of the offsets, rounded down because a batch has an odd number of bytes
+    assert {"t": {"0": 149, "1": 49}} == stream.latestOffset(begin, stream.getDefaultReadLimit())
+    assert {"t": {"0": 30, "1": 10}} == both.latestOffset(begin, both.getDefaultReadLimit())
+    assert {"t": {"0": 300, "1": 100}} == ample.latestOffset(begin, ample.getDefaultReadLimit())
+    assert {"t": {"0": 300, "1": 100}} == stream.latestOffset(begin, ReadAllAvailable())
+
+
+def test_tasks_are_limited_in_bytes(cluster):
+    """
+    maxBytesPerPartition splits a micro-batch by the stored sizes of its batches, and always in the same way.
+    """
+    batch_bytes = len(cluster.topics["t"].partitions[0].batches[0])
+    plans = [
+        planned(
+            reader(cluster, maxbytesperpartition=str(batch_bytes)),
+            {"t": {"0": 0, "1": 0}},
+            {"t": {"0": 300, "1": 100}},
+        )
+        for _ in range(2)
+    ]
+
+    assert [[(0, 0, 100), (0, 100, 200), (0, 200, 300), (1, 0, 100)]] * 2 == plans
 
 
 def test_offsets_for_some_partitions_only_are_refused(cluster):
@@ -215,6 +386,35 @@ def test_a_loss_fails_the_query_or_is_skipped(cluster, caplog, what, is_failing)
     else:
         assert goes_on_with == planned(stream, start, end)
         assert any(sentence in record.getMessage() for record in caplog.records)
+
+
+def test_losses_are_reported_as_rows(cluster, tmp_path, caplog):
+    """
+    onDataLoss=report continues, and writes a row with the lost offsets of each partition to dataLossLog.
+    """
+    cluster.topics["t"].partitions[0].log_start_offset = 50
+    stream = reader(cluster, ondataloss="report", datalosslog=str(tmp_path / "losses"))
+    start: JsonOffsets = {"t": {"0": 0, "1": 0, "2": 10}}
+
+    assert LOSSES["aged out"][1] == planned(stream, start, {"t": {"0": 300, "1": 100}})
+
+    rows = [json.loads(line) for path in (tmp_path / "losses").iterdir() for line in path.read_text().splitlines()]
+    assert {("t", 0, 0, 50), ("t", 2, 10, None)} == {
+        (row["topic"], row["partition"], row["start_offset"], row["end_offset"]) for row in rows
+    }
+    assert any("Offsets 0 to 50 of t-0 no longer exist" in row["what"] for row in rows)
+    assert 2 == sum("The query continues because onDataLoss=report" in r.getMessage() for r in caplog.records)
+
+
+def test_losses_that_cannot_be_reported_fail_the_query_at_its_start(cluster, tmp_path):
+    """
+    A query whose losses could not be reported fails before it reads anything, and names the directory.
+    """
+    (tmp_path / "file").write_text("")
+    stream = reader(cluster, ondataloss="report", datalosslog=str(tmp_path / "file" / "losses"))
+
+    with pytest.raises(DataLossError, match=r"dataLossLog=.*file/losses cannot be written"):
+        stream.initialOffset()
 
 
 def test_a_topic_recreated_while_the_query_runs_is_detected(cluster):

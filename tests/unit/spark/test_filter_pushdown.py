@@ -1,0 +1,83 @@
+"""Spark's filters become conditions, and Spark evaluates again what they do not cover."""
+
+import pickle
+from datetime import UTC, datetime
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    Not,
+    StringContains,
+)
+
+from tidemill.columnar import source_options
+from tidemill.columnar.row_filter import IN, IS_NULL, Condition
+from tidemill.spark import row_schema
+from tidemill.spark.batch_reader import BatchReader
+from tidemill.spark.filter_pushdown import translated
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+
+
+def reader() -> BatchReader:
+    options = source_options.for_batch({"kafka.bootstrap.servers": "b:9092", "subscribe": "t"})
+    return BatchReader(options, row_schema.full(has_headers=False))
+
+
+def test_filters_that_were_applied_exactly_are_not_returned():
+    """
+    Filters that were applied exactly are not returned to Spark, others are, whether or not they were of use.
+    """
+    exact = [
+        In(("partition",), (0, 1)),
+        GreaterThanOrEqual(("OFFSET",), 3),
+        Not(EqualTo(("key",), b"k")),
+        IsNotNull(("key",)),
+    ]
+    others = [
+        GreaterThanOrEqual(("timestamp",), NOON),
+        LessThan(("timestamp",), NOON),
+        StringContains(("topic",), "x"),
+        Not(EqualNullSafe(("key",), b"k")),
+        EqualTo(("headers", "key"), "a"),
+        EqualTo(("unknown",), 1),
+    ]
+
+    row_filter, left = translated([*exact, *others])
+
+    assert others == left
+    assert (
+        Condition("partition", IN, (0, 1)),
+        Condition("offset", ">=", 3),
+        Condition("key", "=", b"k", is_negated=True),
+        Condition("key", IS_NULL, is_negated=True),
+        Condition("timestamp", ">=", NOON),
+    ) == row_filter.conditions
+
+
+def test_spark_takes_the_method_for_one_that_is_not_overridden():
+    """
+    Spark compares `pushFilters.__func__` with that of its base class, and refuses a reader that overrides it unless the
+    session's flag is set.
+    """
+    pushed = reader().pushFilters
+
+    assert DataSourceReader.pushFilters is getattr(pushed, "__func__", None)
+
+
+def test_pushed_filters_travel_to_executors():
+    """
+    The filters that were pushed are pickled with the reader, because executors apply those on the key.
+    """
+    planned = reader()
+    left = [*planned.pushFilters([EqualTo(("key",), b"k")])]
+
+    travelled = pickle.loads(pickle.dumps(planned))  # noqa: S301 - our own bytes
+
+    assert [] == left
+    assert (Condition("key", "=", b"k"),) == travelled.row_filter.conditions
