@@ -63,11 +63,10 @@ class RowFilter:
 
     def selects(self, partition: TopicPartition) -> bool:
         """Return whether the partition may have rows that the query needs."""
-        values = {"topic": partition.topic, "partition": partition.partition}
         return all(
-            _COMPARISONS[one.comparison](values[one.column], one.value) is not one.is_negated
-            for one in self.conditions
-            if one.column in values
+            _COMPARISONS[one.comparison](value, one.value) is not one.is_negated
+            for column, value in (("topic", partition.topic), ("partition", partition.partition))
+            for one in self._of(column)
         )
 
     def clipped(self, start_offset: int, end_offset: int) -> tuple[int, int]:
@@ -80,9 +79,8 @@ class RowFilter:
 
     @property
     def timestamp_ms_min(self) -> int | None:
-        """The lower bound of the timestamp in milliseconds since the epoch, or None."""
-        lowest = (min(one.value) if one.comparison == IN else one.value for one in self._of("timestamp"))
-        return max(map(_milliseconds, lowest), default=None)
+        """The earliest timestamp of a row that the query may need, in milliseconds since the epoch, or None."""
+        return max(map(_earliest_ms, self._of("timestamp")), default=None)
 
     def rows_with_key(self, rows: "pa.RecordBatch") -> "pa.RecordBatch":
         """Return the rows whose `key` the query needs."""
@@ -102,7 +100,10 @@ class RowFilter:
         return rows
 
     def _of(self, column: str) -> Iterable[Condition]:
-        return (one for one in self.conditions if one.column == column)
+        """Return the conditions on `column`.  Only a key can be null, so IS NOT NULL excludes no other row."""
+        return (
+            one for one in self.conditions if one.column == column and (column == "key" or one.comparison != IS_NULL)
+        )
 
 
 def use_of(condition: Condition) -> Use:
@@ -111,7 +112,7 @@ def use_of(condition: Condition) -> Use:
     if column not in _TYPES:
         return Use.NONE
     if comparison == IS_NULL:
-        return Use.ALL if column == "key" else Use.NONE
+        return Use.ALL if column == "key" or is_negated else Use.NONE
     values = value if comparison == IN else (value,)
     if not values or not all(type(one) is _TYPES[column] for one in values):
         return Use.NONE
@@ -144,7 +145,9 @@ def _bounds(condition: Condition) -> tuple[int | None, int | None]:
     return min(value), max(value)
 
 
-def _milliseconds(moment: datetime) -> int:
-    """Return the last millisecond at or before `moment`: records have timestamps in milliseconds."""
+def _earliest_ms(condition: Condition) -> int:
+    """Return the earliest timestamp that a lower bound allows.  Records have timestamps in whole milliseconds."""
+    moment: datetime = min(condition.value) if condition.comparison == IN else condition.value
     since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return microseconds // 1_000 + 1 if condition.comparison == ">" else -(-microseconds // 1_000)

@@ -43,11 +43,13 @@ class TidemillDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
         from tidemill.columnar import source_options
-        from tidemill.spark.plain_errors import plain_errors
+        from tidemill.spark.refused_stream import RefusedStream
         from tidemill.spark.stream_reader import StreamReader
 
-        with plain_errors():
+        try:
             return StreamReader(source_options.for_stream(self.options), schema)
+        except ValueError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from tidemill.columnar import sink_options

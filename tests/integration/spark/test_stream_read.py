@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tidemill.spark.progress import offsets_behind_latest
+
+CHECKPOINT = Path(__file__).with_name("kafka_checkpoint")
 QUERY = Path(__file__).with_name("parquet_query.py")
 START_SECONDS_MAX = 90  # a Spark session on a busy machine
 PARTITIONS = 4
@@ -31,14 +35,15 @@ def numbered(make_topic, produce):
     return make
 
 
+def tidemill_stream(spark, bootstrap, topic, **options):
+    reader = spark.readStream.format("tidemill").option("kafka.bootstrap.servers", bootstrap)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
 def run_available(spark, bootstrap, topic, directory, **options):
     """Run a query with Trigger.AvailableNow; return the progress of its batches that had rows."""
     query = (
-        spark.readStream.format("tidemill")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic)
-        .options(**options)
-        .load()
+        tidemill_stream(spark, bootstrap, topic, **options)
         .writeStream.format("parquet")
         .option("path", str(directory / "data"))
         .option("checkpointLocation", str(directory / "checkpoint"))
@@ -47,6 +52,16 @@ def run_available(spark, bootstrap, topic, directory, **options):
     )
     query.awaitTermination()
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def run_each(frame, directory, take):
+    """Run a query with Trigger.AvailableNow; call `take` with (partition, offset) of the rows, and the batch's id."""
+
+    def each(batch, batch_id):
+        take(sorted((row.partition, row.offset) for row in batch.select("partition", "offset").collect()), batch_id)
+
+    stream = frame.writeStream.foreachBatch(each).option("checkpointLocation", str(directory / "checkpoint"))
+    stream.trigger(availableNow=True).start().awaitTermination()
 
 
 def delivered(spark, directory):
@@ -77,23 +92,123 @@ def test_a_run_reads_all_records_in_steps_and_the_next_resumes(spark, bootstrap,
     assert {topic: {str(p): 40 for p in range(PARTITIONS)}} == json.loads(stored)
 
 
-def test_a_checkpoint_of_sparks_kafka_source_can_be_used(spark, bootstrap, numbered, tmp_path):
+@pytest.mark.parametrize("is_completed", [True, False])
+def test_a_checkpoint_of_sparks_kafka_source_can_be_used(spark, bootstrap, make_topic, produce, tmp_path, is_completed):
     """
-    A query of Spark's Kafka source that changes its format to `tidemill` and keeps its checkpoint resumes where it was.
+    A query of Spark's Kafka source that changes its format to `tidemill` and keeps its checkpoint reads exactly what
+    remains, also if it was stopped during a batch.  The directory `kafka_checkpoint` has the layout that Spark writes.
     """
-    topic = numbered(50)
-    run_available(spark, bootstrap, topic, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="100")
-    # Spark's own source writes the same JSON without spaces and in another order.
-    for path in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"):
-        *head, last = path.read_text().splitlines()
-        theirs = {topic: dict(reversed(json.loads(last)[topic].items()))}
-        path.write_text("\n".join([*head, json.dumps(theirs, separators=(",", ":"))]))
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    numbered.add(topic, 10)
+    topic = make_topic(partitions=2)
+    produce(topic, [{"value": b"x", "partition": p} for p, count in ((0, 25), (1, 12)) for _ in range(count)])
+    for path in filter(Path.is_file, CHECKPOINT.rglob("*")):
+        copied = tmp_path / "checkpoint" / path.relative_to(CHECKPOINT)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        copied.write_bytes(path.read_bytes().replace(b'"flights"', json.dumps(topic).encode()))
+    if not is_completed:
+        (tmp_path / "checkpoint" / "commits" / "1").unlink()
 
-    run_available(spark, bootstrap, topic, tmp_path)
+    batches = []
+    run_each(
+        tidemill_stream(spark, bootstrap, topic), tmp_path, lambda rows, batch_id: batches.append((batch_id, rows))
+    )
 
-    assert all_offsets(60) == delivered(spark, tmp_path)
+    repeated = [(1, [*((0, n) for n in range(10, 20)), (1, 8), (1, 9)])]
+    new = [(2, [*((0, n) for n in range(20, 25)), (1, 10), (1, 11)])]
+    assert (new if is_completed else repeated + new) == batches
+
+
+def test_the_first_batch_is_repeated_with_its_start(spark, bootstrap, numbered, tmp_path):
+    """
+    A first batch that failed is repeated with the same rows, although its start is relative to the end of a topic that
+    has grown by then.
+    """
+    topic = numbered(10)
+    batches = []
+
+    def fail_once(rows, batch_id):
+        batches.append((batch_id, rows))
+        if len(batches) == 1:
+            raise RuntimeError("the sink is full")
+
+    frame = tidemill_stream(spark, bootstrap, topic, startingOffsets="-3")
+    with pytest.raises(Exception, match="the sink is full"):
+        run_each(frame, tmp_path, fail_once)
+    numbered.add(topic, 5)
+    run_each(frame, tmp_path, fail_once)
+
+    last_three = [(p, n) for p in range(PARTITIONS) for n in (7, 8, 9)]
+    new = [(p, n) for p in range(PARTITIONS) for n in range(10, 15)]
+    assert [(0, last_three), (0, last_three), (1, new)] == batches
+
+
+def test_lag_tools_see_the_query_and_a_new_query_starts_from_its_group(spark, bootstrap, numbered, tmp_path):
+    """
+    With commitGroup, a group has the ends of all completed batches, and another query starts there with `group:NAME`.
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    topic = numbered(100)
+    run_available(
+        spark,
+        bootstrap,
+        topic,
+        tmp_path / "first",
+        startingOffsets="earliest",
+        commitGroup=topic,
+        maxBytesPerTrigger="1k",
+    )
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    committed = consumer.committed([TopicPartition(topic, p) for p in range(PARTITIONS)], timeout=30)
+    consumer.close()
+    numbered.add(topic, 5)
+    (batch,) = run_available(spark, bootstrap, topic, tmp_path / "second", startingOffsets=f"group:{topic}")
+
+    assert [100] * PARTITIONS == [one.offset for one in committed]
+    assert all_offsets(100) == delivered(spark, tmp_path / "first")
+    assert 5 * PARTITIONS == batch["numInputRows"]
+
+
+def test_limits_in_bytes_split_batches_and_tasks(spark, bootstrap, numbered, tmp_path):
+    """
+    maxBytesPerTrigger gives several batches, and the progress shows how far each is behind the topic.
+    """
+    topic = numbered(200)
+
+    batches = run_available(
+        spark,
+        bootstrap,
+        topic,
+        tmp_path,
+        startingOffsets="earliest",
+        maxBytesPerTrigger="3k",
+        maxBytesPerPartition="500",
+    )
+
+    behind = [int(offsets_behind_latest(batch["sources"][0])["maxOffsetsBehindLatest"]) for batch in batches]
+    assert len(batches) > 1
+    assert 0 == behind[-1] < behind[0] < 200
+    assert all_offsets(200) == delivered(spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"startingOffsets": "-10w"}, "ValueError: startingOffsets=-10w is not a position"),
+        (
+            {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1000"},
+            r"\w+: .*127\.0\.0\.1:1.*Connection refused",
+        ),
+    ],
+)
+def test_an_error_of_a_stream_starts_with_its_sentence(spark, bootstrap, tmp_path, options, sentence):
+    """
+    The error of a query that cannot start has the sentence first, without a traceback, also for a wrong address.
+    """
+    with pytest.raises(Exception) as failed:
+        run_available(spark, bootstrap, "t", tmp_path, **options)
+
+    assert re.search(rf"exception: \[\w+\] [^:]*: [\w.]*{sentence}", str(failed.value)), str(failed.value)
+    assert "Traceback" not in str(failed.value)
 
 
 def test_a_query_that_is_killed_delivers_every_offset_exactly_once(spark, bootstrap, numbered, tmp_path):

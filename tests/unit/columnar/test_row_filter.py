@@ -33,6 +33,8 @@ def filtered(*conditions: Condition) -> RowFilter:
         (Condition("timestamp", ">", MOMENT.replace(tzinfo=None)), Use.NONE),
         (Condition("key", "=", b"k"), Use.ALL),
         (Condition("key", IS_NULL), Use.ALL),
+        (Condition("offset", IS_NULL, is_negated=True), Use.ALL),
+        (Condition("offset", IS_NULL), Use.NONE),
         (Condition("key", "<", b"k"), Use.NONE),
         (Condition("value", "=", b"v"), Use.NONE),
         (Condition("offset", "=", None), Use.NONE),
@@ -52,7 +54,10 @@ def test_conditions_select_partitions():
     Conditions on topic and partition select partitions; those on the key do not.
     """
     chosen = filtered(
-        Condition("topic", "=", "t"), Condition("partition", IN, (1, 2), is_negated=True), Condition("key", "=", b"k")
+        Condition("topic", "=", "t"),
+        Condition("topic", IS_NULL, is_negated=True),
+        Condition("partition", IN, (1, 2), is_negated=True),
+        Condition("key", "=", b"k"),
     )
 
     assert [True, False, False] == [
@@ -83,18 +88,26 @@ def test_clipping_keeps_every_offset_that_fulfils_the_condition(value, values, c
     assert comparison == IN or needed == [*kept]
 
 
-def test_the_start_in_time_is_rounded_down():
+@pytest.mark.parametrize(
+    ("condition", "milliseconds"),
+    [
+        (Condition("timestamp", ">=", MOMENT), 1_357_034_400_124),
+        (Condition("timestamp", ">", MOMENT), 1_357_034_400_124),
+        (Condition("timestamp", ">=", MOMENT.replace(microsecond=5_000)), 1_357_034_400_005),
+        (Condition("timestamp", ">", MOMENT.replace(microsecond=5_000)), 1_357_034_400_006),
+        (Condition("timestamp", IN, (MOMENT, MOMENT.replace(microsecond=0))), 1_357_034_400_000),
+        (Condition("timestamp", IS_NULL, is_negated=True), None),
+    ],
+)
+def test_the_start_in_time_is_a_whole_millisecond(condition, milliseconds):
     """
-    The lower bound of the timestamp is the greatest of all, rounded down to the milliseconds of records.
+    The lower bound of the timestamp is the first millisecond that fulfils the condition, because records have no
+    fractions of it.
     """
-    chosen = filtered(
-        Condition("timestamp", ">=", MOMENT),
-        Condition("timestamp", ">", MOMENT - timedelta(days=1)),
-        Condition("timestamp", IN, (MOMENT, MOMENT - timedelta(days=2))),
-    )
+    earlier = Condition("timestamp", ">", MOMENT - timedelta(days=1))
 
-    assert 1_357_034_400_123 == chosen.timestamp_ms_min
-    assert None is filtered().timestamp_ms_min
+    assert milliseconds == filtered(condition).timestamp_ms_min
+    assert (milliseconds or 1_356_948_000_124) == filtered(earlier, condition).timestamp_ms_min
 
 
 @pytest.mark.parametrize(
