@@ -10,7 +10,15 @@ from collections import deque
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, add_sequence, stamp_crc
+from tidemill.batches.batch import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    add_sequence,
+    stamp,
+    stamp_crc,
+)
 from tidemill.client.failures import ClientError
 from tidemill.model.partition import TopicPartition
 
@@ -34,6 +42,7 @@ class PendingBatch:
     __slots__ = ("attempts", "batch", "cause", "deadline", "queue", "record_count", "sequence")
 
     def __init__(self, queue: "PartitionQueue", batch: bytearray, record_count: int, deadline: float) -> None:
+        stamp(batch, 0, NO_LEADER_EPOCH)  # Apache Kafka refuses batches with another base offset.
         self.queue = queue
         self.batch = batch
         self.record_count = record_count

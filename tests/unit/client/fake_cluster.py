@@ -100,6 +100,8 @@ class Partition:
         header = batch_header.read_header(batch)
         if not batch_header.crc_matches(batch):
             return errors.CORRUPT_MESSAGE, -1
+        if header.base_offset:
+            return errors.INVALID_RECORD, -1
         base_offset = self.end_offset
         if header.producer_id >= 0:
             known = self.producers.get(header.producer_id)
