@@ -42,6 +42,7 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks.idle_shards
 	@$(PYTHON) -m benchmarks.restart
 	@$(PYTHON) -m benchmarks.spark_read
+	@$(PYTHON) -m benchmarks.arrow_read
 	@test -z "$(OLD)" || $(PYTHON) -m benchmarks.checkouts "$(OLD)"
 
 soak: install  ## 200 kills, every fault many times, every torn page at every crash point, 20,000 runs of replicas, 1,000 of brokers

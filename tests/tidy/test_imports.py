@@ -50,10 +50,11 @@ def test_a_library_has_one_import_site(library: str, site: str) -> None:
 
 def test_spark_imports_only_the_client_batches_and_the_model() -> None:
     """
-    `spark`, and `columnar` below it, directly import only `client`, `batches` and `model`; what these import in turn is
-    not restricted here.
+    `spark` and `arrow`, and `columnar` below them, directly import only `client`, `batches` and `model`; what these
+    import in turn is not restricted here.
     """
-    spark = [module for module in imports() if _package(module) in ("tidemill.spark", "tidemill.columnar")]
+    readers = ("tidemill.spark", "tidemill.arrow", "tidemill.columnar")
+    spark = [module for module in imports() if _package(module) in readers]
     imported = {(module, other) for module in spark for other in imports()[module]}
 
     assert imported

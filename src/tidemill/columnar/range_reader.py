@@ -7,7 +7,7 @@ import atexit
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidemill.batches.arrow import record_batches_from
+from tidemill.batches.arrow import GROUP_BYTES_MAX, record_batches_from
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.failures import OffsetOutOfRange, UnknownTopic
@@ -27,9 +27,23 @@ _clusters: dict[ConnectionSettings, ClusterMetadata] = {}
 class RangeReader:
     """Reads the given columns of offset ranges, in the given order."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        columns: Sequence[str],
+        *,
+        cluster: ClusterMetadata | None = None,
+        group_bytes_max: int = GROUP_BYTES_MAX,
+    ) -> None:
+        """
+        `cluster` has the connections to use; without it, those that this process keeps are used, by one thread only.
+
+        A record batch holds at most `group_bytes_max` decompressed bytes of records, or those of one larger batch.
+        """
         self._options = options
         self._columns = columns
+        self._own_cluster = cluster
+        self._group_bytes_max = group_bytes_max
 
     def record_batches(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
         """
@@ -38,7 +52,8 @@ class RangeReader:
         Raise DataLossError if records are missing and data loss fails the query, and ClientError if a read fails.
         """
         partition = TopicPartition(work.topic, work.partition)
-        fetcher = RawFetcher(_cluster(self._options.connection), deadline_ms=self._options.poll_timeout_ms)
+        cluster = self._own_cluster or _cluster(self._options.connection)
+        fetcher = RawFetcher(cluster, deadline_ms=self._options.poll_timeout_ms)
         start_offset = work.start_offset
         while start_offset < work.end_offset:
             try:
@@ -51,6 +66,7 @@ class RangeReader:
                         end_offset=work.end_offset,
                         columns=self._columns,
                         check_crc=False,  # the fetcher has checked the CRC
+                        group_bytes_max=self._group_bytes_max,
                     )
             except UnknownTopic as error:
                 self._options.data_loss.apply(f"{error}.", Lost(*partition, start_offset, work.end_offset))

@@ -86,7 +86,7 @@ OPTIONS: Final = (
 )
 """The sink's options, for the documentation.  Connection keys (TLS, SASL, addresses) are those of the source."""
 
-_KNOWN: Final = frozenset(
+KNOWN: Final = frozenset(
     {
         "checkpointlocation",  # set for every streaming query
         "includeheaders",
@@ -111,7 +111,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
 
     Raise ValueError; its message names the option, its value and the fix.
     """
-    warn_of_unknown(options, _KNOWN)
+    warn_of_unknown(options, KNOWN)
     truth(options, "includeHeaders", default=False)
     topic = options.get("topic")
     if topic is not None and not topic.strip():

@@ -35,7 +35,7 @@ _REFUSED_KAFKA_KEYS: Final = {
 }
 
 # `load(path)` sets `path`, which is ignored, as in Spark's source.
-_KNOWN: Final = frozenset({"path", *(option.name.lower() for option in OPTIONS)})
+KNOWN: Final = frozenset({"path", *(option.name.lower() for option in OPTIONS)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def has_headers(options: Mapping[str, str]) -> bool:
 
 
 def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
-    warn_of_unknown(options, _KNOWN)
+    warn_of_unknown(options, KNOWN)
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise ValueError(f"startingOffsetsByTimestampStrategy={strategy} is unknown: use error or latest")

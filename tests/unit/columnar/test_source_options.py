@@ -137,7 +137,7 @@ def test_every_documented_option_is_known(caplog):
     """
     source_options.warn_of_unknown(
         {option.name.lower(): "" for option in OPTIONS if not option.name.startswith("kafka.")},
-        source_options._KNOWN,
+        source_options.KNOWN,
     )
 
     assert [] == caplog.records

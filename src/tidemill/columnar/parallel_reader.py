@@ -1,0 +1,109 @@
+"""Reads the ranges of a plan on several threads, ahead of the caller and within a bound of memory.
+
+Each thread has its own connections.  It reads one partition to its end before it begins the next one, so the rows of a
+partition stay in the order of their offsets.  The decoder and the sockets release the GIL, so that one thread decodes
+while others receive and while the caller works.
+"""
+
+import atexit
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from threading import Thread, current_thread
+from typing import TYPE_CHECKING, Final
+
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.failures import ClientError
+from tidemill.columnar.data_loss import DataLossError
+from tidemill.columnar.offset_ranges import OffsetRange
+from tidemill.columnar.range_reader import RangeReader
+from tidemill.columnar.read_ahead import ReadAhead
+from tidemill.columnar.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+THREADS_MAX: Final = 4
+READ_AHEAD_BYTES_MAX: Final = 32 << 20  # of decoded rows that wait for the caller
+GROUP_BYTES_MAX: Final = 16 << 20  # per record batch, because each thread holds one more than those that wait
+_CLOSE_SECONDS_MAX: Final = 5  # a thread whose broker does not respond ends later, at its request timeout
+
+
+class ParallelReader:
+    """Reads the given columns of `ranges`, once.  The threads start with the first record batch that is taken."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        columns: Sequence[str],
+        ranges: Sequence[OffsetRange],
+        *,
+        threads_max: int = THREADS_MAX,
+        read_ahead_bytes_max: int = READ_AHEAD_BYTES_MAX,
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._pending = deque(_by_partition(ranges))
+        count = min(len(self._pending), threads_max)
+        self._read_ahead = ReadAhead(read_ahead_bytes_max, producers=count)
+        # Threads must not keep the interpreter alive if the caller ends without taking all rows.
+        self._threads = [Thread(target=self._read, name=f"tidemill-read-{n}", daemon=True) for n in range(count)]
+
+    def record_batches(self) -> Iterator["pa.RecordBatch"]:
+        """
+        Yield all rows.  The threads and their connections end with the iterator, also if it is closed early.
+
+        Raise DataLossError if records are missing and data loss fails the read, and ClientError if a read fails.
+        """
+        atexit.register(self.close)
+        try:
+            for thread in self._threads:
+                thread.start()
+            while (rows := self._read_ahead.take()) is not None:
+                yield rows
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let the threads end and close their connections; wait for them, but not for a broker that is silent."""
+        atexit.unregister(self.close)
+        self._read_ahead.close()
+        ends_at = time.monotonic() + _CLOSE_SECONDS_MAX
+        for thread in self._threads:
+            if thread.is_alive() and thread is not current_thread():
+                thread.join(max(ends_at - time.monotonic(), 0))
+
+    def _read(self) -> None:
+        """Read one partition after the other.  This runs in each thread."""
+        failure: BaseException | None = None
+        try:
+            with closing(ClusterMetadata(self._options.connection, was_reached=True)) as cluster:
+                reader = RangeReader(self._options, self._columns, cluster=cluster, group_bytes_max=GROUP_BYTES_MAX)
+                while (works := self._next_partition()) and all(self._read_range(reader, work) for work in works):
+                    pass
+        except (ClientError, DataLossError) as error:
+            # The sentence says what to do.  A traceback of this thread would only hide it, and keep connections alive.
+            error.__cause__ = error.__context__ = None
+            failure = error.with_traceback(None)
+        except BaseException as error:
+            failure = error
+        self._read_ahead.producer_done(failure)
+
+    def _next_partition(self) -> list[OffsetRange] | None:
+        try:
+            return self._pending.popleft()
+        except IndexError:
+            return None
+
+    def _read_range(self, reader: RangeReader, work: OffsetRange) -> bool:
+        """Return whether more rows are wanted."""
+        return all(self._read_ahead.put(rows) for rows in reader.record_batches(work))
+
+
+def _by_partition(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
+    """Return the ranges of each partition, the largest partition first, so that no thread is alone with it at last."""
+    by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
+    for one in ranges:
+        by_partition.setdefault((one.topic, one.partition), []).append(one)
+    return sorted(by_partition.values(), key=lambda parts: sum(one.size for one in parts), reverse=True)
