@@ -133,6 +133,7 @@ def sink_rows(rows: "pa.RecordBatch", topic: str | None) -> "pa.RecordBatch":
         if pa.types.is_null(column.type):
             continue
         if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+            # Cast first: pyarrow cannot take from string views, which Polars has in its categories.
+            column = column.dictionary.cast(targets[name]).take(column.indices)
         columns[name] = column if name == "timestamp" else column.cast(targets[name])
     return pa.RecordBatch.from_pydict(columns)
