@@ -80,6 +80,7 @@ def read(
     parsed = source_options.for_batch(texts)
     wanted = schema(columns, include_headers=parsed.has_headers)
     work = ParallelReader(parsed, wanted.names, batch_plan.plan(parsed))
+    # Only a reader over a Python iterator raises the iterator's own errors.  Its `close` does not reach the iterator.
     return pa.RecordBatchReader.from_batches(wanted, work.record_batches())
 
 

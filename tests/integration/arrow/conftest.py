@@ -1,0 +1,5 @@
+"""One broker for all tests of this folder, as in the tests with Spark."""
+
+from tests.integration.spark.conftest import bootstrap, make_topic, produce
+
+__all__ = ["bootstrap", "make_topic", "produce"]
