@@ -77,7 +77,7 @@ def test_the_same_dictionary_fits_spark(parsed: Callable[..., SourceOptions]) ->
         ("t", {"columns": ["keys"]}, "column 'keys' is unknown; the columns are key, value, topic"),
         ("t", {"startingTimestamp": datetime(2013, 1, 1)}, "startingTimestamp=2013-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
         ("t", {"startingOffsets": "latest"}, "starting offset can't be latest for batch queries"),
-        ("t", {"kafka.security.protocol": "SASL"}, "security.protocol=SASL is not supported"),
+        ("t", {"kafka.security.protocol": "SASL"}, "security.protocol=SASL is unknown: use PLAINTEXT"),
     ],
 )
 def test_a_wrong_argument_of_read_is_refused(topic: str | None, options: dict[str, Any], sentence: str) -> None:

@@ -373,10 +373,10 @@ def test_retries_end_at_the_delivery_timeout_with_the_cause(make: Make):
         cluster.hook = lambda broker_id, name, request: (
             refuse(errors.NOT_ENOUGH_REPLICAS, request) if isinstance(request, produce.Request) else None
         )
-        producer = make(cluster, delivery_timeout_ms="50")
+        producer = make(cluster, delivery_timeout_ms="1000")
         producer.send(T0, *batch_of(b"0"))
 
-        with pytest.raises(DeliveryFailed, match=r"^t-0: 1 records .*delivery.timeout.ms=50: NOT_ENOUGH_REPLICAS"):
+        with pytest.raises(DeliveryFailed, match=r"^t-0: 1 records .*delivery.timeout.ms=1000: NOT_ENOUGH_REPLICAS"):
             producer.flush()
 
 
@@ -400,7 +400,7 @@ def test_a_silent_broker_is_given_up_after_the_request_timeout(make: Make):
 
 def test_a_topic_that_was_deleted_fails_at_the_delivery_timeout(make: Make):
     with FakeCluster() as cluster:
-        producer = make(cluster, delivery_timeout_ms="60")
+        producer = make(cluster, delivery_timeout_ms="1000")
         cluster.topics.clear()
         producer.send(T0, *batch_of(b"0"))
 

@@ -143,7 +143,7 @@ def test_a_refresh_asks_again_while_a_topic_has_no_leader():
             )
 
         running.hook = electing
-        cluster = ClusterMetadata(running.settings())
+        cluster = ClusterMetadata(running.settings(default_api_timeout_ms="30000"))
         cluster.refresh({"t"})
         cluster.close()
 
