@@ -2,9 +2,13 @@
 
     python tools/run_tests.py [PYTEST OPTION ...]
 
-Each stage is a separate pytest process, so a stage that crashes does not stop the others.  The report lists the reason
-of every skip, because a missing tool (strace, fuse3, promtool) silently removes tests.  Its last line has the form
-`N passed, N failed, N skipped in S s`.  The exit code is 0 only when no test failed and every stage could run.
+Each stage is a separate pytest process, so a stage that crashes does not stop the others.  Stages in which no test
+waits run first, each on all cores.  The others mostly wait for processes, so they run in two lanes at the same time,
+and the output of such a stage is printed when it ends.
+
+The report lists the reason of every skip, because a missing tool (strace, fuse3, promtool) silently removes tests.  Its
+last line has the form `N passed, N failed, N skipped in S s`.  The exit code is 0 only when no test failed and every
+stage could run.
 """
 
 import re
@@ -13,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -33,26 +38,33 @@ class Stage:
     name: str
     share_s: int
     paths: tuple[str, ...]
-    is_timeless: bool = False  # no test waits or is measured, so they may share the cores
 
 
-STAGES: Final = (
-    Stage(name="unit", share_s=60, paths=("tests/unit", "tests/tidy"), is_timeless=True),
-    Stage(name="crash points", share_s=120, paths=("tests/simulation/store",), is_timeless=True),
-    Stage(
-        name="simulated clusters",
-        share_s=240,
-        paths=("tests/simulation/raft", "tests/simulation/cluster"),
-        is_timeless=True,
-    ),
-    Stage(name="faults", share_s=120, paths=("tests/fault",)),
-    Stage(name="clients", share_s=120, paths=("tests/integration/clients",)),
-    Stage(name="Spark", share_s=120, paths=("tests/integration/spark",)),
-    Stage(name="commands", share_s=120, paths=("tests/integration/cli",)),
-    Stage(name="console", share_s=90, paths=("tests/integration/console",)),
-    # Both install Tidemill into new environments.
-    Stage(name="pages and packages", share_s=210, paths=("tests/integration/documents", "tests/integration/packaging")),
+TIMELESS: Final = (
+    Stage(name="unit", share_s=75, paths=("tests/unit", "tests/tidy")),
+    Stage(name="crash points", share_s=120, paths=("tests/simulation/store",)),
+    Stage(name="simulated clusters", share_s=180, paths=("tests/simulation/raft", "tests/simulation/cluster")),
 )
+"""Stages in which no test waits or is measured, so the tests of one stage share the cores."""
+LANES: Final = (
+    (
+        Stage(name="Spark", share_s=300, paths=("tests/integration/spark",)),
+        # Both install Tidemill into new environments.
+        Stage(
+            name="pages and packages",
+            share_s=300,
+            paths=("tests/integration/documents", "tests/integration/packaging"),
+        ),
+        Stage(name="console", share_s=120, paths=("tests/integration/console",)),
+    ),
+    (
+        Stage(name="faults", share_s=240, paths=("tests/fault",)),
+        Stage(name="clients", share_s=180, paths=("tests/integration/clients",)),
+        Stage(name="commands", share_s=180, paths=("tests/integration/cli",)),
+    ),
+)
+"""The other stages.  The lanes run at the same time; the stages of a lane run one after the other."""
+REST_SHARE_S: Final = 150
 INSTALL_SHARE_S: Final = 60
 
 
@@ -66,9 +78,14 @@ class Outcome:
     skips: Skips = field(default_factory=dict)
 
 
-def stages(root: Path) -> list[Stage]:
-    """Return the named stages whose directories exist, and one stage for all other directories of tests."""
-    named = {path for stage in STAGES for path in stage.paths}
+def lanes(root: Path) -> tuple[list[Stage], list[list[Stage]]]:
+    """
+    Return the timeless stages and the lanes, without directories that do not exist.
+
+    All other directories of tests form the last stage of the last lane.
+    """
+    known = (*TIMELESS, *(stage for lane in LANES for stage in lane))
+    named = {path for stage in known for path in stage.paths}
     parents = {str(Path(path).parent) for path in named} - {"tests"}
     folders = [folder for parent in ("tests", *sorted(parents)) for folder in sorted((root / parent).glob("*/"))]
     others = tuple(
@@ -76,14 +93,17 @@ def stages(root: Path) -> list[Stage]:
         for path in (folder.relative_to(root).as_posix() for folder in folders)
         if path not in named and path not in parents and any((root / path).rglob("test_*.py"))
     )
-    present = [
+    rest = [Stage(name="rest", share_s=REST_SHARE_S, paths=others)] if others else []
+    found = [_present(lane, root) for lane in LANES]
+    return _present(TIMELESS, root), [*found[:-1], found[-1] + rest]
+
+
+def _present(group: Iterable[Stage], root: Path) -> list[Stage]:
+    return [
         replace(stage, paths=paths)
-        for stage in STAGES
+        for stage in group
         if (paths := tuple(path for path in stage.paths if (root / path).is_dir()))
     ]
-    spent_s = INSTALL_SHARE_S + sum(stage.share_s for stage in STAGES)
-    rest = [Stage(name="rest", share_s=BUDGET_S - spent_s, paths=others)] if others else []
-    return present + rest
 
 
 def counts_of(output: str) -> dict[str, int]:
@@ -106,18 +126,22 @@ def skips_of(output: str) -> dict[str, dict[str, int]]:
     return skips
 
 
-def run(stage: Stage, options: list[str]) -> Outcome:
-    """Run one stage in a pytest process and print its output as it arrives."""
-    print(f"\n── {stage.name}: {' '.join(stage.paths)}", flush=True)
+def run(stage: Stage, options: list[str], *, is_timeless: bool = False) -> Outcome:
+    """Run one stage in a pytest process; print its output as it arrives if it `is_timeless`, or else at the end."""
+    heading = f"\n── {stage.name}: {' '.join(stage.paths)}"
+    print(heading if is_timeless else f"\n── {stage.name}: started", flush=True)
     started = time.monotonic()
-    shared = ["-n", "auto", "--dist", "worksteal"] if stage.is_timeless else []
+    shared = ["-n", "auto", "--dist", "worksteal"] if is_timeless else []
     command = [sys.executable, "-m", "pytest", *stage.paths, SUMMARY, *shared, *options]
     output = []
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             output.append(line)
-            print(line, end="", flush=True)
+            if is_timeless:
+                print(line, end="", flush=True)
+    if not is_timeless:
+        print(heading, "".join(output), sep="\n", end="", flush=True)
     return Outcome(
         stage=stage.name,
         share_s=stage.share_s,
@@ -128,14 +152,28 @@ def run(stage: Stage, options: list[str]) -> Outcome:
     )
 
 
-def report(outcomes: list[Outcome], install_s: float) -> str:
-    """Return the table of times, the list of skips and the closing line."""
+def run_all(root: Path, options: list[str]) -> list[Outcome]:
+    """Run the timeless stages, then the lanes at the same time, and return the outcomes of all stages."""
+    timeless, side_by_side = lanes(root)
+    outcomes = [run(stage, options, is_timeless=True) for stage in timeless]
+    with ThreadPoolExecutor(len(side_by_side)) as pool:
+        for lane in pool.map(lambda stages: [run(stage, options) for stage in stages], side_by_side):
+            outcomes += lane
+    return outcomes
+
+
+def report(outcomes: list[Outcome], install_s: float, tests_s: float) -> str:
+    """
+    Return the table of times, the list of skips and the closing line.
+
+    `tests_s` is less than the sum of the stages, because lanes run at the same time.
+    """
     lines = ["", f"{'stage':<14}{'seconds':>9}{'of':>6}", f"{'install':<14}{install_s:>9.1f}{INSTALL_SHARE_S:>6}"]
     for outcome in outcomes:
         mark = "  ← over its share" if outcome.seconds > outcome.share_s else ""
         mark += "  ← broken" if outcome.is_broken else ""
         lines.append(f"{outcome.stage:<14}{outcome.seconds:>9.1f}{outcome.share_s:>6}{mark}")
-    total_s = install_s + sum(outcome.seconds for outcome in outcomes)
+    total_s = install_s + tests_s
     lines.append(f"{'all':<14}{total_s:>9.1f}{BUDGET_S:>6}{'  ← over' if total_s > BUDGET_S else ''}")
     sums = {word: sum(outcome.counts.get(word, 0) for outcome in outcomes) for word in ("passed", "failed", "skipped")}
     # A stage that broke without a failed test (it could not collect, or died) counts as one failed test.
@@ -173,8 +211,9 @@ def install_seconds(root: Path) -> float:
 
 def main(options: list[str]) -> int:
     install_s = install_seconds(ROOT)
-    outcomes = [run(stage, options) for stage in stages(ROOT)]
-    print(report(outcomes, install_s))
+    started = time.monotonic()
+    outcomes = run_all(ROOT, options)
+    print(report(outcomes, install_s, time.monotonic() - started))
     return 1 if not outcomes or any(outcome.is_broken for outcome in outcomes) else 0
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.run_tests import Outcome, Stage, counts_of, report, run, skips_of, stages
+from tools.run_tests import Outcome, Stage, counts_of, lanes, report, run, skips_of
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_stage_that_could_not_run_counts_as_failed() -> None:
     fine = Outcome(stage="unit", share_s=60, seconds=1.0, counts={"passed": 3, "skipped": 1}, is_broken=False)
     dead = Outcome(stage="Spark", share_s=120, seconds=2.0, counts={}, is_broken=True)
 
-    text = report([fine, dead], 4.0)
+    text = report([fine, dead], 4.0, 3.0)
 
     assert "3 passed, 1 failed, 1 skipped in 7 s" == text.splitlines()[-1]
 
@@ -45,7 +45,8 @@ def test_directories_without_a_stage_run_in_the_rest(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "test_it.py").touch()
 
-    found = {stage.name: stage.paths for stage in stages(tmp_path)}
+    timeless, side_by_side = lanes(tmp_path)
+    found = {stage.name: stage.paths for stage in (*timeless, *(stage for lane in side_by_side for stage in lane))}
 
     assert {
         "unit": ("tests/unit",),
@@ -93,7 +94,7 @@ def test_the_report_lists_what_was_skipped_and_why() -> None:
         for skipped in skips
     ]
 
-    lines = report(outcomes, 0.0).splitlines()
+    lines = report(outcomes, 0.0, 2.0).splitlines()
 
     at = lines.index("skipped:")
     assert [
@@ -112,7 +113,7 @@ def test_a_report_without_skips_has_no_list_of_them() -> None:
     """
     fine = Outcome(stage="unit", share_s=60, seconds=1.0, counts={"passed": 3}, is_broken=False)
 
-    assert "skipped:" not in report([fine], 0.0).splitlines()
+    assert "skipped:" not in report([fine], 0.0, 1.0).splitlines()
 
 
 def test_a_run_reports_the_skips_of_real_tests(tmp_path: Path) -> None:
@@ -125,4 +126,4 @@ def test_a_run_reports_the_skips_of_real_tests(tmp_path: Path) -> None:
     outcome = run(Stage(name="one", share_s=60, paths=(str(path),)), [])
 
     assert ["the tool is not installed"] == [*outcome.skips]
-    assert "the tool is not installed" in report([outcome], 0.0)
+    assert "the tool is not installed" in report([outcome], 0.0, 1.0)
