@@ -1,7 +1,7 @@
 """A job that reads one topic and writes another.  The same program runs on every kind of Spark cluster.
 
-    spark-submit --master MASTER cluster_job.py BOOTSTRAP SOURCE TARGET
-    SPARK_REMOTE=sc://HOST:PORT python cluster_job.py BOOTSTRAP SOURCE TARGET
+spark-submit --master MASTER cluster_job.py BOOTSTRAP SOURCE TARGET
+SPARK_REMOTE=sc://HOST:PORT python cluster_job.py BOOTSTRAP SOURCE TARGET
 """
 
 import sys

@@ -100,7 +100,11 @@ def test_a_job_runs_through_spark_connect(run_job, environment: Environment) -> 
     """
     pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
     port = _free_port()
-    server = ["org.apache.spark.deploy.SparkSubmit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    server = [
+        "org.apache.spark.deploy.SparkSubmit",
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+    ]
     binding = ["spark.connect.grpc.binding.address=127.0.0.1", f"spark.connect.grpc.binding.port={port}"]
     configured = [*CONFIGURED, *(word for setting in binding for word in ("--conf", setting))]
     command = [*server, "--master", "local[2]", *configured, "spark-internal"]
