@@ -121,7 +121,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         raise ValueError("Option 'kafka.bootstrap.servers' must be specified for configuring the Tidemill sink")
     producer = producer_settings.from_keys(keys)
     for key in connection_settings.unknown_keys({key: keys[key] for key in producer_settings.unknown_keys(keys)}):
-        _LOG.warning("option kafka.%s=%s has no effect: the Tidemill sink does not know it", key, keys[key])
+        _LOG.warning("option kafka.%s has no effect: the Tidemill sink does not know it", key)
     return SinkOptions(
         connection=connection_settings.from_keys(keys),
         producer=producer,

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="extra 'spark' is not installed")
 
-from tidemill.columnar import source_options
+from tidemill.columnar import sink_options, source_options
 from tidemill.spark import row_schema
 from tidemill.spark.batch_reader import BatchReader
 from tidemill.spark.stream_reader import StreamReader
@@ -43,14 +43,17 @@ def test_a_pickled_reader_has_references_instead_of_secrets(kind, monkeypatch, t
     assert [(True, False)] * 2 == [(reference.encode() in one, b"hunter2" in one) for one in pickled]
 
 
-def test_a_literal_secret_is_not_printed_or_logged(caplog):
+@pytest.mark.parametrize(
+    ("parse", "name"), [(source_options.for_batch, "source"), (sink_options.parse, "sink")], ids=["source", "sink"]
+)
+def test_a_literal_secret_is_not_printed_or_logged(parse, name, caplog):
     """
     A password in an option, or under a misspelt name, is neither in the repr of the parsed options nor in the log.
     """
     caplog.set_level("DEBUG")
     options = {**OPTIONS, "kafka.sasl.password": "hunter2", "kafka.sasl.pasword": "hunter2", "password": "hunter2"}
 
-    parsed = source_options.for_batch(options)
+    parsed = parse(options)
 
-    assert "option kafka.sasl.pasword has no effect: the Tidemill source does not know it" in caplog.messages
+    assert f"option kafka.sasl.pasword has no effect: the Tidemill {name} does not know it" in caplog.messages
     assert "hunter2" not in repr(parsed) + caplog.text
