@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidemill.batches.arrow import schema
 from tidemill.client.failures import ClientError
+from tidemill.client.security_keys import is_secret
+from tidemill.client.setting_values import HIDDEN
 from tidemill.columnar import batch_plan, sink_options, source_options
 from tidemill.columnar.data_loss import DataLossError
 from tidemill.columnar.parallel_reader import ParallelReader
@@ -152,7 +154,13 @@ def _text(name: str, value: Value) -> str:
             return str((value - _EPOCH) // timedelta(milliseconds=1))
         case Mapping() | list() | tuple():
             return json.dumps(value)
-    raise TypeError(f"{name}={value!r} is a {type(value).__name__}: pass text, a number, a boolean or a dictionary")
+    shown = f"{name}={_shown(name, repr(value))}"
+    raise TypeError(f"{shown} is a {type(value).__name__}: pass text, a number, a boolean or a dictionary")
+
+
+def _shown(name: str, value: str) -> str:
+    """Return the value of an option for an error, unless it may be a secret."""
+    return HIDDEN if is_secret(name.lower().removeprefix("kafka.")) else value
 
 
 def _place(texts: dict[str, str], name: str, value: str | None) -> None:
@@ -160,7 +168,8 @@ def _place(texts: dict[str, str], name: str, value: str | None) -> None:
     if value is None:
         return
     if name in texts:
-        raise ValueError(f"{name} is given twice, as {texts[name]} and as {value}: remove one of them")
+        shown = f"{_shown(name, texts[name])} and as {_shown(name, value)}"
+        raise ValueError(f"{name} is given twice, as {shown}: remove one of them")
     texts[name] = value
 
 

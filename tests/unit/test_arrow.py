@@ -62,6 +62,27 @@ def test_the_same_dictionary_fits_spark(parsed: Callable[..., SourceOptions]) ->
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"kafka.sasl.password": "hunter2", "Kafka.sasl.password": "hunter2"},
+        {"kafka.sasl.password": b"hunter2"},
+        {"kafka.ssl.key.password": 2.5, "kafka.sasl.password": "hunter2"},
+    ],
+    ids=["given twice", "bytes", "another value is wrong"],
+)
+def test_an_error_shows_no_secret(options: dict[str, Any]) -> None:
+    """
+    An error about the argument of a secret names it, and hides its value.
+    """
+    with pytest.raises((ValueError, TypeError)) as raised:
+        arrow.read("t", bootstrap_servers=BROKER, **options)
+
+    assert "password" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    assert "2.5" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("topic", "options", "sentence"),
     [
         ("t", {"startingOffset": "latest"}, "option startingOffset is unknown: did you mean startingoffsets?"),
