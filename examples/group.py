@@ -1,7 +1,9 @@
 """Handle records as a member of a group, until Ctrl-C.  Usage: python examples/group.py TOPIC GROUP"""
 
 import os
+import signal
 import sys
+import threading
 
 from confluent_kafka import Consumer
 
@@ -15,16 +17,14 @@ consumer = Consumer(
     }
 )
 consumer.subscribe([topic])
-try:
-    while True:
-        messages = consumer.consume(100, timeout=1)
-        for message in messages:
-            if message.error():
-                sys.exit(str(message.error()))
-            print("handled", message.value().decode(), flush=True)
-        if messages:
-            consumer.commit(asynchronous=False)  # after the work: a crash repeats records, and loses none
-except KeyboardInterrupt:
-    pass
-finally:
-    consumer.close()  # the other members take over at once
+stop = threading.Event()
+signal.signal(signal.SIGINT, lambda *_: stop.set())  # Ctrl-C: what was handled is still committed
+while not stop.is_set():
+    messages = consumer.consume(100, timeout=1)
+    for message in messages:
+        if message.error():
+            sys.exit(str(message.error()))
+        print("handled", message.value().decode(), flush=True)
+    if messages:
+        consumer.commit(asynchronous=False)  # after the work: a crash repeats records, and loses none
+consumer.close()  # the other members take over at once
