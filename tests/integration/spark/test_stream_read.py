@@ -1,5 +1,6 @@
 """`spark.readStream.format("tidemill")` with a real broker: every offset is delivered exactly once."""
 
+import contextlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from tidemill.spark.progress import offsets_behind_latest
 
 CHECKPOINT = Path(__file__).with_name("kafka_checkpoint")
 QUERY = Path(__file__).with_name("parquet_query.py")
-START_SECONDS_MAX = 90  # a Spark session on a busy machine
+START_SECONDS_MAX = 150  # a Spark session on a busy machine
 PARTITIONS = 4
 
 
@@ -213,12 +214,12 @@ def test_an_error_of_a_stream_starts_with_its_sentence(spark, bootstrap, tmp_pat
 
 def test_a_query_that_is_killed_delivers_every_offset_exactly_once(spark, bootstrap, numbered, tmp_path):
     """
-    A query that is killed five times delivers every offset exactly once.  It is killed at least once between writing
+    A query that is killed three times delivers every offset exactly once.  It is killed at least once between writing
     the offsets of a batch and its commit, and otherwise right after a commit or while files are written.
     """
     count = 750
     topic = numbered(count)
-    moments = ["offsets written", "files written", "committed", "offsets written", "committed"]
+    moments = ["offsets written", "files written", "committed"]
 
     windows = [kill_at(moment, bootstrap, topic, tmp_path) for moment in moments]
     run_available(spark, bootstrap, topic, tmp_path, maxOffsetsPerTrigger="2000")
@@ -240,14 +241,17 @@ def kill_at(moment, bootstrap, topic, directory):
     before = newest(directory, "commits")
     process = start(bootstrap, topic, directory)
     deadline = time.monotonic() + START_SECONDS_MAX
-    while not has_come(moment, directory, before):
-        assert process.poll() is None, f"the query ended: {(directory / 'query.log').read_text()[-3000:]}"
-        assert time.monotonic() < deadline, (
-            f"the query made no progress: {(directory / 'query.log').read_text()[-3000:]}"
-        )
-        time.sleep(0.005)  # only the directory shows the progress of the query
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        while not has_come(moment, directory, before):
+            assert process.poll() is None, f"the query ended: {(directory / 'query.log').read_text()[-3000:]}"
+            assert time.monotonic() < deadline, (
+                f"the query made no progress: {(directory / 'query.log').read_text()[-3000:]}"
+            )
+            time.sleep(0.005)  # only the directory shows the progress of the query
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     return "offsets without commit" if newest(directory, "offsets") > newest(directory, "commits") else "all committed"
 
 
