@@ -1,6 +1,9 @@
 """The settings that `tidemill dev --brokers` writes for its brokers, and what the command refuses."""
 
+import contextlib
+import os
 import shutil
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +22,16 @@ def prepared(directory: Path, count: int = 3, kafka: str = "127.0.0.1:0", **envi
         return locked.brokers(count, kafka=kafka, http="127.0.0.1:0", environment=environment)
     finally:
         locked.close()
+
+
+def free_ports(count: int) -> int:
+    """Return the first of `count` consecutive free ports, below those that the system gives to other programs."""
+    for first in range(10_000 + os.getpid() % 20_000, 32_000, count):
+        with contextlib.ExitStack() as sockets, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise AssertionError(f"no {count} consecutive ports are free")
 
 
 def stored(broker: DevBroker) -> Settings:
@@ -93,9 +106,9 @@ def test_a_value_in_one_settings_file_is_kept_for_all_brokers(tmp_path: Path) ->
 
 def test_ports_are_consecutive(tmp_path: Path) -> None:
     """The brokers get consecutive ports, starting with the given one."""
-    (first,) = {broker.kafka.port for broker in prepared(tmp_path / "a", count=2)[:1]}
+    first = free_ports(3)
 
-    brokers = prepared(tmp_path / "b", kafka=f"127.0.0.1:{first}")
+    brokers = prepared(tmp_path, kafka=f"127.0.0.1:{first}")
 
     assert [first, first + 1, first + 2] == [broker.kafka.port for broker in brokers]
 
