@@ -76,10 +76,12 @@ def test_dividing_neither_loses_nor_repeats_offsets(sizes, partitions_min, recor
 
     planned = divided(whole, partitions_min=partitions_min, records_per_partition_max=records_max)
 
+    parts: dict[int, list[OffsetRange]] = {one.partition: [] for one in whole}
+    for part in planned:
+        parts[part.partition].append(part)
     for one in whole:
-        parts = [part for part in planned if part.partition == one.partition]
-        borders = [one.start_offset, *(part.end_offset for part in parts)]
-        assert ([part.start_offset for part in parts], borders[-1]) == (borders[:-1], one.end_offset)
+        borders = [one.start_offset, *(part.end_offset for part in parts[one.partition])]
+        assert ([part.start_offset for part in parts[one.partition]], borders[-1]) == (borders[:-1], one.end_offset)
     assert all(part.size > 0 for part in planned)
     assert records_max is None or all(part.size <= records_max for part in planned)
 
