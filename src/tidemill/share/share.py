@@ -1,0 +1,92 @@
+"""The durable state of one share group on one partition.
+
+It changes only when a SHARE or LOG_START command is committed, so replicas that have applied the same entries have
+equal states.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidemill.share.run_table import RecordState, Run, RunTable
+from tidemill.share.share_row import Letter
+
+
+class Removed(NamedTuple):
+    """What retention took from a share group."""
+
+    unread: int = 0  # offsets that were not finished
+    letters: int = 0  # dead records whose dead letter was not begun
+
+
+@dataclass(slots=True, kw_only=True)
+class Share:
+    """
+    What the group has done with the records from `start` on.  Everything below `start` is finished.
+
+    `start` never moves back, and never passes a record that is not finished, unless retention removes that record.
+    """
+
+    number: int  # local to the partition; no other share of it ever has this number
+    group: str
+    incarnation: int
+    state_epoch: int
+    start: int
+    runs: RunTable = field(default_factory=RunTable)
+    letters: dict[int, Letter] = field(default_factory=dict)  # by offset: assigned, and not known to be written
+    expired_unread: int = 0  # offsets that retention removed before they were finished
+
+    def set_runs(self, runs: Iterable[Run]) -> None:
+        """Apply decided states.  Offsets below the start are ignored: they are finished."""
+        for run in runs:
+            if run.end <= self.start:
+                continue
+            self.runs.assign(run if run.first >= self.start else run._replace(first=self.start))
+            if self.letters and run.state != RecordState.ARCHIVING:
+                for offset in [offset for offset in self.letters if max(run.first, self.start) <= offset < run.end]:
+                    del self.letters[offset]
+        self._advance()
+
+    def assign_letters(self, letters: Iterable[Letter]) -> None:
+        """Note how the dead letters of records will be produced.  Records that are not dead are ignored."""
+        for letter in letters:
+            if letter.offset in self.letters or self._is_archiving(letter.offset):
+                self.letters[letter.offset] = letter
+
+    def letters_written(self, offsets: Iterable[int]) -> None:
+        """Finish dead records."""
+        for offset in offsets:
+            self.letters.pop(offset, None)
+            if self._is_archiving(offset):
+                dead = self.runs.at(offset)
+                self.runs.assign(dead._replace(first=offset, end=offset + 1, state=RecordState.ARCHIVED))
+        self._advance()
+
+    def log_starts_at(self, log_start: int) -> Removed:
+        """
+        Drop what is known of records below the log start, which retention has removed.
+
+        Letters that are assigned stay: they may be written already, and must be completed.
+        """
+        if log_start <= self.start:
+            return Removed()
+        unread, letters = log_start - self.start, 0
+        for run in self.runs.within(self.start, log_start):
+            count = min(run.end, log_start) - max(run.first, self.start)
+            if run.is_terminal:
+                unread -= count
+            elif run.state == RecordState.ARCHIVING:
+                begun = sum(run.first <= offset < min(run.end, log_start) for offset in self.letters)
+                unread -= count
+                letters += count - begun
+        self.runs.drop_below(log_start)
+        self.start = log_start
+        self.expired_unread += unread
+        self._advance()
+        return Removed(unread, letters)
+
+    def _is_archiving(self, offset: int) -> bool:
+        return offset >= self.start and self.runs.at(offset).state == RecordState.ARCHIVING
+
+    def _advance(self) -> None:
+        self.start = self.runs.drop_finished(self.start)

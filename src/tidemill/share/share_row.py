@@ -1,0 +1,201 @@
+"""The SHARE command: what a share group's leader has decided, as bytes of the shard's log.
+
+One row has the sections of all share groups of a shard that changed in one turn of the event loop.  A row carries
+results (state, count, time), never rules or a clock, so all replicas build the same state.  Byte table:
+`docs/formats/shares.md`.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from struct import Struct, error
+from typing import Final, NamedTuple
+
+from tidemill.share.run_table import Reason, RecordState, Run
+
+SHARE: Final = 3  # the command's number; docs/formats/numbers.md
+VERSION: Final = 1
+NO_SHARE: Final = 0  # the share number in a section that opens a share: the replicas assign the number
+_SECTION: Final = Struct(">IIBI")  # partition, share number, operation, length of the body
+_OPEN: Final = Struct(">QIQ")  # incarnation, state epoch, start; the group id follows
+_CLOSE: Final = Struct(">Q")
+_RUN: Final = Struct(">QIBH")  # first offset, number of offsets, state and reason, delivery count
+_TIMED: Final = Struct(">QIBHQ")  # … and the time of release
+_LETTER: Final = Struct(">QQI16sI")
+LETTER_BYTES: Final = _LETTER.size
+_OFFSET: Final = Struct(">Q")
+_RUN_OFFSETS_MAX: Final = (1 << 32) - 1
+
+
+class _Operation(IntEnum):
+    OPEN = 1
+    CLOSE = 2
+    RUNS = 3
+    TIMED = 4
+    LETTER = 5
+    LETTERED = 6
+
+
+class OpenShare(NamedTuple):
+    """
+    The group reads the partition, from `start` on.
+
+    It replaces an older share of the group, if (incarnation, state epoch) is greater.  The coordinator gives a group's
+    use of a topic a new incarnation when the topic becomes known again; an administrator who sets offsets raises the
+    state epoch.
+    """
+
+    partition: int
+    group: str
+    incarnation: int
+    state_epoch: int
+    start: int
+
+
+class CloseShare(NamedTuple):
+    """The group no longer reads the partition.  A share with a greater incarnation stays."""
+
+    partition: int
+    share: int
+    incarnation: int
+
+
+class SetRuns(NamedTuple):
+    """Records have a new state."""
+
+    partition: int
+    share: int
+    runs: tuple[Run, ...]
+
+
+class Letter(NamedTuple):
+    """The record batch with which the dead letter of `offset` is produced, so that a retry is recognized as one."""
+
+    offset: int
+    producer_id: int
+    sequence: int
+    topic_id: bytes  # of the dead-letter topic, 16 bytes
+    partition: int  # of the dead-letter topic
+
+
+class AssignLetters(NamedTuple):
+    """Dead letters are about to be produced.  This is committed before the first attempt."""
+
+    partition: int
+    share: int
+    letters: tuple[Letter, ...]
+
+
+class LettersWritten(NamedTuple):
+    """Dead letters are committed in the dead-letter topic."""
+
+    partition: int
+    share: int
+    offsets: tuple[int, ...]
+
+
+Section = OpenShare | CloseShare | SetRuns | AssignLetters | LettersWritten
+
+
+class UnknownShareRow(Exception):
+    """A row has a version or an operation that this program does not know."""
+
+
+def encode_row(sections: Iterable[Section]) -> bytes:
+    """Return the payload of a COMMAND entry."""
+    return bytes((SHARE, VERSION)) + b"".join(map(_encoded, sections))
+
+
+def decode_row(payload: bytes | bytearray | memoryview) -> Iterator[Section]:
+    """
+    Yield the sections of a SHARE command.
+
+    Raise UnknownShareRow for a newer format, and struct.error if the bytes are corrupt.
+    """
+    if payload[1] != VERSION:
+        raise UnknownShareRow(f"a SHARE command has version {payload[1]}; this program reads version {VERSION}")
+    at = 2
+    while at < len(payload):
+        partition, share, operation, length = _SECTION.unpack_from(payload, at)
+        at += _SECTION.size
+        body = bytes(payload[at : at + length])
+        if len(body) != length:
+            raise error(f"a section of {length} B ends after {len(body)} B")
+        yield _decoded(partition, share, operation, body)
+        at += length
+
+
+def run_fields(run: Run) -> tuple[int, int, int, int]:
+    """Return first offset, number of offsets, state byte, and delivery count of a run."""
+    return run.first, run.end - run.first, run.state | run.reason << 4, run.delivery_count
+
+
+def run_from(first: int, length: int, state: int, delivery_count: int, release_at: int = 0) -> Run:
+    """Return the run with these fields.  Raise struct.error if it has no offset, or its state is unknown."""
+    if not length:
+        raise error(f"the run at offset {first} is empty")
+    try:
+        return Run(first, first + length, RecordState(state & 0xF), Reason(state >> 4), delivery_count, release_at)
+    except ValueError as unknown:
+        raise error(f"the run at offset {first} has the state byte {state:#04x}: {unknown}") from None
+
+
+def encode_letter(letter: Letter) -> bytes:
+    return _LETTER.pack(*letter)
+
+
+def decode_letters(data: bytes) -> tuple[Letter, ...]:
+    """Return the letters in `data`.  Raise struct.error if it does not end after one."""
+    return tuple(Letter(*fields) for fields in _LETTER.iter_unpack(data))
+
+
+def _encoded(section: Section) -> bytes:
+    share = NO_SHARE
+    match section:
+        case OpenShare(partition, group, incarnation, state_epoch, start):
+            operation, name = _Operation.OPEN, group.encode()
+            body = _OPEN.pack(incarnation, state_epoch, start) + len(name).to_bytes(2) + name
+        case CloseShare(partition, share, incarnation):
+            operation, body = _Operation.CLOSE, _CLOSE.pack(incarnation)
+        case SetRuns(partition, share, runs):
+            is_timed = any(run.release_at for run in runs)
+            operation = _Operation.TIMED if is_timed else _Operation.RUNS
+            body = b"".join(_run_bytes(part, is_timed) for run in runs for part in _divided(run))
+        case AssignLetters(partition, share, letters):
+            operation, body = _Operation.LETTER, b"".join(map(encode_letter, letters))
+        case LettersWritten(partition, share, offsets):
+            operation, body = _Operation.LETTERED, b"".join(map(_OFFSET.pack, offsets))
+    return _SECTION.pack(partition, share, operation, len(body)) + body
+
+
+def _divided(run: Run) -> Iterator[Run]:
+    """Yield the run in parts whose length a row can hold."""
+    for first in range(run.first, run.end, _RUN_OFFSETS_MAX):
+        yield run._replace(first=first, end=min(run.end, first + _RUN_OFFSETS_MAX))
+
+
+def _run_bytes(run: Run, is_timed: bool) -> bytes:
+    return _TIMED.pack(*run_fields(run), run.release_at) if is_timed else _RUN.pack(*run_fields(run))
+
+
+def _decoded(partition: int, share: int, operation: int, body: bytes) -> Section:
+    match operation:
+        case _Operation.OPEN:
+            incarnation, state_epoch, start = _OPEN.unpack_from(body)
+            name = body[_OPEN.size + 2 :]
+            if len(name) != int.from_bytes(body[_OPEN.size : _OPEN.size + 2]):
+                raise error("a group id does not end with its section")
+            try:
+                return OpenShare(partition, name.decode(), incarnation, state_epoch, start)
+            except UnicodeDecodeError as problem:
+                raise error(f"a group id is not UTF-8: {problem}") from None
+        case _Operation.CLOSE:
+            return CloseShare(partition, share, *_CLOSE.unpack(body))
+        case _Operation.RUNS:
+            return SetRuns(partition, share, tuple(run_from(*fields) for fields in _RUN.iter_unpack(body)))
+        case _Operation.TIMED:
+            return SetRuns(partition, share, tuple(run_from(*fields) for fields in _TIMED.iter_unpack(body)))
+        case _Operation.LETTER:
+            return AssignLetters(partition, share, decode_letters(body))
+        case _Operation.LETTERED:
+            return LettersWritten(partition, share, tuple(offset for (offset,) in _OFFSET.iter_unpack(body)))
+    raise UnknownShareRow(f"a SHARE command has operation {operation}, which this program does not know")

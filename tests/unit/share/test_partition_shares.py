@@ -1,0 +1,61 @@
+"""Opening and closing the shares of a partition."""
+
+from tidemill.share.partition_shares import PartitionShares
+from tidemill.share.run_table import RecordState, Run
+from tidemill.share.share_row import CloseShare, OpenShare, SetRuns
+
+
+def opened(group: str = "g", incarnation: int = 5, state_epoch: int = 0, start: int = 100) -> OpenShare:
+    return OpenShare(0, group, incarnation, state_epoch, start)
+
+
+def started(*sections: OpenShare) -> PartitionShares:
+    shares = PartitionShares()
+    for section in sections:
+        shares.apply(section)
+    return shares
+
+
+def test_a_newer_incarnation_replaces_the_share() -> None:
+    """A newer incarnation or state epoch begins anew; an older or equal one, which comes late, is ignored."""
+    shares = started(opened(start=1))
+    for late in (opened(start=2), opened(incarnation=4, state_epoch=9, start=3)):
+        shares.apply(late)
+        assert 1 == shares.by_number[1].start
+
+    shares.apply(opened(state_epoch=1, start=4))
+    shares.apply(opened(incarnation=6, start=5))
+
+    share = shares.of_group("g")
+    assert share is not None and (3, 5, [3]) == (share.number, share.start, list(shares.by_number))
+
+
+def test_a_row_for_a_replaced_share_is_ignored() -> None:
+    """A state that was decided for the old share cannot reach the new one: numbers are never used again."""
+    shares = started(opened(), opened(incarnation=6))
+
+    shares.apply(SetRuns(0, 1, (Run(100, 200, RecordState.ACKNOWLEDGED),)))
+
+    share = shares.of_group("g")
+    assert share is not None and 100 == share.start
+
+
+def test_closing_removes_the_incarnation_it_names() -> None:
+    """A group that was deleted is closed; a group of that name that was created since stays."""
+    shares = started(opened(incarnation=5), opened("other", incarnation=6))
+
+    shares.apply(CloseShare(0, 2, incarnation=5))
+    shares.apply(CloseShare(0, 1, incarnation=5))
+    shares.apply(CloseShare(0, 1, incarnation=5))
+
+    assert shares.of_group("g") is None and shares.of_group("other") is not None
+    shares.apply(opened())
+    assert [2, 3] == sorted(shares.by_number)
+
+
+def test_the_log_start_reaches_every_share() -> None:
+    """What retention removes is reported per group, for the groups that lost something."""
+    shares = started(opened("slow", start=10), opened("fast", start=50))
+
+    assert {"slow": (30, 0)} == shares.log_starts_at(40)
+    assert [40, 50] == [share.start for share in shares.by_number.values()]

@@ -1,0 +1,60 @@
+"""The bytes of SHARE commands."""
+
+from struct import error
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.share.random_sections import SECTIONS
+from tidemill.share.run_table import Reason, RecordState, Run
+from tidemill.share.share_row import OpenShare, Section, SetRuns, UnknownShareRow, decode_row, encode_row
+
+
+@given(st.lists(SECTIONS, max_size=8))
+def test_a_row_comes_back(sections: list[Section]) -> None:
+    """Decoding a row yields the sections that were encoded."""
+    assert sections == list(decode_row(encode_row(sections)))
+
+
+def test_the_bytes_are_those_of_the_page() -> None:
+    """The layout is that of docs/formats/shares.md."""
+    row = encode_row([SetRuns(2, 7, (Run(1000, 1003, RecordState.ARCHIVING, Reason.REJECTED, 4),))])
+
+    assert "03 01 00000002 00000007 03 0000000f 00000000000003e8 00000003 13 0004".replace(" ", "") == row.hex()
+
+
+def test_a_run_too_long_for_a_row_is_divided() -> None:
+    """A length takes four bytes; a longer run becomes several, which mean the same."""
+    whole = Run(5, 5 + (1 << 33), RecordState.ACKNOWLEDGED)
+
+    (section,) = decode_row(encode_row([SetRuns(0, 1, (whole,))]))
+
+    assert isinstance(section, SetRuns)
+    assert (5, whole.end, 3) == (section.runs[0].first, section.runs[-1].end, len(section.runs))
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\x03\x02", b"\x03\x01" + bytes(8) + b"\x07" + bytes(4)], ids=["version", "operation"]
+)
+def test_a_newer_row_is_refused(payload: bytes) -> None:
+    """A replica that skipped what it does not know would differ from the others."""
+    with pytest.raises(UnknownShareRow, match=r"has (version 2|operation 7)"):
+        list(decode_row(payload))
+
+
+def test_a_row_that_ends_early_is_corrupt() -> None:
+    """Every prefix that does not end with a section is refused, and none is applied in part silently."""
+    row = encode_row([OpenShare(0, "group", 1, 0, 5)])
+    for end in range(3, len(row)):
+        with pytest.raises(error):
+            list(decode_row(row[:end]))
+
+
+def test_an_unknown_state_is_corrupt() -> None:
+    """A state byte that has no meaning names its offset."""
+    row = bytearray(encode_row([SetRuns(0, 1, (Run(9, 10, RecordState.ARCHIVED),))]))
+    row[-3] = 0x01
+
+    with pytest.raises(error, match="the run at offset 9 has the state byte 0x01"):
+        list(decode_row(row))
