@@ -94,6 +94,14 @@ OPTIONS: Final = (
         "read_uncommitted",
         "Whether records of open and aborted transactions are read.",
     ),
+    Option(
+        "filterPushdown",
+        "boolean",
+        "false",
+        "Batch only. The source applies filters on `partition`, `offset`, `timestamp` and `key`, so that less is read. "
+        "Set it only for a DataFrame that one query reads, and reads once: Spark applies these filters to every later "
+        "read of the same DataFrame or view, too.",
+    ),
     Option("kafkaConsumer.pollTimeoutMs", "milliseconds", "120000", "How long a task waits for records."),
     Option("fetchOffset.numRetries", "number", "3", "Attempts to look up offsets."),
     Option("fetchOffset.retryIntervalMs", "milliseconds", "10", "The pause between them."),

@@ -60,6 +60,7 @@ class SourceOptions:
     records_per_partition_max: int | None = None
     bytes_per_partition_max: int | None = None
     commit_group: str | None = None
+    is_filter_pushed_down: bool = False
 
 
 def for_batch(options: Mapping[str, str]) -> SourceOptions:
@@ -122,6 +123,7 @@ def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
         records_per_partition_max=positive(options, "maxRecordsPerPartition"),
         bytes_per_partition_max=size_bytes(options, "maxBytesPerPartition"),
         commit_group=_commit_group(options),
+        is_filter_pushed_down=truth(options, "filterPushdown", default=False),
     )
 
 

@@ -26,7 +26,8 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self.row_filter = RowFilter()
-        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]
+        if options.is_filter_pushed_down:
+            self.pushFilters = PushFilters(self)  # type: ignore[method-assign]
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:

@@ -1,4 +1,7 @@
-"""Translates the filters that Spark pushes down.
+"""Translates the filters that Spark pushes down to a reader with the option filterPushdown.
+
+The option is off by default, because Spark keeps one plan of a read per DataFrame: the filters that it has pushed for
+one query stay in the plan, and every later read of the same DataFrame or view lacks the rows that they exclude.
 
 Spark pushes filters down only if `spark.sql.python.filterPushdown.enabled` is set, and refuses a reader that overrides
 `pushFilters` if it is not.  PushFilters therefore takes the place of the method in an instance, where Spark takes it

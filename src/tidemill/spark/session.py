@@ -13,7 +13,7 @@ DEFAULTS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Iceberg's readers refuse Spark's default, INT96
-    "spark.sql.python.filterPushdown.enabled": "true",  # filters on offsets and times then read less
+    "spark.sql.python.filterPushdown.enabled": "true",  # without it, the option filterPushdown has no effect
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

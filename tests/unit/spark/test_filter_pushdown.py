@@ -24,8 +24,9 @@ from tidemill.spark.filter_pushdown import translated
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 
 
-def reader() -> BatchReader:
-    options = source_options.for_batch({"kafka.bootstrap.servers": "b:9092", "subscribe": "t"})
+def reader(*, is_pushed_down: bool = True) -> BatchReader:
+    pushdown = {"filterpushdown": str(is_pushed_down).lower()}
+    options = source_options.for_batch({"kafka.bootstrap.servers": "b:9092", "subscribe": "t", **pushdown})
     return BatchReader(options, row_schema.full(has_headers=False))
 
 
@@ -68,6 +69,17 @@ def test_spark_takes_the_method_for_one_that_is_not_overridden():
     pushed = reader().pushFilters
 
     assert DataSourceReader.pushFilters is getattr(pushed, "__func__", None)
+
+
+def test_without_the_option_spark_evaluates_every_filter():
+    """
+    Spark keeps pushed filters for later queries of the same DataFrame, so none is taken unless the user wants it.
+    """
+    filters = [EqualTo(("key",), b"k"), EqualTo(("partition",), 1)]
+    planned = reader(is_pushed_down=False)
+
+    assert filters == [*planned.pushFilters(filters)]
+    assert () == planned.row_filter.conditions
 
 
 def test_pushed_filters_travel_to_executors():
