@@ -1,8 +1,10 @@
 """Reports links that cannot be established: each problem with a peer once, at the level that it deserves.
 
-    first failure ─▶ info ─▶ no link for OUTAGE_MS ─▶ warning, once ─▶ a link again ─▶ "link restored"
+    no link for NOTICE_MS ─▶ info ─▶ for OUTAGE_MS ─▶ warning, once ─┬▶ a link again ──────────────▶ "link restored"
+                                                                     └▶ the address is not dialled ─▶ "link not needed"
 
-A refusal that only a changed setting can end, such as one because of a different cluster key, is a warning at once.
+What heals within NOTICE_MS, such as a peer that starts a little later, is not logged.  A refusal that only a changed
+setting can end, such as one because of a different cluster key, is a warning at once.
 """
 
 from collections.abc import Callable
@@ -13,6 +15,9 @@ from tidemill.telemetry.event_log import OUTAGE_MS, EventLog
 
 PEERS_MAX: Final = 256
 """The limit on peers whose problems are remembered, to avoid repeated reports; beyond it, the oldest is forgotten."""
+
+NOTICE_MS: Final = 5_000
+"""Brokers that start or restart together reach each other within this time, so a shorter outage is not logged."""
 
 REPORTS_PER_PEER_MAX: Final = 8
 """The limit on different reports per peer until a link to it is established."""
@@ -41,10 +46,18 @@ class LinkReports:
             self._warn(outage, peer, why)
 
     def failed(self, peer: str, why: str) -> None:
-        """Report a failure other than a refusal by this broker.  Only the end that dials warns of a long outage."""
+        """
+        Report a failure other than a refusal by this broker.
+
+        Only the end that dials knows how long an outage lasts: it keeps silent about a short one and warns of a long
+        one.  A failure of the other end's dial is logged at once.
+        """
         outage = self._outage_of(peer, why)
-        is_long = (self._now() - outage.began_at) * 1_000 >= OUTAGE_MS
-        if is_long and not outage.is_warned and peer.startswith("to "):
+        is_dialled = peer.startswith("to ")
+        down_ms = (self._now() - outage.began_at) * 1_000
+        if is_dialled and down_ms < NOTICE_MS:
+            return
+        if is_dialled and down_ms >= OUTAGE_MS and not outage.is_warned:
             self._warn(outage, peer, why)
         elif self._is_new(outage, why):
             self._events.event("no link to a broker", problem=_problem(peer, why))
@@ -52,22 +65,26 @@ class LinkReports:
     def linked(self, peer: str) -> None:
         outage = self._outages.pop(peer, None)
         if outage is not None and outage.is_warned and peer.startswith("to "):
-            self._events.event("link restored", peer=peer, down_s=round(self._now() - outage.began_at))
+            self._report_end("link restored", peer, outage)
 
     def forget(self, peer: str) -> None:
         """
-        Forget a peer that is no longer dialled, unless it caused a warning.
+        Forget a peer that is no longer dialled, because its broker has another address now or is not in the metadata.
 
-        A broker that comes back with an empty directory has no address in the metadata until it registers.  The end of
-        the warning is then reported when its address is known again.
+        A warning ends with that.  A broker that comes back with an empty directory has no address until it registers,
+        so an outage that caused a warning is remembered: "link restored" follows if the address is dialled again.
         """
         outage = self._outages.get(peer)
         if outage is None:
             return
         if outage.is_warned:
             outage.problems.clear()  # so that a failure after the address has come back is logged
+            self._report_end("link not needed", peer, outage)
         else:
             del self._outages[peer]
+
+    def _report_end(self, event: str, peer: str, outage: _Outage) -> None:
+        self._events.event(event, peer=peer, down_s=round(self._now() - outage.began_at))
 
     def _outage_of(self, peer: str, why: str) -> _Outage:
         self.last_failure = _problem(peer, why)

@@ -531,5 +531,5 @@ def test_a_broker_waiting_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
             stop(process, signal.SIGTERM)
             (last,) = [json.loads(line)["event"] for line in process.stderr.readlines()[-1:]]
 
-    assert ("no link to a broker", 3) == (event["event"], event["broker"])
+    assert ("waiting to join", 3) == (event["event"], event["broker"])
     assert (0, "stopped") == (process.returncode, last)

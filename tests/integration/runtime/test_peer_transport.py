@@ -380,10 +380,11 @@ def test_a_lost_link_is_reported_at_once_and_dialled_again() -> None:
     assert [] == play(act).errors
 
 
-def test_an_absent_broker_is_linked_once_it_starts() -> None:
-    """An address without a broker is dialled until a broker listens there, and the failure is reported once.  A
-    restarted broker is linked again.
+def test_an_absent_broker_is_linked_once_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address without a broker is dialled until a broker listens there, and a failure that lasts is reported once.
+    A restarted broker is linked again.
     """
+    monkeypatch.setattr(link_reports, "NOTICE_MS", 0)
 
     async def act(scene: Scene) -> None:
         with socket.socket() as reserved:
@@ -606,6 +607,7 @@ def test_the_end_of_a_long_outage_is_reported_also_by_a_new_dialler(monkeypatch:
     Broker 2 comes back with an empty directory, so its address is absent until it registers.  Meanwhile it dials broker
     1, which reports the end of its warning once it may dial the address again.
     """
+    monkeypatch.setattr(link_reports, "NOTICE_MS", 0)
     monkeypatch.setattr(link_reports, "OUTAGE_MS", 100)
 
     async def act(scene: Scene) -> None:
@@ -621,9 +623,9 @@ def test_the_end_of_a_long_outage_is_reported_also_by_a_new_dialler(monkeypatch:
         two.transport.reach([address])
         await scene.until(lambda: one.links)
         one.transport.reach([two.me.address])
-        await scene.until(lambda: len(one.reports) == 3)
+        await scene.until(lambda: len(one.reports) == 4)
 
-        assert [("info", "no link to"), ("warning", "no link to"), ("info", "link resto")] == [
+        assert [("info", "no link to"), ("warning", "no link to"), ("info", "link not n"), ("info", "link resto")] == [
             (level, report[:10]) for level, report in one.reports
         ]
 
@@ -634,6 +636,7 @@ def test_a_long_outage_is_a_warning_and_its_end_is_reported(monkeypatch: pytest.
     """A broker that dials a peer without success for a long time logs one warning, however often it dials.  It also
     reports when there is a link again, even if the peer has dialled that link.
     """
+    monkeypatch.setattr(link_reports, "NOTICE_MS", 0)
     monkeypatch.setattr(link_reports, "OUTAGE_MS", 100)
 
     async def act(scene: Scene) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tidemill.runtime.link_reports import PEERS_MAX, REPORTS_PER_PEER_MAX, LinkReports
+from tidemill.runtime.link_reports import NOTICE_MS, PEERS_MAX, REPORTS_PER_PEER_MAX, LinkReports
 from tidemill.telemetry.event_log import OUTAGE_MS, EventLog
 
 TO = "to mill-2:9070"
@@ -24,6 +24,18 @@ class Reports(LinkReports):
         events = [json.loads(line) for line in self._lines]
         self._lines.clear()
         return [(event["level"], event["event"]) for event in events]
+
+
+def test_what_heals_within_seconds_is_not_logged() -> None:
+    """Brokers of a new cluster start one after another: a peer that does not listen yet is no news."""
+    reports = Reports()
+    for _ in range(10):
+        reports.failed(TO, "Connection refused")
+        reports.now_s += NOTICE_MS / 1_000 / 10
+    reports.linked(TO)
+
+    assert [] == reports.logged()
+    assert reports.last_failure is not None and "Connection refused" in reports.last_failure
 
 
 def test_what_heals_soon_is_no_warning() -> None:
@@ -85,18 +97,31 @@ def test_an_outage_that_was_a_warning_ends_also_if_the_address_is_not_dialled_fo
     reports.forget("to mill-3:9070")
     reports.linked(TO)
 
-    assert [("info", "no link to a broker"), ("warning", "no link to a broker"), ("info", "link restored")] == (
+    assert [("warning", "no link to a broker"), ("info", "link not needed"), ("info", "link restored")] == (
         reports.logged()
     )
+
+
+def test_a_warning_ends_if_the_broker_has_moved() -> None:
+    """A broker that comes back at another address is never reached at the old one, so the log says that it need not."""
+    reports = Reports()
+    for _ in range(2):
+        reports.failed(TO, "Connection refused")
+        reports.now_s += OUTAGE_MS / 1_000
+    reports.forget(TO)
+
+    assert [("warning", "no link to a broker"), ("info", "link not needed")] == reports.logged()
 
 
 def test_an_address_that_is_not_dialled_any_more_has_no_outage() -> None:
     """A short outage is forgotten with its address: it begins anew if the address comes back."""
     reports = Reports()
-    reports.failed(TO, "Connection refused")
-    reports.forget(TO)
-    reports.now_s += OUTAGE_MS
-    reports.failed(TO, "Connection refused")
+    for _ in range(2):
+        reports.failed(TO, "Connection refused")
+        reports.now_s += NOTICE_MS / 1_000
+        reports.failed(TO, "Connection refused")
+        reports.forget(TO)
+        reports.now_s += OUTAGE_MS
 
     assert [("info", "no link to a broker")] * 2 == reports.logged()
 
@@ -108,7 +133,7 @@ def test_memory_is_bounded(peers: int, problems: int) -> None:
 
     for peer in range(peers):
         for problem in range(problems):
-            reports.failed(f"to mill-{peer}:9070", str(problem))
+            reports.failed(f"from mill-{peer}", str(problem))
 
     assert len(reports._outages) <= PEERS_MAX
-    assert len(reports.logged()) <= peers * REPORTS_PER_PEER_MAX
+    assert peers * min(problems, REPORTS_PER_PEER_MAX) == len(reports.logged())
