@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 from tidemill.cli.bench_load import BenchLoad, BenchTopic, bench_topic
 from tidemill.cli.bench_produce import Deliveries, send
 from tidemill.cli.bench_report import Stopwatch, Timing, advance_bar, rates
-from tidemill.cli.bootstrap import no_broker
+from tidemill.cli.bootstrap import no_response
 from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import client_config, failed
 
@@ -110,5 +110,5 @@ def _read(
             first_s = first_s or stopwatch.read().seconds
             advance(records)
         elif time.monotonic() > last_at + SILENCE_MAX_S:
-            raise no_broker(load.bootstrap, f"topic {topic.name!r}: no records for {SILENCE_MAX_S:g} s")
+            raise no_response(load.bootstrap, f"topic {topic.name!r}: no records for {SILENCE_MAX_S:g} s")
     return records, size, first_s, stopwatch.read()

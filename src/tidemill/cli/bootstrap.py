@@ -5,7 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tidemill.cli.failure import ExitCode, Failed, usage
+from tidemill.cli.address_list import parse_addresses
+from tidemill.cli.failure import ExitCode, Failed
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 CONNECT_TIMEOUT_S: Final = 5.0  # longer than any TCP handshake takes, but short enough for a user to wait
@@ -30,12 +31,7 @@ def resolve(option: str | None) -> str:
     given, source = option, "--bootstrap"
     if given is None:
         given, source = os.environ.get("TIDEMILL_BOOTSTRAP") or BOOTSTRAP_DEFAULT, "TIDEMILL_BOOTSTRAP"
-    addresses = [part.strip() for part in given.split(",")]
-    for address in addresses:
-        host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-            raise usage(f"{source} {given!r}: {address!r} is not HOST:PORT; write for example {BOOTSTRAP_DEFAULT}")
-    return ",".join(addresses)
+    return ",".join(parse_addresses(given, source=source, example=BOOTSTRAP_DEFAULT))
 
 
 def check_reachable(bootstrap: str) -> None:
@@ -53,7 +49,7 @@ def check_reachable(bootstrap: str) -> None:
         try:
             protocol = probe(host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
         except OSError as error:
-            reasons.append(f"{address}: {error.strerror or error}")
+            reasons.append(f"{address} ({error.strerror or error})")
             continue
         if protocol is PortProtocol.HTTP:
             wrong = wrong or _http_port(address)
@@ -61,7 +57,7 @@ def check_reachable(bootstrap: str) -> None:
             wrong = wrong or _no_kafka(f"{address} speaks TLS, which commands do not", "a PLAINTEXT listener")
         else:
             return
-    raise wrong or no_broker(bootstrap, "; ".join(reasons))
+    raise wrong or _no_broker(", ".join(reasons))
 
 
 def _http_port(address: str) -> Failed:
@@ -79,10 +75,17 @@ def _no_kafka(problem: str, fix: str) -> Failed:
     return Failed(f"{problem}; set --bootstrap or TIDEMILL_BOOTSTRAP to {fix}", exit_code=ExitCode.NO_BROKER)
 
 
-def no_broker(bootstrap: str, reason: str) -> Failed:
-    """Return the error for a broker that cannot be reached."""
-    fix = "start one with `tidemill dev`, or set --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP"
-    return Failed(f"no broker at {bootstrap} ({reason}); {fix}", exit_code=ExitCode.NO_BROKER)
+def _no_broker(tried: str) -> Failed:
+    """
+    Return the error if no address accepts a connection.
+
+    Other brokers of the cluster may run, whose addresses this command does not know, so a new cluster is the last fix.
+    """
+    fix = (
+        "set --bootstrap or TIDEMILL_BOOTSTRAP to another broker of the cluster, or to several as HOST:PORT,HOST:PORT; "
+        "`tidemill dev` starts a cluster if there is none"
+    )
+    return Failed(f"no broker at {tried}; {fix}", exit_code=ExitCode.NO_BROKER)
 
 
 def no_response(bootstrap: str, reason: str) -> Failed:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from tidemill.cli.bootstrap import no_broker
+from tidemill.cli.bootstrap import no_response
 from tidemill.cli.kafka import client_config, failed
 from tidemill.cli.located_offsets import LocatedOffset, locate
 from tidemill.cli.output import reader_has_left
@@ -152,7 +152,7 @@ class RecordPrinter:
             if records:
                 last_record_at = now
             elif not self._follow and now > last_record_at + SILENCE_MAX_S:
-                raise no_broker(self._bootstrap, f"topic {self._topic!r}: no records for {SILENCE_MAX_S:g} s")
+                raise no_response(self._bootstrap, f"topic {self._topic!r}: no records for {SILENCE_MAX_S:g} s")
 
     def _print(self, record: Any) -> None:
         error, partition, offset = record.error(), record.partition(), record.offset()

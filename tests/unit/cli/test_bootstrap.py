@@ -70,3 +70,18 @@ def test_a_wrong_port_exits_with_no_broker(
 
     assert ExitCode.NO_BROKER is raised.value.exit_code
     assert problem in raised.value.message and "--bootstrap" in raised.value.message
+
+
+def test_a_dead_broker_does_not_hide_the_rest_of_the_cluster(ports: dict[int, PortProtocol | OSError]) -> None:
+    """
+    The cluster may run without the brokers that were tried.  The error lists these, and asks for another broker before
+    it mentions a new cluster.
+    """
+    ports.update({1: ConnectionRefusedError(111, "Connection refused"), 2: TimeoutError("timed out")})
+
+    with pytest.raises(Failed) as raised:
+        check_reachable("h:1,h:2")
+
+    told = raised.value.message
+    assert told.startswith("no broker at h:1 (Connection refused), h:2 (timed out); set --bootstrap")
+    assert told.index("another broker of the cluster") < told.index("tidemill dev")
