@@ -4,7 +4,7 @@
 Examples:
   tidemill cluster status
   tidemill cluster status --once
-  tidemill cluster status --http 127.0.0.1:9081 --json
+  tidemill cluster status --http 127.0.0.1:9080,127.0.0.1:9081 --json
 """
 
 from typing import Annotated, Final
@@ -13,7 +13,7 @@ import typer
 
 from tidemill.cli.bootstrap import JsonOption
 from tidemill.cli.failure import ExitCode, Failed
-from tidemill.cli.http_option import HttpOption, check_not_kafka, resolve_http
+from tidemill.cli.http_option import OTHER_BROKER, HttpOption, check_not_kafka, resolve_http
 
 REFRESH_S: Final = 1.0
 
@@ -46,7 +46,7 @@ def status(
 
       tidemill cluster status
 
-      tidemill cluster status --http 127.0.0.1:9081 --once
+      tidemill cluster status --http 127.0.0.1:9080,127.0.0.1:9081 --once
 
       tidemill cluster status --json | jq '.shards[] | select(.state != "ok")'
     """
@@ -57,20 +57,20 @@ def status(
     from tidemill.cli.status_tables import print_once, show_live
     from tidemill.client.broker_http import NoResponse, Refused
 
-    address = resolve_http(http)
+    addresses = resolve_http(http)
     try:
         if sys.stdout.isatty() and not (once or as_json):
-            show_live(address, REFRESH_S)
+            show_live(addresses, REFRESH_S)
             return
-        view = read_view([address])
+        view = read_view(addresses)
         with pipe_may_close():
             if as_json:
                 print_json(view.as_json())
             else:
                 print_once(view)
     except NoResponse as problem:
-        check_not_kafka(address)
-        fix = "start brokers with `tidemill dev --brokers 3`, or set --http HOST:PORT or TIDEMILL_HTTP"
+        check_not_kafka(addresses)
+        fix = f"{OTHER_BROKER}; `tidemill dev --brokers 3` starts a cluster if there is none"
         raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
     except Refused as problem:
         raise Failed(str(problem)) from problem

@@ -22,27 +22,33 @@ class ClusterView:
     brokers: list[Row]
     shards: list[Row]  # `/v1/shards` of the shards' leaders, with `state`: ok, degraded, leaderless, or unknown
     addresses: list[str]  # of the brokers' HTTP listeners; the first is that of the broker that responded
+    notes: list[str]  # which addresses were asked before without success, and why
 
     def as_json(self) -> Row:
         """Return the object that `tidemill cluster status --json` prints."""
-        return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards}
+        return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards, "notes": self.notes}
 
 
 def read_view(addresses: Sequence[str]) -> ClusterView:
     """
     Return the state of the cluster, starting from the first of `addresses` that responds.
 
-    Raise NoResponse if none responds, and Refused if that broker refuses the request.
+    Raise NoResponse if none responds, NotReady if those that respond are starting, and Refused if a broker refuses the
+    request.
     """
-    for address in addresses[:-1]:
+    failures: list[NoResponse | NotReady] = []
+    for address in addresses:
         try:
-            return _read_view(address)
-        except (NoResponse, NotReady):
-            continue
-    return _read_view(addresses[-1])
+            return _read_view(address, [f"{failure}; asked the next address" for failure in failures])
+        except (NoResponse, NotReady) as failure:
+            failures.append(failure)
+    for starting in failures:
+        if isinstance(starting, NotReady):
+            raise starting
+    raise NoResponse("; ".join(map(str, failures)))
 
 
-def _read_view(address: str) -> ClusterView:
+def _read_view(address: str, notes: list[str]) -> ClusterView:
     cluster = ask(address, "/v1/cluster", timeout_s=TIMEOUT_S)
     brokers: list[Row] = ask(address, "/v1/brokers", timeout_s=TIMEOUT_S)["brokers"]
     shards = {row["shard_id"]: row for row in _pages(address)}
@@ -78,6 +84,7 @@ def _read_view(address: str) -> ClusterView:
         brokers=brokers,
         shards=[row for _, row in sorted(shards.items())],
         addresses=[address, *others],
+        notes=notes,
     )
 
 

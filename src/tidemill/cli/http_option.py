@@ -1,11 +1,13 @@
-"""The --http option: the address of a broker's HTTP listener."""
+"""The --http option: the addresses of brokers' HTTP listeners."""
 
 import os
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
-from tidemill.cli.failure import ExitCode, Failed, usage
+from tidemill.cli.address_list import parse_addresses
+from tidemill.cli.failure import ExitCode, Failed
 
 HTTP_DEFAULT: Final = "127.0.0.1:9080"
 PROBE_TIMEOUT_S: Final = 1.0
@@ -14,32 +16,35 @@ HttpOption = Annotated[
     str | None,
     typer.Option(
         "--http",
-        metavar="HOST:PORT",
-        help="The broker to ask first.  Default: TIDEMILL_HTTP, or else 127.0.0.1:9080.",
+        metavar="HOST:PORT[,…]",
+        help="HTTP listeners of brokers; the first that responds is asked.  Default: TIDEMILL_HTTP, or else "
+        "127.0.0.1:9080.",
     ),
 ]
+OTHER_BROKER: Final = (
+    "set --http or TIDEMILL_HTTP to another broker of the cluster, or to several as HOST:PORT,HOST:PORT"
+)
+"""The fix if no address responds."""
 
 
-def resolve_http(option: str | None) -> str:
-    """Return the address from the option, else the environment, else the default.  Raise a usage error."""
+def resolve_http(option: str | None) -> list[str]:
+    """Return the addresses from the option, else the environment, else the default.  Raise a usage error."""
     given, source = option, "--http"
     if given is None:
         given, source = os.environ.get("TIDEMILL_HTTP") or HTTP_DEFAULT, "TIDEMILL_HTTP"
-    host, colon, port = given.strip().rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise usage(f"{source} {given!r} is not HOST:PORT; write for example {HTTP_DEFAULT}")
-    return given.strip()
+    return parse_addresses(given, source=source, example=HTTP_DEFAULT)
 
 
-def check_not_kafka(address: str) -> None:
-    """Raise `Failed` if `address` is a Kafka port."""
+def check_not_kafka(addresses: Sequence[str]) -> None:
+    """Raise `Failed` if one of the addresses is a Kafka port."""
     from tidemill.client.port_probe import PortProtocol, probe
 
-    host, _, port = address.rpartition(":")
-    try:
-        protocol = probe(host.strip("[]"), int(port), PROBE_TIMEOUT_S)
-    except OSError:
-        return
-    if protocol is PortProtocol.KAFKA:
-        fix = f"set --http or TIDEMILL_HTTP to the broker's tidemill.http.listener, by default {HTTP_DEFAULT}"
-        raise Failed(f"{address} is a Kafka port, not an HTTP port; {fix}", exit_code=ExitCode.NO_BROKER)
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            protocol = probe(host.strip("[]"), int(port), PROBE_TIMEOUT_S)
+        except OSError:
+            continue
+        if protocol is PortProtocol.KAFKA:
+            fix = f"set --http or TIDEMILL_HTTP to the broker's tidemill.http.listener, by default {HTTP_DEFAULT}"
+            raise Failed(f"{address} is a Kafka port, not an HTTP port; {fix}", exit_code=ExitCode.NO_BROKER)

@@ -1,5 +1,6 @@
 """The state of a cluster as tables, printed once or updated on a terminal."""
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -30,7 +31,8 @@ LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the p
 
 
 def print_once(view: ClusterView) -> None:
-    """Print the tables of brokers, of their problems if there are any, and of shards."""
+    """Print the tables of brokers, of their problems if there are any, and of shards, and notes to stderr."""
+    _print_notes(view)
     print_table(BROKER_COLUMNS, broker_cells(view), title=title_of(view))
     print()
     if found := problem_cells(view):
@@ -39,15 +41,21 @@ def print_once(view: ClusterView) -> None:
     print_table(SHARD_COLUMNS, shard_cells(view.shards), title="Shards")
 
 
-def show_live(address: str, refresh_s: float) -> None:
+def show_live(addresses: Sequence[str], refresh_s: float) -> None:
     """Show the tables and update them until Ctrl-C.  Raise NoResponse as soon as no known broker responds."""
     console = Console()
-    view = read_view([address])
+    view = read_view(addresses)
+    _print_notes(view)
     with Live(_tables(view, console), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(refresh_s)
             view = read_view(view.addresses)
             live.update(_tables(view, console), refresh=True)
+
+
+def _print_notes(view: ClusterView) -> None:
+    for note in view.notes:
+        print(f"tidemill: {note}", file=sys.stderr)
 
 
 def title_of(view: ClusterView) -> str:

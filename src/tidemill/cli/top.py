@@ -6,7 +6,7 @@ import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
 from tidemill.cli.failure import ExitCode, Failed
-from tidemill.cli.http_option import HttpOption, check_not_kafka, resolve_http
+from tidemill.cli.http_option import OTHER_BROKER, HttpOption, check_not_kafka, resolve_http
 
 
 def register(application: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def top(
 
     On a terminal the tables are updated until Ctrl-C; into a pipe and with --json they are printed once.  Records and
     lag are read from the Kafka port, so they are shown for any Kafka broker.  Bytes, requests and the journal are read
-    from the brokers' HTTP listeners, which the command finds through --http.
+    from the brokers' HTTP listeners, which the command finds through the first address in --http that responds.
 
     Examples:
 
@@ -42,7 +42,7 @@ def top(
     import sys
     import time
 
-    address, http_address = resolve(bootstrap), resolve_http(http)
+    address, http_addresses = resolve(bootstrap), resolve_http(http)
 
     from tidemill.cli.output import pipe_may_close, print_json
     from tidemill.cli.top_rates import view_of
@@ -53,7 +53,7 @@ def top(
     is_live = sys.stdout.isatty() and not (once or as_json)
     is_http_given = http is not None or bool(os.environ.get("TIDEMILL_HTTP"))
     try:
-        sampler = Sampler(address, http_address, with_internal=all_, is_http_required=is_http_given)
+        sampler = Sampler(address, http_addresses, with_internal=all_, is_http_required=is_http_given)
         if is_live:
             show_live(sampler, interval)
             return
@@ -61,8 +61,8 @@ def top(
         time.sleep(interval)
         view = view_of(before, sampler.sample())
     except NoResponse as problem:
-        check_not_kafka(http_address)
-        fix = "set --http HOST:PORT or TIDEMILL_HTTP, or unset it to do without"
+        check_not_kafka(http_addresses)
+        fix = f"{OTHER_BROKER}, or unset it to do without"
         raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
     except KeyboardInterrupt:
         # Ctrl-C is the normal end of the live view; otherwise it is an interruption.

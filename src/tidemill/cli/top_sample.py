@@ -1,6 +1,7 @@
 """What `tidemill top` reads at one moment: offsets and groups over Kafka, and the brokers' counters over HTTP."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,16 +48,18 @@ class Sample:
 
 
 class Sampler:
-    def __init__(self, bootstrap: str, http: str, *, with_internal: bool, is_http_required: bool) -> None:
+    def __init__(self, bootstrap: str, http: Sequence[str], *, with_internal: bool, is_http_required: bool) -> None:
         """
-        Connect.  Raise `Failed` if no broker can be reached.  With `is_http_required`, `sample` raises NoResponse if
-        `http` does not respond.
+        Connect.  Raise `Failed` if no broker can be reached.  With `is_http_required`, the first `sample` raises
+        NoResponse if none of the addresses in `http` responds.
         """
         self._bootstrap = bootstrap
         self._admin = TopicAdmin(bootstrap)
         self._with_internal = with_internal
-        self._http = [http]  # the address to ask first, and those of the other brokers
+        self._http = [*http]  # the address to ask first, and those of the other brokers
+        self._http_notes: list[str] = []  # which given addresses were asked before the first that responded, and why
         self._is_http_required = is_http_required
+        self._is_first_answer = True  # until a broker has responded
 
     def sample(self) -> Sample:
         notes: list[str] = []
@@ -130,21 +133,24 @@ class Sampler:
         Return a sample of each broker and the id of the broker that listed them, or no samples and None if none
         responds.
         """
-        problem = ""
+        silent, problems = [], []
         for address in self._http:
             try:
                 cluster = ask(address, "/v1/cluster", timeout_s=HTTP_TIMEOUT_S)
                 if cluster["cluster_id"] != cluster_id:
-                    problem = f"{address} is a broker of another cluster"
+                    problems.append(f"{address} is a broker of another cluster")
                     continue
                 rows = ask(address, "/v1/brokers", timeout_s=HTTP_TIMEOUT_S)["brokers"]
             except NoResponse as error:
-                if self._is_http_required and len(self._http) == 1:
-                    raise
-                problem = f"no broker's HTTP listener at {error}"
+                silent.append(str(error))
+                problems.append(f"no broker's HTTP listener at {error}")
             except Refused as error:
-                problem = str(error)
+                problems.append(str(error))
             else:
+                if self._is_first_answer:
+                    self._is_first_answer = False
+                    self._http_notes = [f"{problem}; asked the next address" for problem in problems]
+                notes += self._http_notes
                 answered_by = cluster["answered_by"]
                 addresses = {
                     row["broker_id"]: address if row["broker_id"] == answered_by else http_address_of(row)
@@ -152,7 +158,10 @@ class Sampler:
                 }
                 self._http = [address, *(it for it in addresses.values() if it is not None and it != address)]
                 return [_broker(row, addresses[row["broker_id"]]) for row in rows], answered_by
-        notes.append(f"no rates of brokers, bytes and journals: {problem}; set --http HOST:PORT or TIDEMILL_HTTP")
+        if self._is_http_required and self._is_first_answer and len(silent) == len(self._http):
+            raise NoResponse("; ".join(silent))
+        missing = "; ".join(problems)
+        notes.append(f"no rates of brokers, bytes and journals: {missing}; set --http HOST:PORT[,…] or TIDEMILL_HTTP")
         return [], None
 
 

@@ -37,6 +37,7 @@ from tests.integration.cli.command import tidemill
         ("dev", "--brokers", "10"),
         ("dev", "--brokers", "2", "--http", "10.0.0.1:0"),
         ("cluster", "status", "--http", "nowhere"),
+        ("cluster", "status", "--http", "127.0.0.1:9080,nowhere"),
         ("broker", "--set", "no.such.key=1"),
     ],
     ids=" ".join,
@@ -118,13 +119,13 @@ def test_dev_names_the_option_of_a_port_in_use(option: str, tmp_path: Path) -> N
 
 def test_a_missing_http_listener_exits_with_3() -> None:
     """
-    A command that reaches no HTTP listener also exits with 3.
+    A command that reaches no HTTP listener also exits with 3.  It names all addresses that it has tried.
     """
-    finished = tidemill("cluster", "status", "--http", "127.0.0.1:1", "--json")
+    finished = tidemill("cluster", "status", "--http", "127.0.0.1:1,127.0.0.1:2", "--json")
 
     told = json.loads(finished.err)
     assert (3, 3, "") == (finished.exit_code, told["exit_code"], finished.out)
-    assert "127.0.0.1:1" in told["message"] and "--http" in told["message"]
+    assert all(text in told["message"] for text in ("127.0.0.1:1: ", "127.0.0.1:2: ", "--http", "another broker"))
 
 
 @pytest.mark.parametrize(

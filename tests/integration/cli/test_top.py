@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.integration.cli.command import new_topic, tidemill
 from tests.integration.cli.terminal import live_view
 
@@ -55,6 +57,23 @@ def test_a_missing_http_listener_is_a_note_unless_it_was_asked_for(dev_broker: d
         broker["broker_id"], broker["status"], broker["requests_per_s"], view["answered_by"]
     )  # fmt: skip
     assert "no rates of brokers" in view["notes"][0]
+
+
+@pytest.mark.parametrize("command", [("top", "--interval", "0.2"), ("cluster", "status", "--once")], ids=" ".join)
+def test_the_first_address_that_responds_is_asked(dev_broker: dict[str, Any], command: tuple[str, ...]) -> None:
+    """
+    Several HTTP listeners may be given, so that any broker may be down.  A note says which address did not respond.
+    """
+    addresses = f"127.0.0.1:1,{dev_broker['http']}"
+
+    given = tidemill(*command, "--http", addresses, "--json", bootstrap=dev_broker["kafka"])
+    printed = tidemill(*command, bootstrap=dev_broker["kafka"], TIDEMILL_HTTP=addresses)
+
+    note = "127.0.0.1:1: Connection refused; asked the next address"
+    view = json.loads(given.out)
+    assert (0, [1]) == (given.exit_code, [row["broker_id"] for row in view["brokers"] if row["status"] == "up"])
+    assert [note] == [it[-len(note) :] for it in view["notes"]]
+    assert 0 == printed.exit_code and note in printed.err
 
 
 def test_the_live_view_is_updated_until_ctrl_c(dev_broker: dict[str, Any]) -> None:

@@ -161,8 +161,8 @@ def test_a_shard_is_ok_if_every_replica_is_a_live_voter(led_here: dict[str, Any]
 
 def test_another_broker_is_asked_when_the_first_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    If the first broker does not respond, the view asks another one.  It raises NoResponse only if none of them
-    responds.
+    If the first broker does not respond, the view asks another one, and a note says so.  It raises NoResponse only if
+    none of them responds, and then names all of them.
     """
     brokers = Brokers([broker(1), broker(2)], {1: [], 2: []})
     both = read_view(brokers, monkeypatch).addresses
@@ -171,6 +171,10 @@ def test_another_broker_is_asked_when_the_first_does_not_respond(monkeypatch: py
     view = read_view(brokers, monkeypatch, 1, 2)
 
     assert (["127.0.0.1:9080", "127.0.0.1:9081"], 2) == (both, view.cluster["answered_by"])
+    assert ["127.0.0.1:9080; asked the next address"] == view.notes == view.as_json()["notes"]
+    brokers.silent = {1, 2}
+    with pytest.raises(NoResponse, match=r"^127.0.0.1:9080; 127.0.0.1:9081$"):
+        read_view(brokers, monkeypatch, 1, 2)
     brokers.silent, brokers.starting = set(), {1}
     assert read_view(brokers, monkeypatch, 1, 2).cluster["answered_by"] == 2
     brokers.silent = {1, 2}
