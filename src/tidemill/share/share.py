@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidemill.share.run_table import RecordState, Run, RunTable
+from tidemill.share.interval_map import IntervalMap
+from tidemill.share.record_status import NEVER_DELIVERED, RecordState, RecordStatus, Run
 from tidemill.share.share_row import Letter
 
 
@@ -32,18 +33,19 @@ class Share:
     incarnation: int
     state_epoch: int
     start: int
-    runs: RunTable = field(default_factory=RunTable)
+    runs: IntervalMap[RecordStatus] = field(default_factory=lambda: IntervalMap(NEVER_DELIVERED))
     letters: dict[int, Letter] = field(default_factory=dict)  # by offset: assigned, and not known to be written
     expired_unread: int = 0  # offsets that retention removed before they were finished
 
     def set_runs(self, runs: Iterable[Run]) -> None:
         """Apply decided states.  Offsets below the start are ignored: they are finished."""
         for run in runs:
-            if run.end <= self.start:
+            first = max(run.first, self.start)
+            if first >= run.end:
                 continue
-            self.runs.assign(run if run.first >= self.start else run._replace(first=self.start))
-            if self.letters and run.state != RecordState.ARCHIVING:
-                for offset in [offset for offset in self.letters if max(run.first, self.start) <= offset < run.end]:
+            self.runs.assign(first, run.end, run.value)
+            if self.letters and run.value.state != RecordState.ARCHIVING:
+                for offset in [offset for offset in self.letters if first <= offset < run.end]:
                     del self.letters[offset]
         self._advance()
 
@@ -58,8 +60,8 @@ class Share:
         for offset in offsets:
             self.letters.pop(offset, None)
             if self._is_archiving(offset):
-                dead = self.runs.at(offset)
-                self.runs.assign(dead._replace(first=offset, end=offset + 1, state=RecordState.ARCHIVED))
+                dead = self.runs.get(offset)
+                self.runs.assign(offset, offset + 1, dead._replace(state=RecordState.ARCHIVED))
         self._advance()
 
     def log_starts_at(self, log_start: int) -> Removed:
@@ -72,13 +74,11 @@ class Share:
             return Removed()
         unread, letters = log_start - self.start, 0
         for run in self.runs.within(self.start, log_start):
-            count = min(run.end, log_start) - max(run.first, self.start)
-            if run.is_terminal:
-                unread -= count
-            elif run.state == RecordState.ARCHIVING:
-                begun = sum(run.first <= offset < min(run.end, log_start) for offset in self.letters)
-                unread -= count
-                letters += count - begun
+            if run.value.is_finished:
+                unread -= run.end - run.first
+            elif run.value.state == RecordState.ARCHIVING:
+                unread -= run.end - run.first
+                letters += run.end - run.first - sum(run.first <= offset < run.end for offset in self.letters)
         self.runs.drop_below(log_start)
         self.start = log_start
         self.expired_unread += unread
@@ -86,7 +86,12 @@ class Share:
         return Removed(unread, letters)
 
     def _is_archiving(self, offset: int) -> bool:
-        return offset >= self.start and self.runs.at(offset).state == RecordState.ARCHIVING
+        return offset >= self.start and self.runs.get(offset).state == RecordState.ARCHIVING
 
     def _advance(self) -> None:
-        self.start = self.runs.drop_finished(self.start)
+        """Move the start past the finished records that follow it."""
+        for run in self.runs:
+            if run.first != self.start or not run.value.is_finished:
+                break
+            self.start = run.end
+        self.runs.drop_below(self.start)

@@ -10,7 +10,8 @@ from enum import IntEnum
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from tidemill.share.run_table import Reason, RecordState, Run
+from tidemill.share.interval_map import Interval
+from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
 
 SHARE: Final = 3  # the command's number; docs/formats/numbers.md
 VERSION: Final = 1
@@ -126,7 +127,8 @@ def decode_row(payload: bytes | bytearray | memoryview) -> Iterator[Section]:
 
 def run_fields(run: Run) -> tuple[int, int, int, int]:
     """Return first offset, number of offsets, state byte, and delivery count of a run."""
-    return run.first, run.end - run.first, run.state | run.reason << 4, run.delivery_count
+    status = run.value
+    return run.first, run.end - run.first, status.state | status.reason << 4, status.delivery_count
 
 
 def run_from(first: int, length: int, state: int, delivery_count: int, release_at: int = 0) -> Run:
@@ -134,9 +136,10 @@ def run_from(first: int, length: int, state: int, delivery_count: int, release_a
     if not length:
         raise error(f"the run at offset {first} is empty")
     try:
-        return Run(first, first + length, RecordState(state & 0xF), Reason(state >> 4), delivery_count, release_at)
+        status = RecordStatus(RecordState(state & 0xF), delivery_count, release_at, Reason(state >> 4))
     except ValueError as unknown:
         raise error(f"the run at offset {first} has the state byte {state:#04x}: {unknown}") from None
+    return Interval(first, first + length, status)
 
 
 def encode_letter(letter: Letter) -> bytes:
@@ -157,7 +160,7 @@ def _encoded(section: Section) -> bytes:
         case CloseShare(partition, share, incarnation):
             operation, body = _Operation.CLOSE, _CLOSE.pack(incarnation)
         case SetRuns(partition, share, runs):
-            is_timed = any(run.release_at for run in runs)
+            is_timed = any(run.value.release_at for run in runs)
             operation = _Operation.TIMED if is_timed else _Operation.RUNS
             body = b"".join(_run_bytes(part, is_timed) for run in runs for part in _divided(run))
         case AssignLetters(partition, share, letters):
@@ -174,7 +177,7 @@ def _divided(run: Run) -> Iterator[Run]:
 
 
 def _run_bytes(run: Run, is_timed: bool) -> bytes:
-    return _TIMED.pack(*run_fields(run), run.release_at) if is_timed else _RUN.pack(*run_fields(run))
+    return _TIMED.pack(*run_fields(run), run.value.release_at) if is_timed else _RUN.pack(*run_fields(run))
 
 
 def _decoded(partition: int, share: int, operation: int, body: bytes) -> Section:

@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tidemill.share.run_table import Reason, RecordState, Run
+from tests.unit.share.runs import run
+from tidemill.share.record_status import Reason, RecordState
 from tidemill.share.share_row import AssignLetters, CloseShare, Letter, LettersWritten, OpenShare, SetRuns
 
 PARTITIONS = 2
@@ -10,7 +11,7 @@ _partition = st.integers(0, PARTITIONS - 1)
 _share = st.integers(1, 4)
 _offset = st.integers(0, 60)
 _run = st.builds(
-    lambda first, length, state, reason, count, release_at: Run(
+    lambda first, length, state, reason, count, release_at: run(
         first, first + length, state, reason, count, release_at
     ),
     _offset,

@@ -1,7 +1,8 @@
 """Opening and closing the shares of a partition."""
 
+from tests.unit.share.runs import run
 from tidemill.share.partition_shares import PartitionShares
-from tidemill.share.run_table import RecordState, Run
+from tidemill.share.record_status import RecordState
 from tidemill.share.share_row import CloseShare, OpenShare, SetRuns
 
 
@@ -34,7 +35,7 @@ def test_a_row_for_a_replaced_share_is_ignored() -> None:
     """A state that was decided for the old share cannot reach the new one: numbers are never used again."""
     shares = started(opened(), opened(incarnation=6))
 
-    shares.apply(SetRuns(0, 1, (Run(100, 200, RecordState.ACKNOWLEDGED),)))
+    shares.apply(SetRuns(0, 1, (run(100, 200, RecordState.ACKNOWLEDGED),)))
 
     share = shares.of_group("g")
     assert share is not None and 100 == share.start

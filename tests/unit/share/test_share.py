@@ -2,7 +2,8 @@
 
 import pytest
 
-from tidemill.share.run_table import Reason, RecordState, Run
+from tests.unit.share.runs import run
+from tidemill.share.record_status import Reason, RecordState
 from tidemill.share.share import Removed, Share
 from tidemill.share.share_row import Letter
 
@@ -20,30 +21,30 @@ def letter(offset: int) -> Letter:
 def test_the_start_moves_past_finished_records() -> None:
     """The start moves to the first record that is not finished; what lies behind that record stays."""
     one = share()
-    one.set_runs([Run(12, 14, ACKNOWLEDGED, Reason.NONE, 1)])
+    one.set_runs([run(12, 14, ACKNOWLEDGED, Reason.NONE, 1)])
     assert 10 == one.start
 
-    one.set_runs([Run(10, 12, ARCHIVED, Reason.REJECTED, 1), Run(20, 21, ACKNOWLEDGED)])
+    one.set_runs([run(10, 12, ARCHIVED, Reason.REJECTED, 1), run(20, 21, ACKNOWLEDGED)])
 
     assert 14 == one.start
-    assert [Run(20, 21, ACKNOWLEDGED)] == list(one.runs)
+    assert [run(20, 21, ACKNOWLEDGED)] == list(one.runs)
 
 
 def test_a_late_state_below_the_start_changes_nothing() -> None:
     """A release that was decided before its record was finished cannot make the record available again."""
     one = share()
-    one.set_runs([Run(10, 15, ACKNOWLEDGED)])
+    one.set_runs([run(10, 15, ACKNOWLEDGED)])
 
-    one.set_runs([Run(8, 17, RecordState.AVAILABLE, Reason.NONE, 2)])
+    one.set_runs([run(8, 17, RecordState.AVAILABLE, Reason.NONE, 2)])
 
     assert 15 == one.start
-    assert [Run(15, 17, RecordState.AVAILABLE, Reason.NONE, 2)] == list(one.runs)
+    assert [run(15, 17, RecordState.AVAILABLE, Reason.NONE, 2)] == list(one.runs)
 
 
 def test_a_record_whose_letter_is_not_written_holds_the_start() -> None:
     """A dead record is finished only when its dead letter is written."""
     one = share()
-    one.set_runs([Run(10, 12, ARCHIVING, Reason.DELIVERY_LIMIT, 5), Run(12, 13, ACKNOWLEDGED)])
+    one.set_runs([run(10, 12, ARCHIVING, Reason.DELIVERY_LIMIT, 5), run(12, 13, ACKNOWLEDGED)])
     one.assign_letters([letter(10), letter(11), letter(12)])
     assert (10, {10, 11}) == (one.start, set(one.letters))
 
@@ -58,10 +59,10 @@ def test_a_record_whose_letter_is_not_written_holds_the_start() -> None:
 def test_a_record_that_is_no_longer_dead_loses_its_letter() -> None:
     """A letter exists only for a record that waits for it."""
     one = share()
-    one.set_runs([Run(10, 13, ARCHIVING, Reason.REJECTED, 1)])
+    one.set_runs([run(10, 13, ARCHIVING, Reason.REJECTED, 1)])
     one.assign_letters([letter(11), letter(12)])
 
-    one.set_runs([Run(11, 12, ARCHIVED, Reason.REJECTED, 1)])
+    one.set_runs([run(11, 12, ARCHIVED, Reason.REJECTED, 1)])
 
     assert {12} == set(one.letters)
 
@@ -75,7 +76,7 @@ def test_retention_is_counted(log_start: int, removed: Removed, start: int) -> N
     Records that retention removes before they are finished are counted; a letter that was begun is kept.
     """
     one = share()
-    one.set_runs([Run(14, 17, ACKNOWLEDGED), Run(20, 22, ARCHIVING, Reason.REJECTED, 1), Run(25, 27, ACKNOWLEDGED)])
+    one.set_runs([run(14, 17, ACKNOWLEDGED), run(20, 22, ARCHIVING, Reason.REJECTED, 1), run(25, 27, ACKNOWLEDGED)])
     one.assign_letters([letter(21)])
 
     assert removed == one.log_starts_at(log_start)
@@ -86,7 +87,7 @@ def test_retention_is_counted(log_start: int, removed: Removed, start: int) -> N
 def test_a_letter_of_a_removed_record_is_completed() -> None:
     """A letter that was begun before retention removed its record ends when it is written."""
     one = share()
-    one.set_runs([Run(10, 11, ARCHIVING, Reason.REJECTED, 1)])
+    one.set_runs([run(10, 11, ARCHIVING, Reason.REJECTED, 1)])
     one.assign_letters([letter(10)])
     one.log_starts_at(20)
 

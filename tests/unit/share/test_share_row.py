@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.share.random_sections import SECTIONS
-from tidemill.share.run_table import Reason, RecordState, Run
+from tests.unit.share.runs import run
+from tidemill.share.record_status import Reason, RecordState
 from tidemill.share.share_row import OpenShare, Section, SetRuns, UnknownShareRow, decode_row, encode_row
 
 
@@ -19,14 +20,14 @@ def test_a_row_comes_back(sections: list[Section]) -> None:
 
 def test_the_bytes_are_those_of_the_page() -> None:
     """The layout is that of docs/formats/shares.md."""
-    row = encode_row([SetRuns(2, 7, (Run(1000, 1003, RecordState.ARCHIVING, Reason.REJECTED, 4),))])
+    row = encode_row([SetRuns(2, 7, (run(1000, 1003, RecordState.ARCHIVING, Reason.REJECTED, 4),))])
 
     assert "03 01 00000002 00000007 03 0000000f 00000000000003e8 00000003 13 0004".replace(" ", "") == row.hex()
 
 
 def test_a_run_too_long_for_a_row_is_divided() -> None:
     """A length takes four bytes; a longer run becomes several, which mean the same."""
-    whole = Run(5, 5 + (1 << 33), RecordState.ACKNOWLEDGED)
+    whole = run(5, 5 + (1 << 33), RecordState.ACKNOWLEDGED)
 
     (section,) = decode_row(encode_row([SetRuns(0, 1, (whole,))]))
 
@@ -53,7 +54,7 @@ def test_a_row_that_ends_early_is_corrupt() -> None:
 
 def test_an_unknown_state_is_corrupt() -> None:
     """A state byte that has no meaning names its offset."""
-    row = bytearray(encode_row([SetRuns(0, 1, (Run(9, 10, RecordState.ARCHIVED),))]))
+    row = bytearray(encode_row([SetRuns(0, 1, (run(9, 10, RecordState.ARCHIVED),))]))
     row[-3] = 0x01
 
     with pytest.raises(error, match="the run at offset 9 has the state byte 0x01"):

@@ -12,8 +12,9 @@ from typing import Final
 
 from tidemill.batches.batch import BatchHeader
 from tidemill.raft.entry import Command, Entry, read_log_start
+from tidemill.share.interval_map import IntervalMap
 from tidemill.share.partition_shares import PartitionShares
-from tidemill.share.run_table import RunTable
+from tidemill.share.record_status import NEVER_DELIVERED
 from tidemill.share.share import Share
 from tidemill.share.share_row import (
     LETTER_BYTES,
@@ -110,7 +111,7 @@ def _encoded(share: Share) -> bytes:
     head = _SHARE.pack(
         share.number, share.incarnation, share.state_epoch, share.start, share.expired_unread, len(group)
     )
-    runs = [(*run_fields(run), run.release_at) for run in share.runs]
+    runs = [(*run_fields(run), run.value.release_at) for run in share.runs]
     values = zip(*runs, strict=True) if runs else [()] * len(_COLUMNS)
     columns = [_swapped(array(code, column)).tobytes() for code, column in zip(_COLUMNS, values, strict=True)]
     letters = [encode_letter(letter) for letter in share.letters.values()]
@@ -122,7 +123,7 @@ def _read_share(reader: ByteReader) -> Share:
     group = _text(reader.bytes(length))
     run_count = reader.count()
     columns = [_read_column(reader, code, run_count) for code in _COLUMNS]
-    runs = RunTable(run_from(*fields) for fields in zip(*columns, strict=True))
+    runs = IntervalMap(NEVER_DELIVERED, [run_from(*fields) for fields in zip(*columns, strict=True)])
     if any(before.end > after.first for before, after in pairwise(runs)):
         raise error(f"runs of group {group!r} overlap")
     letters = decode_letters(reader.bytes(reader.count() * LETTER_BYTES))

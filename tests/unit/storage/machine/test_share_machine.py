@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.share.random_sections import PARTITIONS, SECTIONS
+from tests.unit.share.runs import run
 from tidemill.raft.entry import COMMAND, Entry, log_start
-from tidemill.share.run_table import Reason, RecordState, Run
+from tidemill.share.record_status import Reason, RecordState
 from tidemill.share.share_row import AssignLetters, Letter, OpenShare, SetRuns, encode_row
 from tidemill.storage.machine.shard_machine import UnknownCommand
 from tidemill.storage.machine.share_machine import ShareMachine, decode_shares, encode_shares
@@ -48,10 +49,10 @@ def test_the_start_is_the_first_record_that_is_not_finished(commands: list[Entry
     """No share's start passes, or stops before, a record that is not finished, and letters belong to dead records."""
     for shares in applied(commands).shares.values():
         for share in shares.by_number.values():
-            assert not share.runs.at(share.start).is_terminal
+            assert not share.runs.get(share.start).is_finished
             assert all(run.first >= share.start for run in share.runs)
             dead = {offset for offset in share.letters if offset >= share.start}
-            assert all(share.runs.at(offset).state == RecordState.ARCHIVING for offset in dead)
+            assert all(share.runs.get(offset).state == RecordState.ARCHIVING for offset in dead)
 
 
 def test_a_partition_without_share_groups_has_no_section() -> None:
@@ -74,9 +75,9 @@ def filled() -> bytes:
     one = applied(
         [
             Entry(COMMAND, encode_row([OpenShare(0, "group", 1, 0, 5), OpenShare(0, "empty", 1, 0, 5)])),
-            Entry(COMMAND, encode_row([SetRuns(0, 1, (Run(7, 9, RecordState.ARCHIVING, Reason.REJECTED, 2),))])),
+            Entry(COMMAND, encode_row([SetRuns(0, 1, (run(7, 9, RecordState.ARCHIVING, Reason.REJECTED, 2),))])),
             Entry(COMMAND, encode_row([AssignLetters(0, 1, (Letter(7, 1, 2, b"t" * 16, 0),))])),
-            Entry(COMMAND, encode_row([SetRuns(0, 1, (Run(20, 21, RecordState.AVAILABLE, Reason.NONE, 1, 77),))])),
+            Entry(COMMAND, encode_row([SetRuns(0, 1, (run(20, 21, RecordState.AVAILABLE, Reason.NONE, 1, 77),))])),
         ]
     )
     return encode_shares(one.shares[0])
