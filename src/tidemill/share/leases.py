@@ -1,0 +1,369 @@
+"""The leader's volatile knowledge of a share: which consumer holds which records, and what is being decided.
+
+    acquire      an available record is held by a consumer, until its lock expires
+    decide       what a consumer says, or an expired lock, becomes runs: the caller proposes them as a SHARE row
+    committed    the row is applied to the share: what was known here about these records is forgotten
+
+Nothing here survives a loss of leadership.  The next leader makes an empty `Leases` for the share, and delivers again
+what was held.  Times: `now` is milliseconds of a clock that never jumps, for locks; `wall` is milliseconds since the
+epoch, for the times of release.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from tidemill.model import errors
+from tidemill.share.interval_map import Interval, IntervalMap
+from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
+from tidemill.share.share import Share
+from tidemill.share.share_settings import Random, ShareSettings
+
+
+class Acknowledgement(IntEnum):
+    """What a consumer says of a record; the numbers of KIP-932 and KIP-1222."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class Held(NamedTuple):
+    """A consumer holds the record until the deadline."""
+
+    member: str
+    deadline: int
+    delivery_count: int  # this delivery included
+
+
+class Decided(NamedTuple):
+    """
+    A row with the record's new status is proposed, and not committed yet.
+
+    Until it commits, nothing else can happen to the record, unless it is available again: a lock that expires, or a
+    session that ends, has its effect at once.
+    """
+
+    status: RecordStatus
+    is_available: bool
+
+
+Claim = Held | Decided
+
+
+class Acquired(NamedTuple):
+    """Records that a consumer has got with one delivery count."""
+
+    first: int
+    end: int
+    delivery_count: int
+
+
+class AcknowledgementBatch(NamedTuple):
+    """What a consumer says of the offsets from `first` up to `end`: one type for all, or one for each."""
+
+    first: int
+    end: int
+    types: tuple[int, ...]
+
+
+class AcknowledgementRefused(Exception):
+    """A batch of acknowledgements is refused as a whole, with an error code of the Kafka protocol."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Leases:
+    """The records of one share that are held, released, or pending."""
+
+    def __init__(self, share: Share, settings: ShareSettings, random: Random) -> None:
+        self.settings = settings
+        self._share = share
+        self._random = random
+        self._claims: IntervalMap[Claim | None] = IntervalMap(None)
+        self._deadlines: list[tuple[int, int, int]] = []  # heap of (deadline, first, end); some are out of date
+        self._held_count = 0
+        self._window_end = share.start  # the end of the offsets that were ever acquired here
+        self._scan_from = share.start  # no offset below it is available before a time in `_due`
+        self._due = [(run.value.release_at, run.first) for run in share.runs if run.value.release_at]
+        heapq.heapify(self._due)  # times of release with the first offset; some are out of date
+
+    @property
+    def held_count(self) -> int:
+        """The number of records that consumers hold."""
+        return self._held_count
+
+    # Acquiring
+
+    def next_available(self, offset: int, end: int, wall: int) -> Interval[int] | None:
+        """
+        Return the first records from `offset` on, and below `end`, that can be acquired now and have had the same
+        number of deliveries, and this number.
+        """
+        while self._due and self._due[0][0] <= wall:
+            self._scan_from = min(self._scan_from, heapq.heappop(self._due)[1])
+        begin = max(self._scan_from, self._share.start)
+        found = self._find(max(offset, begin), end, wall)
+        if offset <= begin < end:
+            self._scan_from = end if found is None else found.first
+        return found
+
+    def next_due(self) -> int | None:
+        """Return the time, of `wall`, before which no delay of a record ends."""
+        return self._due[0][0] if self._due else None
+
+    def acquire(
+        self,
+        member: str,
+        batches: Iterable[tuple[int, int]],
+        *,
+        records_max: int,
+        is_limit_strict: bool,
+        now: int,
+        wall: int,
+    ) -> list[Acquired]:
+        """
+        Give the available records of `batches` (first offset, end offset; ascending) to a consumer.
+
+        Without `is_limit_strict`, the batch in which `records_max` is reached is given as a whole (KIP-1206).  The
+        limit of locks is always strict.  A record that has failed often comes with few others, and at last alone, so
+        that one record that kills consumers does not use up the deliveries of its neighbours.
+        """
+        acquired: list[Acquired] = []
+        room = self.settings.locks_max - self._held_count
+        wanted = records_max
+        for first, end in batches:
+            if wanted <= 0:
+                break
+            offset = first
+            while found := self.next_available(offset, end, wall):
+                count = min(found.end - found.first, room, wanted if is_limit_strict else room)
+                at_once = self._at_once(found.value, records_max)
+                if at_once is not None and acquired:
+                    return acquired
+                count = count if at_once is None else min(count, at_once)
+                if count <= 0:
+                    return acquired
+                acquired.append(self._hold(member, found.first, found.first + count, found.value + 1, now))
+                room -= count
+                wanted -= count
+                offset = found.first + count
+                if at_once is not None:
+                    return acquired
+        return acquired
+
+    def undo(self, acquired: Iterable[Acquired]) -> None:
+        """Take records back whose response could not be sent: this was no delivery."""
+        for first, end, delivery_count in acquired:
+            for held in list(self._claims.within(first, end)):
+                if isinstance(held.value, Held) and held.value.delivery_count == delivery_count:
+                    before = RecordStatus(RecordState.AVAILABLE, delivery_count - 1)
+                    self._unhold(held, Decided(before, is_available=True))
+                    self._forget_durable(held.first, held.end)
+
+    # Deciding
+
+    def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], *, now: int, wall: int) -> list[Run]:
+        """
+        Return the decisions that a consumer's acknowledgements lead to.
+
+        Offsets below the start count as acknowledged.  Raise AcknowledgementRefused before any effect: INVALID_REQUEST
+        for batches that make no sense, and INVALID_RECORD_STATE if the consumer does not hold one of the records.
+        """
+        said = list(_parts(batches))
+        for first, end, kind in said:
+            self._check(member, first, end, kind)
+        decided: list[Run] = []
+        for first, end, kind in said:
+            for held in list(self._claims.within(max(first, self._share.start), end)):
+                assert isinstance(held.value, Held), "it was checked"
+                if kind == Acknowledgement.RENEW:
+                    self._hold(member, held.first, held.end, held.value.delivery_count, now)
+                else:
+                    decided.append(self._decide(held, self._status(held.value, kind, wall)))
+        return decided
+
+    def expire(self, *, now: int, wall: int) -> list[Run]:
+        """Take back the records whose locks have expired, and return the decisions."""
+        decided: list[Run] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, first, end = heapq.heappop(self._deadlines)
+            for held in list(self._claims.within(first, end)):
+                if isinstance(held.value, Held) and held.value.deadline <= now:
+                    decided.append(self._return(held, held.value, self._back_off(held.value, wall)))
+        return decided
+
+    def next_deadline(self) -> int | None:
+        """Return the time, of `now`, before which no lock expires."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def leave(self, member: str) -> list[Run]:
+        """Take back what a consumer holds whose session has ended, without a delay, and return the decisions."""
+        held = [claim for claim in self._claims if isinstance(claim.value, Held) and claim.value.member == member]
+        return [self._return(one, one.value, 0) for one in held if isinstance(one.value, Held)]
+
+    def committed(self, runs: Iterable[Run]) -> None:
+        """
+        Forget what the share itself says now: call it when these decisions have been applied to the share.
+
+        Each decision about a record has a greater delivery count than the one before, so the count identifies it.
+        """
+        for run in runs:
+            for claim in list(self._claims.within(run.first, run.end)):
+                if isinstance(claim.value, Decided) and claim.value.status.delivery_count == run.value.delivery_count:
+                    self._claims.assign(claim.first, claim.end, None)
+            self._scan_from = min(self._scan_from, run.first)
+        self.start_moved()
+
+    def start_moved(self) -> None:
+        """Forget the records below the share's start: they are finished, or retention has removed them."""
+        start = self._share.start
+        self._held_count -= sum(
+            one.end - one.first for one in self._claims.within(0, start) if isinstance(one.value, Held)
+        )
+        self._claims.drop_below(start)
+
+    # Implementation
+
+    def _find(self, offset: int, end: int, wall: int) -> Interval[int] | None:
+        while offset < end:
+            claim = self._claims.at(offset, end)
+            if claim.value is None:
+                run = self._share.runs.at(offset, claim.end)
+                if run.value.state == RecordState.AVAILABLE and run.value.release_at <= wall:
+                    return Interval(offset, run.end, run.value.delivery_count)
+                offset = run.end
+            elif (
+                isinstance(claim.value, Decided) and claim.value.is_available and claim.value.status.release_at <= wall
+            ):
+                return Interval(offset, claim.end, claim.value.status.delivery_count)
+            else:
+                offset = claim.end
+        return None
+
+    def _at_once(self, delivery_count: int, records_max: int) -> int | None:
+        """Return how many records with this number of deliveries to give at once; None: as many as there are."""
+        limit = self.settings.delivery_limit
+        threshold = max(2, (limit + 1) // 2)
+        if delivery_count < threshold:
+            return None
+        if delivery_count >= limit - 1 and limit > 2:
+            return 1
+        return max(records_max >> (delivery_count - threshold + 1), 1)
+
+    def _hold(self, member: str, first: int, end: int, delivery_count: int, now: int) -> Acquired:
+        deadline = now + self.settings.lock_ms
+        before = sum(one.end - one.first for one in self._claims.within(first, end) if isinstance(one.value, Held))
+        self._held_count += end - first - before
+        self._claims.assign(first, end, Held(member, deadline, delivery_count))
+        heapq.heappush(self._deadlines, (deadline, first, end))
+        self._window_end = max(self._window_end, end)
+        return Acquired(first, end, delivery_count)
+
+    def _unhold(self, held: Interval[Claim | None], claim: Claim) -> None:
+        self._held_count -= held.end - held.first
+        self._claims.assign(held.first, held.end, claim)
+        self._scan_from = min(self._scan_from, held.first)
+
+    def _decide(self, held: Interval[Claim | None], status: RecordStatus) -> Run:
+        """Let a held interval wait for the commit of its new status."""
+        self._unhold(held, Decided(status, is_available=False))
+        self._note_due(held.first, status.release_at)
+        return Interval(held.first, held.end, status)
+
+    def _note_due(self, first: int, release_at: int) -> None:
+        if release_at:
+            heapq.heappush(self._due, (release_at, first))
+
+    def _return(self, interval: Interval[Claim | None], held: Held, release_at: int) -> Run:
+        """Take an interval back that its consumer did not acknowledge; it is available at once, unless it is dead."""
+        status = self._failed(held, release_at)
+        if status.state != RecordState.AVAILABLE:
+            return self._decide(interval, status)
+        self._unhold(interval, Decided(status, is_available=True))
+        self._note_due(interval.first, status.release_at)
+        return Interval(interval.first, interval.end, status)
+
+    def _forget_durable(self, first: int, end: int) -> None:
+        """Forget that records are released where the share says the same."""
+        for run in list(_statuses(self._share.runs, first, end)):
+            for claim in list(self._claims.within(run.first, run.end)):
+                if isinstance(claim.value, Decided) and claim.value.status.delivery_count == run.value.delivery_count:
+                    self._claims.assign(claim.first, claim.end, None)
+
+    def _status(self, held: Held, kind: int, wall: int) -> RecordStatus:
+        match kind:
+            case Acknowledgement.ACCEPT:
+                return RecordStatus(RecordState.ACKNOWLEDGED, held.delivery_count)
+            case Acknowledgement.REJECT:
+                return self._dead(held, Reason.REJECTED)
+        # A consumer that calls an existing record a gap could not read it, so the record is released.
+        return self._failed(held, self._back_off(held, wall))
+
+    def _failed(self, held: Held, release_at: int) -> RecordStatus:
+        if held.delivery_count >= self.settings.delivery_limit:
+            return self._dead(held, Reason.DELIVERY_LIMIT)
+        return RecordStatus(RecordState.AVAILABLE, held.delivery_count, release_at)
+
+    def _dead(self, held: Held, reason: Reason) -> RecordStatus:
+        state = RecordState.ARCHIVING if self.settings.has_dead_letters else RecordState.ARCHIVED
+        return RecordStatus(state, held.delivery_count, reason=reason)
+
+    def _back_off(self, held: Held, wall: int) -> int:
+        """Return the time of release after a failed delivery, or 0 for at once."""
+        delay = self.settings.back_off.delay_ms(held.delivery_count, self._random)
+        return wall + delay if delay else 0
+
+    def _check(self, member: str, first: int, end: int, kind: int) -> None:
+        if end <= self._share.start:
+            return
+        if end > self._window_end:
+            raise AcknowledgementRefused(
+                errors.INVALID_REQUEST, f"offset {end - 1} was never acquired: the last one is {self._window_end - 1}"
+            )
+        if kind == Acknowledgement.RENEW and not self.settings.is_renewable:
+            raise AcknowledgementRefused(
+                errors.INVALID_RECORD_STATE, "group.share.renew.acknowledge.enable is false: locks are not renewed"
+            )
+        offset = max(first, self._share.start)
+        while offset < end:
+            claim = self._claims.at(offset, end)
+            if not isinstance(claim.value, Held) or claim.value.member != member:
+                raise AcknowledgementRefused(errors.INVALID_RECORD_STATE, f"{member} does not hold offset {offset}")
+            offset = claim.end
+
+
+def _parts(batches: Sequence[AcknowledgementBatch]) -> Iterator[tuple[int, int, int]]:
+    """Yield (first, end, type) for consecutive offsets with one type.  Raise AcknowledgementRefused."""
+    last_end = 0
+    for first, end, types in batches:
+        if first < last_end or end <= first or len(types) not in (1, end - first):
+            raise AcknowledgementRefused(
+                errors.INVALID_REQUEST,
+                f"the acknowledgement of offsets {first} to {end - 1} with {len(types)} types: batches ascend, and "
+                "have one type, or one for each offset",
+            )
+        last_end = end
+        for kind in types:
+            if kind not in Acknowledgement.__members__.values():
+                raise AcknowledgementRefused(errors.INVALID_REQUEST, f"acknowledgement type {kind} is unknown")
+        if len(types) == 1:
+            yield first, end, types[0]
+            continue
+        begin = 0
+        for place in range(1, len(types) + 1):
+            if place == len(types) or types[place] != types[begin]:
+                yield first + begin, first + place, types[begin]
+                begin = place
+
+
+def _statuses(runs: IntervalMap[RecordStatus], first: int, end: int) -> Iterator[Run]:
+    while first < end:
+        run = runs.at(first, end)
+        yield run
+        first = run.end

@@ -1,0 +1,56 @@
+"""The configuration of a share group that decides what happens to its records."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+Random = Callable[[], float]
+"""Returns a number from 0 up to, but not including, 1."""
+
+DELAY_MS_MAX: Final = 7 * 24 * 3_600_000
+
+
+class Growth(StrEnum):
+    NONE = "none"
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackOff:
+    """How long a record waits before its next delivery, by the number of its deliveries."""
+
+    growth: Growth = Growth.NONE
+    first_ms: int = 0  # after the first delivery
+    step_ms: int = 0  # what linear growth adds for each further delivery
+    factor: float = 2.0  # by what exponential growth multiplies
+    max_ms: int = DELAY_MS_MAX
+    jitter: float = 0.0  # the part of the delay, 0 to 1, of which a random share is taken away
+
+    def delay_ms(self, delivery_count: int, random: Random) -> int:
+        """Return the delay after a record's delivery with this number, 1 for the first."""
+        later = delivery_count - 1
+        match self.growth:
+            case Growth.NONE:
+                return 0
+            case Growth.CONSTANT:
+                delay = float(self.first_ms)
+            case Growth.LINEAR:
+                delay = float(self.first_ms + later * self.step_ms)
+            case Growth.EXPONENTIAL:
+                delay = self.first_ms * self.factor ** min(later, 64)
+        return int(min(delay, self.max_ms) * (1 - self.jitter * random()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSettings:
+    """The defaults are Kafka's."""
+
+    lock_ms: int = 30_000
+    delivery_limit: int = 5
+    locks_max: int = 2_000
+    is_renewable: bool = True
+    has_dead_letters: bool = False
+    back_off: BackOff = field(default_factory=BackOff)

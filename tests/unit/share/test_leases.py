@@ -1,0 +1,353 @@
+"""What the leader of a share knows: locks, decisions that wait for their commit, and the limits of an acquisition."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tidemill.model import errors
+from tidemill.share.interval_map import Interval
+from tidemill.share.leases import Acknowledgement, AcknowledgementBatch, AcknowledgementRefused, Acquired, Leases
+from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
+from tidemill.share.share import Share
+from tidemill.share.share_settings import BackOff, Growth, ShareSettings
+
+ACCEPT, RELEASE, REJECT = Acknowledgement.ACCEPT, Acknowledgement.RELEASE, Acknowledgement.REJECT
+LOCK_MS = 1_000
+
+
+class Hand:
+    """A share with its leases, and the rows that are proposed and not committed."""
+
+    def __init__(self, **settings: object) -> None:
+        self.share = Share(number=1, group="g", incarnation=1, state_epoch=0, start=0)
+        defaults: dict[str, object] = {"lock_ms": LOCK_MS}
+        self.leases = Leases(self.share, ShareSettings(**(defaults | settings)), lambda: 0.0)  # type: ignore[arg-type]
+        self.proposed: list[list[Run]] = []
+        self.now = 0
+
+    def acquire(self, member: str, *batches: tuple[int, int], records_max: int = 500, strict: bool = True):  # type: ignore[no-untyped-def]
+        return self.leases.acquire(
+            member, batches, records_max=records_max, is_limit_strict=strict, now=self.now, wall=self.now
+        )
+
+    def say(self, member: str, first: int, end: int, *types: int) -> list[Run]:
+        said = AcknowledgementBatch(first, end, types)
+        return self.propose(self.leases.acknowledge(member, [said], now=self.now, wall=self.now))
+
+    def expire(self) -> list[Run]:
+        return self.propose(self.leases.expire(now=self.now, wall=self.now))
+
+    def propose(self, runs: list[Run]) -> list[Run]:
+        if runs:
+            self.proposed.append(runs)
+        return runs
+
+    def commit(self) -> None:
+        """Commit all proposed rows."""
+        while self.proposed:
+            self.commit_one()
+
+    def commit_one(self) -> None:
+        runs = self.proposed.pop(0)
+        self.share.set_runs(runs)
+        self.leases.committed(runs)
+
+    def code_of(self, act: Callable[[], object]) -> int:
+        with pytest.raises(AcknowledgementRefused) as refused:
+            act()
+        return refused.value.code
+
+
+def test_a_record_is_held_by_one_consumer_until_its_lock_expires() -> None:
+    """A held record is given to no other consumer; when the lock has expired, it is, with the next delivery count."""
+    hand = Hand()
+    assert [Acquired(0, 10, 1)] == hand.acquire("a", (0, 10))
+    assert [] == hand.acquire("b", (0, 10))
+
+    hand.now = LOCK_MS
+    expired = hand.expire()
+
+    assert [Interval(0, 10, RecordStatus(RecordState.AVAILABLE, 1))] == expired
+    assert [Acquired(0, 10, 2)] == hand.acquire("b", (0, 10))
+
+
+def test_an_accepted_record_is_answered_when_its_row_commits() -> None:
+    """Between proposal and commit, nothing else can happen to the record."""
+    hand = Hand()
+    hand.acquire("a", (0, 10))
+    hand.say("a", 0, 4, ACCEPT)
+
+    hand.now = LOCK_MS
+    assert [] == [run for run in hand.expire() if run.first < 4]
+    assert errors.INVALID_RECORD_STATE == hand.code_of(lambda: hand.say("a", 2, 3, RELEASE))
+    assert [Acquired(4, 10, 2)] == hand.acquire("b", (0, 10))
+
+    hand.commit()
+    assert 4 == hand.share.start
+    assert [] == hand.say("a", 0, 4, ACCEPT)
+
+
+def test_acknowledgements_are_refused_as_a_whole() -> None:
+    """If one offset of a batch cannot be acknowledged, none is."""
+    hand = Hand()
+    hand.acquire("a", (0, 5))
+    hand.acquire("b", (5, 10))
+
+    assert errors.INVALID_RECORD_STATE == hand.code_of(lambda: hand.say("a", 0, 6, ACCEPT))
+    assert [Interval(0, 5, RecordStatus(RecordState.ACKNOWLEDGED, 1))] == hand.say("a", 0, 5, ACCEPT)
+
+
+@pytest.mark.parametrize(
+    ("batches", "code"),
+    [
+        ([(3, 3, (1,))], errors.INVALID_REQUEST),
+        ([(2, 4, (1,)), (3, 5, (1,))], errors.INVALID_REQUEST),
+        ([(2, 5, (1, 1))], errors.INVALID_REQUEST),
+        ([(2, 5, ())], errors.INVALID_REQUEST),
+        ([(2, 3, (5,))], errors.INVALID_REQUEST),
+        ([(9, 11, (1,))], errors.INVALID_REQUEST),
+        ([(2, 3, (1,)), (4, 5, (-1,))], errors.INVALID_REQUEST),
+    ],
+    ids=["empty", "overlap", "types", "no type", "unknown", "beyond", "later batch"],
+)
+def test_senseless_acknowledgements_are_refused(batches: list[tuple[int, int, tuple[int, ...]]], code: int) -> None:
+    """Nothing of a senseless request has an effect."""
+    hand = Hand()
+    hand.acquire("a", (0, 10))
+    said = [AcknowledgementBatch(*batch) for batch in batches]
+
+    assert code == hand.code_of(lambda: hand.leases.acknowledge("a", said, now=0, wall=0))
+    assert 10 == hand.leases.held_count
+
+
+def test_each_offset_can_have_its_own_type() -> None:
+    """Consecutive offsets with the same type become one run."""
+    hand = Hand(has_dead_letters=True)
+    hand.acquire("a", (0, 5))
+
+    decided = hand.say("a", 0, 5, ACCEPT, ACCEPT, REJECT, RELEASE, ACCEPT)
+
+    assert [
+        (0, 2, RecordStatus(RecordState.ACKNOWLEDGED, 1)),
+        (2, 3, RecordStatus(RecordState.ARCHIVING, 1, reason=Reason.REJECTED)),
+        (3, 4, RecordStatus(RecordState.AVAILABLE, 1)),
+        (4, 5, RecordStatus(RecordState.ACKNOWLEDGED, 1)),
+    ] == [tuple(run) for run in decided]
+
+
+@pytest.mark.parametrize("has_dead_letters", [False, True])
+def test_the_last_delivery_that_fails_ends_the_record(has_dead_letters: bool) -> None:
+    """A record whose delivery limit is reached is archived, after its dead letter if there is a topic for it."""
+    hand = Hand(delivery_limit=2, has_dead_letters=has_dead_letters)
+    hand.acquire("a", (0, 1))
+    hand.say("a", 0, 1, RELEASE)
+    hand.commit()
+    assert [Acquired(0, 1, 2)] == hand.acquire("a", (0, 1))
+
+    hand.now = LOCK_MS
+    (dead,) = hand.expire()
+
+    state = RecordState.ARCHIVING if has_dead_letters else RecordState.ARCHIVED
+    assert RecordStatus(state, 2, reason=Reason.DELIVERY_LIMIT) == dead.value
+    assert [] == hand.acquire("b", (0, 1))
+
+
+def test_a_renewed_lock_expires_later() -> None:
+    """The old deadline of a renewed lock has no effect."""
+    hand = Hand()
+    hand.acquire("a", (0, 2))
+    hand.now = LOCK_MS - 1
+    assert [] == hand.say("a", 0, 1, Acknowledgement.RENEW)
+
+    hand.now = LOCK_MS
+    assert [(1, 2)] == [run[:2] for run in hand.expire()]
+    hand.now = 2 * LOCK_MS - 1
+    assert [(0, 1)] == [run[:2] for run in hand.expire()]
+
+
+def test_locks_are_not_renewed_if_the_group_forbids_it() -> None:
+    hand = Hand(is_renewable=False)
+    hand.acquire("a", (0, 1))
+
+    assert errors.INVALID_RECORD_STATE == hand.code_of(lambda: hand.say("a", 0, 1, Acknowledgement.RENEW))
+
+
+def test_a_consumer_that_leaves_gives_its_records_back_at_once() -> None:
+    """The end of a session releases records without a delay, keeps their count, and frees their locks."""
+    hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=60_000))
+    hand.acquire("a", (0, 3))
+    hand.acquire("b", (3, 6))
+
+    left = hand.propose(hand.leases.leave("a"))
+
+    assert [Interval(0, 3, RecordStatus(RecordState.AVAILABLE, 1))] == left
+    assert 3 == hand.leases.held_count
+    assert [Acquired(0, 3, 2)] == hand.acquire("b", (0, 6))
+
+
+def test_a_delivery_that_never_left_is_not_counted() -> None:
+    """After `undo`, the record has the count that it had before."""
+    hand = Hand(delivery_limit=2)
+    for _ in range(5):
+        got = hand.acquire("a", (0, 3))
+        assert [Acquired(0, 3, 1)] == got
+        hand.leases.undo(got)
+    assert 0 == hand.leases.held_count
+
+    hand.acquire("a", (0, 3))
+    hand.say("a", 0, 3, RELEASE)
+    hand.leases.undo(hand.acquire("a", (0, 3)))
+    hand.commit()
+    hand.leases.undo(hand.acquire("a", (0, 3)))
+    assert [Acquired(0, 3, 2)] == hand.acquire("a", (0, 3))
+
+
+def test_a_row_that_commits_late_leaves_the_next_holder_alone() -> None:
+    """A lock expires, another consumer acquires the record, and then the row about the expiry commits."""
+    hand = Hand()
+    hand.acquire("a", (0, 1))
+    hand.now = LOCK_MS
+    hand.expire()
+    hand.acquire("b", (0, 1))
+
+    hand.commit()
+
+    assert [] == hand.acquire("c", (0, 1))
+    assert [Interval(0, 1, RecordStatus(RecordState.ACKNOWLEDGED, 2))] == hand.say("b", 0, 1, ACCEPT)
+
+
+def test_a_delayed_record_lets_others_pass() -> None:
+    """A record that waits is no lock, others are delivered, and it comes when its time has come."""
+    hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500), locks_max=2)
+    hand.acquire("a", (0, 2))
+    hand.say("a", 0, 2, RELEASE)
+    hand.commit()
+
+    assert [Acquired(2, 4, 1)] == hand.acquire("a", (0, 10))
+    hand.say("a", 2, 4, ACCEPT)
+    hand.commit()
+    assert 500 == hand.leases.next_due()
+    hand.now = 500
+    assert [Acquired(0, 2, 2)] == hand.acquire("a", (0, 10))
+
+
+def test_a_new_leader_waits_for_the_time_in_the_row() -> None:
+    """The time of release is durable: a leader that never saw the release respects it."""
+    hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500))
+    hand.acquire("a", (0, 1))
+    hand.say("a", 0, 1, RELEASE)
+    hand.commit()
+    hand.leases = Leases(hand.share, hand.leases.settings, lambda: 0.0)
+
+    assert [] == hand.acquire("b", (0, 1))
+    hand.now = 500
+    assert [Acquired(0, 1, 2)] == hand.acquire("b", (0, 1))
+
+
+def test_the_limit_of_locks_divides_a_batch() -> None:
+    """The limit counts records that are held, over all consumers, and is never exceeded."""
+    hand = Hand(locks_max=7)
+    assert [Acquired(0, 5, 1)] == hand.acquire("a", (0, 5))
+    assert [Acquired(5, 7, 1)] == hand.acquire("b", (5, 15))
+    assert [] == hand.acquire("b", (7, 15))
+
+    hand.say("a", 0, 1, ACCEPT)
+
+    assert [Acquired(7, 8, 1)] == hand.acquire("b", (7, 15))
+
+
+@pytest.mark.parametrize(("strict", "end"), [(True, 7), (False, 10)])
+def test_the_limit_of_records_is_strict_on_request(strict: bool, end: int) -> None:
+    """Without the strict mode, the batch in which the limit is reached is given as a whole, and no further batch."""
+    hand = Hand()
+
+    got = hand.acquire("a", (0, 5), (5, 10), (10, 15), records_max=7, strict=strict)
+
+    assert [Acquired(0, 5, 1), Acquired(5, end, 1)] == got
+
+
+def test_a_record_that_kills_its_consumers_ends_alone() -> None:
+    """Records that failed together are given in ever smaller numbers, so that the healthy ones are accepted."""
+    hand = Hand(delivery_limit=5)
+    sizes = []
+    while (got := hand.acquire("a", (0, 64), records_max=64)) and len(sizes) < 300:
+        sizes.append((got[0].delivery_count, got[0].end - got[0].first))
+        if got[0].first <= 40 < got[0].end:
+            hand.now += LOCK_MS
+            hand.expire()
+        else:
+            hand.say("a", got[0].first, got[0].end, ACCEPT)
+        hand.commit()
+
+    assert {1: 64, 2: 64, 3: 64, 4: 32, 5: 1} == {
+        count: max(s for c, s in sizes if c == count) for count in range(1, 6)
+    }
+    assert 64 == hand.share.start
+
+
+def test_retention_frees_the_locks_of_removed_records() -> None:
+    """Records below a new log start are no longer held, and their acknowledgement succeeds."""
+    hand = Hand(locks_max=4)
+    hand.acquire("a", (0, 4))
+
+    hand.share.log_starts_at(3)
+    hand.leases.start_moved()
+
+    assert 1 == hand.leases.held_count
+    assert [] == hand.say("a", 0, 3, ACCEPT)
+    hand.now = LOCK_MS
+    assert [(3, 4)] == [run[:2] for run in hand.expire()]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_record_is_finished_whatever_happens(seed: int) -> None:
+    """
+    Consumers acquire, acknowledge, renew, vanish and return; rows commit late; leaders change.  No record is held
+    twice, no limit is exceeded, counts never fall under one leader, and in the end every record is finished.
+    """
+    chance = random.Random(seed)
+    back_off = BackOff(growth=chance.choice(list(Growth)), first_ms=300, step_ms=200)
+    hand = Hand(locks_max=chance.choice([5, 30]), delivery_limit=3, back_off=back_off)
+    holders: dict[int, tuple[str, int]] = {}
+    counts: dict[int, int] = {}
+    accepted: set[int] = set()
+    for step in range(3_000):
+        hand.now += chance.randrange(120)
+        is_healing = step > 1_000
+        if is_healing and hand.share.start == 100:
+            break
+        for run in hand.expire():
+            for offset in range(run.first, run.end):
+                holders.pop(offset)
+        member = chance.choice("abc")
+        mine = sorted(offset for offset, (holder, _) in holders.items() if holder == member)
+        match chance.randrange(10):
+            case 0 | 1 | 2:
+                records_max = chance.choice([1, 7, 50])
+                for first, end, count in hand.acquire(member, (0, 40), (40, 100), records_max=records_max):
+                    for offset in range(first, end):
+                        assert offset not in holders and offset not in accepted
+                        assert count > counts.get(offset, 0)
+                        holders[offset], counts[offset] = (member, count), count
+            case 3 | 4 | 5 if mine:
+                offset = chance.choice(mine)
+                kind = ACCEPT if is_healing else chance.choice([ACCEPT, ACCEPT, RELEASE, REJECT, Acknowledgement.RENEW])
+                hand.say(member, offset, offset + 1, kind)
+                if kind != Acknowledgement.RENEW:
+                    del holders[offset]
+                if kind == ACCEPT:
+                    accepted.add(offset)
+            case 6:
+                hand.propose(hand.leases.leave(member))
+                holders = {offset: held for offset, held in holders.items() if held[0] != member}
+            case 7 | 8 if hand.proposed:
+                hand.commit_one()
+            case 9 if not is_healing and chance.random() < 0.1:
+                hand.proposed.clear()
+                hand.leases = Leases(hand.share, hand.leases.settings, lambda: 0.0)
+                holders, counts, accepted = {}, {}, set()
+        assert len(holders) == hand.leases.held_count <= hand.leases.settings.locks_max
+        if is_healing:
+            hand.commit()
+    assert 100 == hand.share.start
