@@ -14,7 +14,9 @@ IMPORT_SITES = {
     "yaml": "src/tidemill/app/settings.py",
     "uvloop": "src/tidemill/runtime/event_loop.py",
 }
-SPARK_IMPORTS = {"tidemill.spark", "tidemill.columnar", "tidemill.client", "tidemill.batches", "tidemill.model"}
+SPARK_IMPORTS = {
+    "tidemill.spark", "tidemill.arrow", "tidemill.columnar", "tidemill.client", "tidemill.batches", "tidemill.model",
+}  # fmt: skip
 
 
 @cache

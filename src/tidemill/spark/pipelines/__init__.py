@@ -1,0 +1,38 @@
+"""
+Pipelines on Spark, each a function here and a command, `tidemill pipeline run NAME`.  Entry point: `registry`.
+
+    from tidemill.spark import pipelines
+
+    report = pipelines.audit(spark, topic="flights", target="copy", state="audit-state", bootstrap_servers="HOST:9092")
+
+A function imports its pipeline when it is first called.  `frame` has what all pipelines share.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from tidemill.spark.pipelines.function import PipelineFunction
+
+archive = PipelineFunction("archive")
+audit = PipelineFunction("audit")
+backfill = PipelineFunction("backfill")
+replay = PipelineFunction("replay")
+snapshot = PipelineFunction("snapshot")
+stats = PipelineFunction("stats")
+
+
+class _Package(ModuleType):
+    """
+    Keeps the functions when Python imports the folder of the same name.
+
+    Python binds an imported folder to its package, where it would replace the function.  Imports from the folder do not
+    need this attribute.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and isinstance(self.__dict__.get(name), PipelineFunction)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

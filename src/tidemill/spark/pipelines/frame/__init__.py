@@ -1,0 +1,1 @@
+"""What all pipelines share: options, plan, report, progress, state directory and job.  Entry point: `frame.run`."""

@@ -1,0 +1,28 @@
+"""One run of a pipeline: the session, the options, and what the run reports to."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tidemill.spark.pipelines.frame.progress import Progress
+from tidemill.spark.pipelines.frame.state_directory import StateDirectory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Options = TypeVar("Options")
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Options]):
+    """Everything that a pipeline needs in order to plan and run."""
+
+    spark: "SparkSession"
+    options: Options
+    kafka: Mapping[
+        str, str
+    ]  # options `kafka.*` of `format("tidemill")` and `tidemill.arrow`, at least kafka.bootstrap.servers
+    state: StateDirectory
+    progress: Progress
+    is_continuous: bool  # False: do what is there when the run starts, then end
+    stop_requested: Callable[[], bool]  # true after Ctrl-C or SIGTERM: end after the step at hand

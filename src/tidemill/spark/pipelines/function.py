@@ -1,0 +1,86 @@
+"""Calls a pipeline as a Python function."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidemill.spark.pipelines.frame.pipeline import Pipeline
+from tidemill.spark.pipelines.frame.plan import Plan
+from tidemill.spark.pipelines.frame.progress import Progress
+from tidemill.spark.pipelines.frame.report import Report
+from tidemill.spark.pipelines.frame.run import make_job, run
+from tidemill.spark.pipelines.registry import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class PipelineFunction:
+    """A pipeline that can be called, which is imported when it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self._name}>"
+
+    @property
+    def pipeline(self) -> Pipeline[Any]:
+        """The declaration, with the class of its options."""
+        return load(self._name)
+
+    def __call__(
+        self,
+        spark: "SparkSession",
+        *,
+        state: Path | str,
+        bootstrap_servers: str,
+        kafka: Mapping[str, str] | None = None,
+        is_continuous: bool = False,
+        progress: Progress | None = None,
+        **options: object,
+    ) -> Report:
+        """
+        Run the pipeline and return its report.
+
+        `options` are those that `tidemill pipeline describe` lists, with `_` for `-`; a size or a duration may be text.
+        `kafka` has further settings of the clients, such as {"sasl.username": …}.  With `is_continuous`, the run goes
+        on with new records until it is interrupted.
+
+        Raise ValueError or TypeError for an argument, and what Spark or the clients raise if the work fails.
+        """
+        pipeline = self.pipeline
+        job = make_job(
+            spark,
+            pipeline,
+            options,
+            state=state,
+            bootstrap_servers=bootstrap_servers,
+            kafka=kafka,
+            is_continuous=is_continuous,
+            progress=progress,
+        )
+        return run(pipeline, job)
+
+    def plan(
+        self,
+        spark: "SparkSession",
+        *,
+        state: Path | str,
+        bootstrap_servers: str,
+        kafka: Mapping[str, str] | None = None,
+        is_continuous: bool = False,
+        **options: object,
+    ) -> Plan:
+        """Return what a call with the same arguments would do.  Nothing is written."""
+        pipeline = self.pipeline
+        job = make_job(
+            spark,
+            pipeline,
+            options,
+            state=state,
+            bootstrap_servers=bootstrap_servers,
+            kafka=kafka,
+            is_continuous=is_continuous,
+        )
+        return pipeline.plan(job)
