@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "consume",
     "groups",
     "top",
+    "pipeline",
     "bench",
     "log",
     "cluster",
