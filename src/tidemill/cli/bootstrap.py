@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from tidemill.cli.address_list import parse_addresses
+from tidemill.cli.deadline import Deadline
 from tidemill.cli.failure import ExitCode, Failed
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
@@ -34,20 +35,21 @@ def resolve(option: str | None) -> str:
     return ",".join(parse_addresses(given, source=source, example=BOOTSTRAP_DEFAULT))
 
 
-def check_reachable(bootstrap: str) -> None:
+def check_reachable(bootstrap: str, deadline: Deadline | None = None) -> None:
     """
     Raise `Failed` with exit code NO_BROKER unless one of the addresses accepts a connection and may be a Kafka port.
 
-    Without this check, librdkafka would retry for minutes.  A port that does not respond is left to librdkafka: the
-    broker may be slow.
+    No address is waited for after the deadline.  Without this check, librdkafka would retry for minutes.  A port that
+    does not respond is left to librdkafka: the broker may be slow.
     """
     from tidemill.client.port_probe import PortProtocol, probe  # imported late (decision 12)
 
+    deadline = deadline or Deadline()
     reasons, wrong = [], None
     for address in bootstrap.split(","):
         host, _, port = address.rpartition(":")
         try:
-            protocol = probe(host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
+            protocol = probe(host.strip("[]"), int(port), deadline.bounded(CONNECT_TIMEOUT_S))
         except OSError as error:
             reasons.append(f"{address} ({error.strerror or error})")
             continue

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from tidemill.cli.bootstrap import check_reachable, no_response
+from tidemill.cli.deadline import Deadline
 from tidemill.cli.failure import Failed
 from tidemill.cli.refusal import refusal
 from tidemill.model import errors
@@ -15,13 +16,13 @@ GRACE_S: Final = 5.0  # lets the library report its own timeout first, with the 
 T = TypeVar("T")
 
 
-def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
+def client_config(bootstrap: str, deadline: Deadline | None = None, /, **more: Any) -> dict[str, Any]:
     """
-    Return librdkafka's properties for `bootstrap`, after checking that a broker accepts connections.
+    Return librdkafka's properties for `bootstrap`, after checking until the deadline that a broker accepts connections.
 
     `log_level` 0 keeps librdkafka from writing to stderr.  Raise `Failed` with NO_BROKER.
     """
-    check_reachable(bootstrap)
+    check_reachable(bootstrap, deadline)
     return {"bootstrap.servers": bootstrap, "client.id": "tidemill", "log_level": 0, **more}
 
 
@@ -43,11 +44,16 @@ def error_name(error: KafkaError) -> str:
     return errors.name(code) if code > 0 else error.name().lstrip("_")
 
 
-def awaited(future: "Future[T]", about: str, bootstrap: str) -> T:
-    """Return the future's result.  Raise `Failed` if the request, whose subject is `about`, failed or timed out."""
+def awaited(future: "Future[T]", about: str, bootstrap: str, timeout_s: float | None = None) -> T:
+    """
+    Return the result of a request that the library was given `timeout_s` for, by default REQUEST_TIMEOUT_S.
+
+    Raise `Failed` if the request, whose subject is `about`, failed or timed out.
+    """
+    timeout_s = REQUEST_TIMEOUT_S if timeout_s is None else timeout_s
     try:
-        return future.result(timeout=REQUEST_TIMEOUT_S + GRACE_S)
+        return future.result(timeout=timeout_s + GRACE_S)
     except KafkaException as exception:
         raise failed(exception.args[0], about, bootstrap) from exception
     except TimeoutError as exception:
-        raise no_response(bootstrap, f"{about}: no response in {REQUEST_TIMEOUT_S:g} s") from exception
+        raise no_response(bootstrap, f"{about}: no response in {timeout_s:g} s") from exception

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Node, Producer
 
+from tidemill.cli.deadline import Deadline
 from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import client_config, error_name
 from tidemill.cli.output import counted
@@ -22,7 +23,11 @@ ANY_PARTITION: Final = -1  # the partition number of a record until librdkafka h
 
 
 class LineProducer:
-    """Sends records and counts the results.  Construction raises `Failed` if the topic does not exist."""
+    """
+    Sends records and counts the results.
+
+    Construction raises `Failed` if the topic does not exist, or if no broker has responded within the timeout.
+    """
 
     def __init__(
         self,
@@ -41,11 +46,13 @@ class LineProducer:
         self._topic = topic
         self._timeout_s = timeout_s
         self._partition = ANY_PARTITION if partition is None else partition
-        self._leaders = _leaders(TopicAdmin(bootstrap), topic, create=create)
+        deadline = Deadline(timeout_s)
+        self._leaders = _leaders(TopicAdmin(bootstrap, deadline), topic, create=create)
         if partition is not None:
             check_partition(topic, partition, self._leaders)
         config = client_config(
             bootstrap,
+            deadline,
             **{
                 **PRODUCER_PROPERTIES,
                 "linger.ms": 5,

@@ -44,7 +44,12 @@ def produce(
     create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
     timeout: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0.1, help="Give up a record that is not acknowledged in this time."),
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            help="Give up a record that is not acknowledged in this time, and the command if the topic is not found in "
+            "this time.",
+        ),
     ] = 30.0,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Node, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -17,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tidemill.cli.deadline import Deadline
 from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, failed
 from tidemill.cli.output import counted
@@ -25,6 +27,7 @@ from tidemill.cli.refusal import refusal
 DESCRIBED_AT_ONCE_MAX: Final = 500  # topics per request; bounds the size of a response
 VISIBLE_WAIT_S: Final = 5.0  # a broker may know a new topic a little later than the controller
 BROKER_DECIDES: Final = -1
+T = TypeVar("T")
 Partition = tuple[str, int]
 """Topic and partition number.  confluent-kafka's TopicPartition also has an offset and other fields."""
 
@@ -32,16 +35,24 @@ Partition = tuple[str, int]
 class TopicAdmin:
     """Requests about topics.  Every method raises `Failed` if the broker refuses or does not respond."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, deadline: Deadline | None = None) -> None:
+        """Connect.  Requests take no longer than until the deadline, and REQUEST_TIMEOUT_S each."""
         self._bootstrap = bootstrap
-        self.client = AdminClient(client_config(bootstrap))
+        self._deadline = deadline or Deadline()
+        self.client = AdminClient(client_config(bootstrap, self._deadline))
+
+    def _timeout_s(self) -> float:
+        return self._deadline.bounded(REQUEST_TIMEOUT_S)
+
+    def _awaited(self, future: "Future[T]", about: str) -> T:
+        return awaited(future, about, self._bootstrap, self._timeout_s())
 
     def create(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: dict[str, str]
     ) -> None:
         topic = NewTopic(name, partitions or BROKER_DECIDES, replication_factor or BROKER_DECIDES, config=configs)
-        futures = self.client.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
-        awaited(futures[name], f"topic {name!r}", self._bootstrap)
+        futures = self.client.create_topics([topic], request_timeout=self._timeout_s())
+        self._awaited(futures[name], f"topic {name!r}")
 
     def row_of_new(self, name: str) -> dict[str, Any]:
         """Wait until the broker knows the new topic, and return the topic's row."""
@@ -52,7 +63,7 @@ class TopicAdmin:
         return _leader_nodes(self._new(name))
 
     def _new(self, name: str) -> Any:
-        deadline = time.monotonic() + VISIBLE_WAIT_S
+        deadline = time.monotonic() + self._deadline.bounded(VISIBLE_WAIT_S)
         while True:
             described = self._described([name], missing_is_failure=time.monotonic() > deadline)
             if described:
@@ -62,7 +73,7 @@ class TopicAdmin:
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of `topics list`, for every topic, ordered by name."""
         try:
-            names = sorted(self.client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+            names = sorted(self.client.list_topics(timeout=self._timeout_s()).topics)
         except KafkaException as exception:
             raise failed(exception.args[0], "topics", self._bootstrap) from exception
         return [row for page in _pages(names) for row in self.rows_of(page, missing_is_failure=False)]
@@ -94,16 +105,16 @@ class TopicAdmin:
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()
         ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in deletions]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        futures = self.client.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
-        awaited(futures[resource], f"topic {name!r}", self._bootstrap)
+        futures = self.client.incremental_alter_configs([resource], request_timeout=self._timeout_s())
+        self._awaited(futures[resource], f"topic {name!r}")
 
     def grow(self, name: str, partitions: int) -> None:
-        futures = self.client.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
-        awaited(futures[name], f"topic {name!r}, --partitions {partitions}", self._bootstrap)
+        futures = self.client.create_partitions([NewPartitions(name, partitions)], request_timeout=self._timeout_s())
+        self._awaited(futures[name], f"topic {name!r}, --partitions {partitions}")
 
     def delete(self, name: str) -> None:
-        futures = self.client.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)
-        awaited(futures[name], f"topic {name!r}", self._bootstrap)
+        futures = self.client.delete_topics([name], request_timeout=self._timeout_s())
+        self._awaited(futures[name], f"topic {name!r}")
 
     def partitions_of(self, name: str) -> list[int]:
         return list(self.leaders_of(name))
@@ -140,13 +151,13 @@ class TopicAdmin:
         if "" in names:  # confluent-kafka would raise ValueError
             raise refusal("INVALID_TOPIC_EXCEPTION", "topic ''", "the name is empty")
         try:
-            futures = self.client.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
+            futures = self.client.describe_topics(TopicCollection(names), request_timeout=self._timeout_s())
         except KafkaException as exception:
             raise failed(exception.args[0], f"topic {names[0]!r}", self._bootstrap) from exception
         descriptions = []
         for name in names:
             try:
-                descriptions.append(awaited(futures[name], f"topic {name!r}", self._bootstrap))
+                descriptions.append(self._awaited(futures[name], f"topic {name!r}"))
             except Failed as failure:
                 error = failure.__cause__
                 missing = isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -156,8 +167,8 @@ class TopicAdmin:
 
     def _configs_of(self, name: str, *, with_defaults: bool) -> dict[str, str | None]:
         resource = ConfigResource(ResourceType.TOPIC, name)
-        futures = self.client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
-        entries = awaited(futures[resource], f"configurations of topic {name!r}", self._bootstrap)
+        futures = self.client.describe_configs([resource], request_timeout=self._timeout_s())
+        entries = self._awaited(futures[resource], f"configurations of topic {name!r}")
         return {key: entry.value for key, entry in sorted(entries.items()) if with_defaults or not entry.is_default}
 
     def _partitions(self, description: Any) -> list[dict[str, Any]]:
@@ -187,12 +198,10 @@ class TopicAdmin:
         futures = self.client.list_offsets(
             {TopicPartition(name, partition): spec for name, partition in partitions},
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=REQUEST_TIMEOUT_S,
+            request_timeout=self._timeout_s(),
         )
         return {
-            (asked.topic, asked.partition): awaited(
-                future, f"offsets of {asked.topic}-{asked.partition}", self._bootstrap
-            )
+            (asked.topic, asked.partition): self._awaited(future, f"offsets of {asked.topic}-{asked.partition}")
             for asked, future in futures.items()
         }
 

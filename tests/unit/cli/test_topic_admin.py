@@ -27,7 +27,7 @@ def future(monkeypatch: pytest.MonkeyPatch) -> "Future[Any]":
     monkeypatch.setattr("tidemill.cli.kafka.REQUEST_TIMEOUT_S", 0.0)
     monkeypatch.setattr("tidemill.cli.kafka.GRACE_S", 0.0)
     monkeypatch.setattr("tidemill.cli.topic_admin.REQUEST_TIMEOUT_S", 0.0)
-    monkeypatch.setattr("tidemill.cli.topic_admin.client_config", lambda _: {})
+    monkeypatch.setattr("tidemill.cli.topic_admin.client_config", lambda *_: {})
     monkeypatch.setattr("tidemill.cli.topic_admin.AdminClient", lambda _: Client(unresolved))
     return unresolved
 
