@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
+from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.failure import ExitCode, Failed
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ TopicOption = Annotated[
 
 
 def register(application: typer.Typer) -> None:
-    bench = typer.Typer(
-        name="bench", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    bench = CommandGroup("bench", __doc__)
     for command in (produce, consume, latency):
         bench.command()(command)
     application.add_typer(bench)

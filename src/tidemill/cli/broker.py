@@ -86,7 +86,7 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
         if as_json:
             print(json.dumps({"event": "ready", **addresses._asdict(), "pid": os.getpid()}), flush=True)
         elif greet:
-            where = f"Kafka at {addresses.kafka}, http://{addresses.http}, peers at {addresses.peer}"
+            where = f"Kafka at {addresses.kafka}, console at http://{addresses.http}/, peers at {addresses.peer}"
             print(f"Tidemill is ready: {where}, data in {addresses.data}")
             print(f"Try:  tidemill topics list --bootstrap {addresses.kafka}      Press Ctrl-C to stop it.", flush=True)
 

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from tidemill.cli.bootstrap import JsonOption
+from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.failure import ExitCode, Failed
 from tidemill.cli.http_option import OTHER_BROKER, HttpOption, check_not_kafka, resolve_http
 
@@ -19,9 +20,7 @@ REFRESH_S: Final = 1.0
 
 
 def register(application: typer.Typer) -> None:
-    cluster = typer.Typer(
-        name="cluster", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    cluster = CommandGroup("cluster", __doc__)
 
     @cluster.callback()
     def _keep_name() -> None:

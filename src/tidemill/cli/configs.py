@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
+from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.config_pairs import parse_pairs
 from tidemill.cli.failure import Failed, usage
 
@@ -39,9 +40,7 @@ SOURCES: Final = {
 
 
 def register(application: typer.Typer) -> None:
-    configs = typer.Typer(
-        name="configs", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    configs = CommandGroup("configs", __doc__)
     for command in (describe, set_, unset):
         configs.command(name=command.__name__.rstrip("_"))(command)
     application.add_typer(configs)

@@ -58,7 +58,7 @@ def _tell(rows: list[dict[str, Any]], *, data: str, as_json: bool) -> None:
     bootstrap = ",".join(row["kafka"] for row in rows)
     print(f"Tidemill is ready: {len(rows)} brokers, data in {data}")
     for row in rows:
-        addresses = f"Kafka at {row['kafka']}, http://{row['http']}, peers at {row['peer']}"
+        addresses = f"Kafka at {row['kafka']}, console at http://{row['http']}/, peers at {row['peer']}"
         print(f"  broker {row['id']}: {addresses}, process {row['pid']}, data in {row['data']}")
     print(f"Try:  tidemill topics list --bootstrap {bootstrap}")
     print(f"      tidemill cluster status --http {first['http']}      Press Ctrl-C to stop them all.", flush=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
+from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.confirmation import YesOption, confirm
 from tidemill.cli.failure import usage
 from tidemill.cli.start_position import POSITIONS, parse
@@ -30,9 +31,7 @@ GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP…", show_de
 
 
 def register(application: typer.Typer) -> None:
-    groups = typer.Typer(
-        name="groups", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    groups = CommandGroup("groups", __doc__)
     for command in (list_groups, describe, reset, delete):
         groups.command(name="list" if command is list_groups else command.__name__)(command)
     application.add_typer(groups)

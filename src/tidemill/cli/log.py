@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemill.cli.bootstrap import JsonOption
+from tidemill.cli.command_group import CommandGroup
 
 if TYPE_CHECKING:
     from tidemill.runtime.os_disk import OsDisk
@@ -19,9 +20,7 @@ DirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="A data di
 
 
 def register(application: typer.Typer) -> None:
-    log = typer.Typer(
-        name="log", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    log = CommandGroup("log", __doc__)
     for command in (dump, verify):
         log.command()(command)
     application.add_typer(log)

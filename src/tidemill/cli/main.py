@@ -12,6 +12,7 @@ gc.set_threshold(100_000, 20, 20)  # speeds up the start: almost no object that 
 
 import typer  # noqa: E402
 
+from tidemill.cli.command_group import CommandGroup  # noqa: E402
 from tidemill.cli.failure import ExitCode, Failed, usage  # noqa: E402
 
 COMMANDS: Final = (
@@ -59,13 +60,10 @@ def application(arguments: list[str]) -> typer.Typer:
     A shell that asks for completions passes no arguments, so it gets all commands, with their options.
     """
     named = arguments[0] if arguments and arguments[0] in COMMANDS else None
-    app = typer.Typer(
-        name="tidemill",
-        help=ABOUT,
+    app = CommandGroup(
+        "tidemill",
+        ABOUT,
         add_completion=named is None,  # a command that runs needs no completion
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,  # a traceback means a bug: show it in Python's own format
-        rich_markup_mode=None,  # plain help: importing rich would triple the time of `--help`
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 

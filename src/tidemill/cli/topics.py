@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
+from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.config_pairs import parse_pairs
 from tidemill.cli.confirmation import YesOption, confirm
 from tidemill.cli.failure import usage
@@ -32,9 +33,7 @@ NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", show_defa
 
 
 def register(application: typer.Typer) -> None:
-    topics = typer.Typer(
-        name="topics", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    topics = CommandGroup("topics", __doc__)
     for command in (create, list_topics, describe, alter, delete):
         topics.command(name="list" if command is list_topics else command.__name__)(command)
     application.add_typer(topics)
@@ -50,9 +49,12 @@ def _admin(bootstrap: str | None) -> "TopicAdmin":
 
 def create(
     name: NameArgument,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Default: the broker's num.partitions.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Default: the broker's num.partitions.")
+    ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, max=32767, help="Default: the broker's default.replication.factor.")
+        int | None,
+        typer.Option(metavar="N", min=1, max=32767, help="Default: the broker's default.replication.factor."),
     ] = None,
     config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
@@ -145,7 +147,9 @@ def _joined(broker_ids: list[int]) -> str:
 
 def alter(
     name: NameArgument,
-    partitions: Annotated[int | None, typer.Option(min=1, help="The new, larger number of partitions.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The new, larger number of partitions.")
+    ] = None,
     config: ConfigOption = None,
     delete_config: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Reset to the broker's default.  Repeatable.")

@@ -158,6 +158,20 @@ def test_help_contains_examples(command: tuple[str, ...]) -> None:
     assert 0 == finished.exit_code and "tidemill " in finished.out
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [("produce", "[OPTIONS] TOPIC"), ("topics create", "[OPTIONS] NAME"), ("configs set", "[OPTIONS] KEY=VALUE…")],
+)
+def test_help_names_arguments_plainly(command: str, usage: str) -> None:
+    """
+    The usage shows what to type, without braces, and a number is N.
+    """
+    shown = tidemill(*command.split(), "--help").out
+
+    assert f"Usage: tidemill {command} {usage}\n" == shown.splitlines(keepends=True)[0]
+    assert "range>" not in shown
+
+
 def test_help_imports_no_large_library() -> None:
     """
     `tidemill --help` stays quick because it imports neither a client nor a broker, nor anything that they need.
