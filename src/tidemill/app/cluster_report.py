@@ -28,7 +28,8 @@ class ClusterReport:
             "controller": None if controller is None else controller.broker_id,
             "brokers": len(image.brokers),
             "brokers_live": sum(broker_id in image.brokers for broker_id in broker.cluster.live()),
-            "topics": len(image.topics),
+            "topics": sum(not topic.is_internal for topic in image.topics.values()),
+            "internal_topics": sum(topic.is_internal for topic in image.topics.values()),
             "shards": len(image.shards),
         }
 

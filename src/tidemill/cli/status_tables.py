@@ -64,7 +64,7 @@ def title_of(view: ClusterView) -> str:
     return (
         f"Cluster {cluster['cluster_id']}: {cluster['brokers_live']} of {counted(cluster['brokers'], 'broker')} live, "
         f"controller {or_dash(cluster['controller'])}, {counted(cluster['topics'], 'topic')}, "
-        f"{counted(cluster['shards'], 'shard')}; "
+        f"{counted(cluster['internal_topics'], 'internal topic')}, {counted(cluster['shards'], 'shard')}; "
         f"seen by broker {cluster['answered_by']}"
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tidemill.cli import cluster_view
-from tidemill.cli.status_tables import broker_cells, problem_cells, shard_cells
+from tidemill.cli.status_tables import broker_cells, problem_cells, shard_cells, title_of
 from tidemill.client.broker_http import NoResponse, NotReady, Refused
 
 
@@ -59,7 +59,8 @@ class Brokers:
             raise NotReady(address)
         match path:
             case "/v1/cluster":
-                return {"answered_by": number, "cluster_id": "c"}
+                counts = {"brokers": len(self.brokers), "brokers_live": 1, "topics": 1, "internal_topics": 2}
+                return {"answered_by": number, "cluster_id": "c", "controller": None, "shards": 3, **counts}
             case "/v1/brokers":
                 return {"brokers": [dict(row) for row in self.brokers]}
         if number in self.refusing:
@@ -94,6 +95,15 @@ def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None
         (3, "t", "0-3", "leaderless", None, 3, None, "1,2", "-", "-", None),
     ] == shard_cells(view.shards)
     assert (1, "up", "127.0.0.1:9092", "127.0.0.1:9080", None, 7, 1, 2) == broker_cells(view)[0]
+
+
+def test_the_title_says_which_topics_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    `topics list` shows no internal topics, so the title counts them separately.
+    """
+    view = read_view(Brokers([broker(1)], {1: []}), monkeypatch)
+
+    assert "1 topic, 2 internal topics, 3 shards" in title_of(view)
 
 
 def test_an_unknown_lag_is_shown_as_unknown() -> None:
