@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from tidemill.columnar.sink_options import SinkOptions
 from tidemill.columnar.topic_writer import TopicWriter, WriteSummary
+from tidemill.spark.plain_errors import plain_errors
 from tidemill.spark.write_commit import TaskReport
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def check(options: SinkOptions, schema: StructType) -> None:
     TopicWriter(options, to_arrow_schema(schema, timezone="UTC")).close()
 
 
+@plain_errors()
 def write(options: SinkOptions, batches: Iterator["pa.RecordBatch"]) -> TaskReport:
     """
     Write the rows of one task, and wait until they are acknowledged.

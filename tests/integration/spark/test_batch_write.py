@@ -164,6 +164,7 @@ def test_a_wrong_row_is_named(spark, save, make_topic, columns, sentence):
         save(spark.range(0, 10, 1, 1).selectExpr(*chosen))
 
     assert sentence.format(topic=topic) in str(failure.value)
+    assert "Traceback" not in str(failure.value)
 
 
 def test_a_broker_that_cannot_be_reached_is_named(spark):
