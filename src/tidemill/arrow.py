@@ -18,7 +18,7 @@ matter.  An unknown name is refused.
 
 import difflib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -124,14 +124,14 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _texts(options: Mapping[str, Value], bootstrap_servers: str | None, known: Collection[str]) -> dict[str, str]:
+def _texts(options: Mapping[str, Value], bootstrap_servers: str | None, known: Mapping[str, str]) -> dict[str, str]:
     """Return the options as Spark passes them to a data source: names in lower case, and values as text."""
     texts: dict[str, str] = {}
     for name, value in options.items():
         lower = name.lower()
         if lower not in known and not lower.startswith("kafka."):
             near = difflib.get_close_matches(lower, known, n=1)
-            raise ValueError(f"option {name} is unknown: " + (f"did you mean {near[0]}?" if near else "remove it"))
+            raise ValueError(f"option {name} is unknown: " + (f"did you mean {known[near[0]]}?" if near else "remove it"))
         if value is not None:
             _place(texts, lower, _text(name, value))
     _place(texts, "kafka.bootstrap.servers", bootstrap_servers)

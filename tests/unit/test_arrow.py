@@ -85,7 +85,7 @@ def test_an_error_shows_no_secret(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("topic", "options", "sentence"),
     [
-        ("t", {"startingOffset": "latest"}, "option startingOffset is unknown: did you mean startingoffsets?"),
+        ("t", {"startingOffset": "latest"}, "option startingOffset is unknown: did you mean startingOffsets?"),
         ("t", {"zzz": 1}, "option zzz is unknown: remove it"),
         ("t", {"bootstrap_servers": None}, "bootstrap_servers is missing: name the brokers"),
         ("t", {"kafka.bootstrap.servers": "h:1"}, "kafka.bootstrap.servers is given twice, as h:1 and as 127.0.0.1:9"),

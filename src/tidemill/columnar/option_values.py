@@ -3,7 +3,7 @@
 import difflib
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 _LOG = logging.getLogger(__name__)
@@ -17,13 +17,17 @@ def kafka_keys(options: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
 
 
-def warn_of_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
-    """Log a warning for each option that is not in `known`.  Unknown options are ignored, as in Spark's source."""
+def warn_of_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """
+    Log a warning for each option that is not in `known`, which has the documented spelling by name in lower case.
+
+    Unknown options are ignored, as in Spark's source.
+    """
     for name in options:
         if name in known or name.startswith(_KAFKA):
             continue
         near = difflib.get_close_matches(name, known, n=1)
-        _LOG.warning("option %s is ignored%s", name, f": did you mean {near[0]}?" if near else "")
+        _LOG.warning("option %s is ignored%s", name, f": did you mean {known[near[0]]}?" if near else "")
 
 
 def truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:

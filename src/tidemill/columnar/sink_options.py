@@ -86,14 +86,13 @@ OPTIONS: Final = (
 )
 """The sink's options, for the documentation.  Connection keys (TLS, SASL, addresses) are those of the source."""
 
-KNOWN: Final = frozenset(
-    {
-        "checkpointlocation",  # set for every streaming query
-        "includeheaders",
-        "path",  # set by `save(path)`; ignored, as in Spark's sink
-        "topic",
-    }
-)
+KNOWN: Final = {
+    "checkpointlocation": "checkpointLocation",  # set for every streaming query
+    "includeheaders": "includeHeaders",
+    "path": "path",  # set by `save(path)`; ignored, as in Spark's sink
+    "topic": "topic",
+}
+"""The documented spelling of each option by its name in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

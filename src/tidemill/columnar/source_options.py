@@ -35,7 +35,8 @@ _REFUSED_KAFKA_KEYS: Final = {
 }
 
 # `load(path)` sets `path`, which is ignored, as in Spark's source.
-KNOWN: Final = frozenset({"path", *(option.name.lower() for option in OPTIONS)})
+KNOWN: Final = {name.lower(): name for name in ("path", *(option.name for option in OPTIONS))}
+"""The documented spelling of each option by its name in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

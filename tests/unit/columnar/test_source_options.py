@@ -265,6 +265,6 @@ def test_a_misspelt_option_is_logged(caplog):
     """
     source_options.for_stream({**AT, "startingoffset": "earliest"})
 
-    assert ["option startingoffset is ignored: did you mean startingoffsets?"] == [
+    assert ["option startingoffset is ignored: did you mean startingOffsets?"] == [
         r.getMessage() for r in caplog.records
     ]
