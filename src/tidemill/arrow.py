@@ -131,7 +131,8 @@ def _texts(options: Mapping[str, Value], bootstrap_servers: str | None, known: M
         lower = name.lower()
         if lower not in known and not lower.startswith("kafka."):
             near = difflib.get_close_matches(lower, known, n=1)
-            raise ValueError(f"option {name} is unknown: " + (f"did you mean {known[near[0]]}?" if near else "remove it"))
+            hint = f"did you mean {known[near[0]]}?" if near else "remove it"
+            raise ValueError(f"option {name} is unknown: {hint}")
         if value is not None:
             _place(texts, lower, _text(name, value))
     _place(texts, "kafka.bootstrap.servers", bootstrap_servers)
