@@ -17,11 +17,10 @@ from typing import Final
 
 from tidemill.client.acknowledgements import Acknowledged, Acknowledgements
 from tidemill.client.batch_halves import halves
-from tidemill.client.broker_connection import wait_for_responses
 from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.failures import BrokerUnreachable, ClientError, RetriesExhausted, UnknownTopic
+from tidemill.client.leader_connections import LeaderConnections, LostConnection
 from tidemill.client.partition_queue import NO_PRODUCER, PartitionQueue, PendingBatch, ProducerId
-from tidemill.client.produce_connection import ProduceConnection
 from tidemill.client.produce_outcome import Outcome, outcome_of, refusal
 from tidemill.client.producer_id import new_producer_id
 from tidemill.client.producer_settings import ProducerSettings
@@ -58,7 +57,6 @@ class BatchProducer:
         """`cluster` must know the topics of all batches."""
         self._cluster = cluster
         self._settings = settings
-        self._request_timeout_ms = min(cluster.settings.request_timeout_ms, settings.delivery_timeout_ms)
         self._monotonic = monotonic
         self._chance = chance
         self._left_at = monotonic()
@@ -66,7 +64,12 @@ class BatchProducer:
         self._producer: ProducerId | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._busy: dict[PartitionQueue, None] = {}  # queues with batches; a dictionary keeps their order
-        self._connections: dict[int, ProduceConnection] = {}
+        self._connections = LeaderConnections(
+            cluster,
+            request_timeout_ms=min(cluster.settings.request_timeout_ms, settings.delivery_timeout_ms),
+            in_flight_max=settings.in_flight_max,
+            now=self._now,
+        )
         self._buffered_bytes = 0
         self._unsent_bytes = 0
         self._acknowledged = Acknowledgements()
@@ -112,9 +115,7 @@ class BatchProducer:
 
     def close(self) -> None:
         """Close the connections.  Batches that are not acknowledged may be lost; call `flush` first."""
-        for connection in self._connections.values():
-            connection.connection.close()
-        self._connections.clear()
+        self._connections.close()
 
     def _now(self) -> float:
         return self._monotonic() - self._away
@@ -148,7 +149,8 @@ class BatchProducer:
         """Send what can be sent, and wait for a response or for the time of a retry."""
         self._advance(1)
         self._receive_all(self._seconds_to_wait())
-        self._close_silent_connections()
+        for lost in self._connections.lose_silent():
+            self._retry_later(lost)
 
     def _advance(self, bytes_min: int) -> None:
         """Process the responses that have arrived, and send requests of at least `bytes_min` bytes."""
@@ -198,8 +200,13 @@ class BatchProducer:
         """Send as many requests as may be in flight.  `batches` has the next batch of each queue."""
         batches.sort(key=lambda pending: pending.deadline)
         while batches:
-            link = self._connection_to(broker_id, batches)
-            if link is None or link.in_flight_count >= self._settings.in_flight_max or link.muted_until > self._now():
+            try:
+                link = self._connections.open(broker_id)
+            except BrokerUnreachable as error:
+                for pending in batches:
+                    self._delay(pending.queue, pending, error)
+                return
+            if not self._connections.has_room(link):
                 return
             room = self._settings.request_bytes_max
             chosen: list[PendingBatch] = []
@@ -215,70 +222,32 @@ class BatchProducer:
             try:
                 link.send(chosen, self._now())
             except BrokerUnreachable as error:
-                self._lose(broker_id, error)
+                self._retry_later(self._connections.lose(broker_id, error))
                 return
             following = [pending.queue.next_batch() for pending in chosen]
             taken = set(chosen)
             batches = [pending for pending in batches if pending not in taken]
             batches += [pending for pending in following if pending is not None]
 
-    def _connection_to(self, broker_id: int, batches: list[PendingBatch]) -> ProduceConnection | None:
-        link = self._connections.get(broker_id)
-        if link is None:
-            try:
-                connection = self._cluster.open_connection(broker_id)
-            except BrokerUnreachable as error:
-                for pending in batches:
-                    self._delay(pending.queue, pending, error)
-                return None
-            link = ProduceConnection(connection, request_timeout_ms=self._request_timeout_ms)
-            self._connections[broker_id] = link
-        return link
-
     def _seconds_to_wait(self) -> float:
-        """Return the time until the next retry, deadline, timeout of a request, or end of a throttle."""
+        """Return the time until the next retry, deadline, request timeout, or end of a throttle; 0 if all is done."""
+        if not self._busy:
+            return 0
         now = self._now()
-        times = [now + _WAIT_S_MAX]
+        times = [now + _WAIT_S_MAX, *self._connections.wake_times()]
         for queue in self._busy:
             times.append(queue.batches[0].deadline)
             if not queue.in_flight and queue.ready_at > now:
                 times.append(queue.ready_at)
-        for link in self._connections.values():
-            if link.oldest_sent_at is not None:
-                times.append(link.oldest_sent_at + self._request_timeout_ms / 1_000)
-            if link.muted_until > now:
-                times.append(link.muted_until)
         return max(min(times) - now, 0)
 
     def _receive_all(self, timeout_s: float) -> None:
         """Process all responses that have arrived.  Wait up to `timeout_s` for the first one."""
-        while True:
-            links = {link.connection: (broker_id, link) for broker_id, link in self._connections.items()}
-            awaited = [link.connection for link in self._connections.values() if link.in_flight_count]
-            if not awaited:
-                if timeout_s > 0 and self._busy:
-                    time.sleep(timeout_s)  # until a retry is due
-                return
-            ready = wait_for_responses(awaited, timeout_s)
-            if not ready:
-                return
-            timeout_s = 0
-            for connection in ready:
-                broker_id, link = links[connection]
-                try:
-                    answers = link.receive(self._now())
-                except BrokerUnreachable as error:
-                    self._lose(broker_id, error)
-                    continue
-                for pending, answer in answers:
-                    self._process(pending, answer)
-
-    def _close_silent_connections(self) -> None:
-        oldest = self._now() - self._request_timeout_ms / 1_000
-        for broker_id, link in list(self._connections.items()):
-            if link.oldest_sent_at is not None and link.oldest_sent_at <= oldest:
-                name = f"broker {link.connection.endpoint.host}:{link.connection.endpoint.port}"
-                self._lose(broker_id, BrokerUnreachable(f"{name} did not respond within {self._request_timeout_ms} ms"))
+        for event in self._connections.receive(timeout_s):
+            if isinstance(event, LostConnection):
+                self._retry_later(event)
+            else:
+                self._process(event.pending, event.answer)
 
     def _give_up_late_batches(self) -> None:
         now = self._now()
@@ -325,14 +294,13 @@ class BatchProducer:
 
     # Failures
 
-    def _lose(self, broker_id: int, cause: BrokerUnreachable) -> None:
-        """Close a connection; its batches may or may not be stored, so they are sent again with the same numbers."""
-        link = self._connections.pop(broker_id)
-        link.connection.close()
-        for pending in link.batches_in_flight():
+    def _retry_later(self, lost: LostConnection) -> None:
+        """Send the batches of a lost connection again, with the same numbers."""
+        for pending in lost.batches:
             if self._are_retries_exhausted(pending):
-                raise DeliveryFailed(pending.queue.partition, f"retries={self._settings.retries_max}: {cause}")
-            self._delay(pending.queue, pending, cause)
+                retries = f"retries={self._settings.retries_max}"
+                raise DeliveryFailed(pending.queue.partition, f"{retries}: {lost.cause}") from lost.cause
+            self._delay(pending.queue, pending, lost.cause)
 
     def _delay(self, queue: PartitionQueue, pending: PendingBatch, cause: ClientError) -> None:
         """Note a failed attempt, and let the queue wait before the next."""
