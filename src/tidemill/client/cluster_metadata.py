@@ -46,17 +46,15 @@ class ClusterMetadata:
     Until a broker has responded for the first time, the address is probably wrong.  `refresh` then gives up after
     `socket.connection.setup.timeout.ms` (10 s) in total, which all bootstrap servers share, or after
     `default.api.timeout.ms` if that is shorter.  A broker that is starting is found as soon as it accepts connections,
-    but must do so within that time.  After the first response, every call retries up to `default.api.timeout.ms`.
+    but must do so within that time.  After the first response, and if `settings.was_reached` says that another process
+    of the job has got one, every call retries up to `default.api.timeout.ms`.
     """
 
-    def __init__(self, settings: ConnectionSettings, *, was_reached: bool = False) -> None:
-        """`was_reached` says that a broker has responded to another process of the same job, such as Spark's driver.
-
-        Raise SettingsError if `settings` refer to a variable or a file that is missing in this process.
-        """
+    def __init__(self, settings: ConnectionSettings) -> None:
+        """Raise SettingsError if `settings` refer to a variable or a file that is missing in this process."""
         self._given = settings  # each connection resolves references again
         self.settings = settings.resolved()
-        self._was_reached = was_reached
+        self._was_reached = settings.was_reached
         self._brokers: dict[int, Endpoint] = {}
         self._topics: dict[str, _Topic] = {}
         self._connections: dict[Endpoint, BrokerConnection] = {}

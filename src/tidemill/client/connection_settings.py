@@ -6,7 +6,7 @@ connection calls `resolved` first.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from tidemill.client import sasl_settings, tls_settings
@@ -82,6 +82,7 @@ class ConnectionSettings:
     fetch_bytes_max: int = 8 << 20  # per response and per partition; large enough to decode at full speed
     is_read_committed: bool = False
     is_crc_checked: bool = True
+    was_reached: bool = False  # a broker has responded to another process of the same job, such as Spark's driver
     unresolved: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # all keys with their values, as given
 
     def resolved(self) -> "ConnectionSettings":
@@ -90,7 +91,13 @@ class ConnectionSettings:
 
         Raise SettingsError for a missing variable or file, and for a value that is not supported.
         """
-        return _parsed(SettingValues(dict(self.unresolved))) if self.unresolved else self
+        if not self.unresolved:
+            return self
+        return replace(_parsed(SettingValues(dict(self.unresolved))), was_reached=self.was_reached)
+
+    def reached(self) -> "ConnectionSettings":
+        """Return the settings for a later part of a job that has reached the cluster, so that it waits for brokers."""
+        return replace(self, was_reached=True)
 
 
 def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:

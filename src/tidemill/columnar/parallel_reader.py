@@ -78,7 +78,7 @@ class ParallelReader:
         """Read one partition after the other.  This runs in each thread."""
         failure: BaseException | None = None
         try:
-            with closing(ClusterMetadata(self._options.connection, was_reached=True)) as cluster:
+            with closing(ClusterMetadata(self._options.connection.reached())) as cluster:
                 reader = RangeReader(self._options, self._columns, cluster=cluster, group_bytes_max=GROUP_BYTES_MAX)
                 while (works := self._next_partition()) and all(self._read_range(reader, work) for work in works):
                     pass

@@ -87,7 +87,7 @@ def _cluster(settings: ConnectionSettings) -> ClusterMetadata:
     if cluster is None:
         if len(_clusters) >= _CLUSTERS_MAX:
             _clusters.pop(next(iter(_clusters))).close()
-        cluster = ClusterMetadata(settings, was_reached=True)  # by the driver, which has planned the ranges
+        cluster = ClusterMetadata(settings.reached())  # by the driver, which has planned the ranges
     _clusters[settings] = cluster  # The newest key is the last, so the dictionary is ordered by last use.
     return cluster
 

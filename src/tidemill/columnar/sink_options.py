@@ -5,7 +5,7 @@ Spark passes option names in lower case.  Keys with the prefix `kafka.` are thos
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemill.client import connection_settings, producer_settings
@@ -63,7 +63,8 @@ OPTIONS: Final = (
         "kafka.delivery.timeout.ms",
         "milliseconds",
         "120000",
-        "How long a batch may wait, be sent and be retried. After that, the write fails and names partition and cause.",
+        "How long a batch may wait, be sent and be retried. After that, the write fails and names partition and cause. "
+        "A task also waits so long for brokers that are away when it starts.",
     ),
     Option(
         "kafka.request.timeout.ms",
@@ -102,6 +103,10 @@ class SinkOptions:
     connection: ConnectionSettings
     producer: ProducerSettings
     topic: str | None = None  # None: the column `topic` has the topic of each row
+
+    def for_tasks(self) -> "SinkOptions":
+        """Return the options for the tasks of a job whose driver has reached the cluster."""
+        return replace(self, connection=self.connection.reached())
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:

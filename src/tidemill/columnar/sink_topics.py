@@ -15,12 +15,20 @@ _NEW_TOPIC_MS: Final = 1_000  # a broker of Apache Kafka may learn of a new topi
 class SinkTopics:
     """What a write knows about its topics.  The number of partitions stays the same while the write needs no other."""
 
-    def __init__(self, cluster: ClusterMetadata, random_below: Callable[[int], int] = random.randrange) -> None:
+    def __init__(
+        self, cluster: ClusterMetadata, *, deadline_ms: int, random_below: Callable[[int], int] = random.randrange
+    ) -> None:
+        """`deadline_ms` limits how long a look-up waits for brokers that are away, and for elections."""
         self._cluster = cluster
+        self._deadline_ms = deadline_ms
         self._random_below = random_below
         self._counts: dict[str, int] = {}
         self._limits: dict[str, int] = {}
         self._sticky: dict[str, tuple[int, int]] = {}  # partition, bytes that it has received
+
+    def reach(self) -> None:
+        """Wait until a broker responds.  Raise ClientError."""
+        self._cluster.refresh((), deadline_ms=self._deadline_ms)
 
     def learn(self, topics: Collection[str]) -> str | None:
         """Look up topics that are not known yet.  Return the first one that does not exist, or None.
@@ -56,7 +64,8 @@ class SinkTopics:
     def _look_up(self, topics: Sequence[str]) -> str | None:
         back_off = self._cluster.back_off(_NEW_TOPIC_MS)
         while True:
-            self._cluster.refresh([*self._counts, *(topic for topic in topics if topic not in self._counts)])
+            names = [*self._counts, *(topic for topic in topics if topic not in self._counts)]
+            self._cluster.refresh(names, deadline_ms=self._deadline_ms)
             try:
                 self._counts |= {topic: max(self._cluster.partitions(topic)) + 1 for topic in topics}
             except UnknownTopic as error:

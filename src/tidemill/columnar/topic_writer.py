@@ -48,23 +48,29 @@ class TopicWriter:
     """
 
     def __init__(self, options: SinkOptions, schema: "pa.Schema") -> None:
-        """Check the schema and find the topic.  Raise ValueError for the schema, UnknownTopic and ClientError."""
+        """
+        Check the schema, and find the cluster and the option's topic.
+
+        A cluster that was never reached must respond within `socket.connection.setup.timeout.ms`.  Later, all calls
+        wait for it up to `delivery.timeout.ms`.  Raise ValueError for the schema, UnknownTopic and ClientError.
+        """
         sink_schema.check(schema, options.topic)
         self._options = options
         self._pooled = producer_pool.take(options)
-        self._topics = SinkTopics(self._pooled.cluster)
+        self._topics = SinkTopics(self._pooled.cluster, deadline_ms=options.producer.delivery_timeout_ms)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._rows_before = 0  # the number of rows before those that are gathered
         self._acknowledged: dict[TopicPartition, Acknowledged] = {}
         self._is_open = True
-        if options.topic is not None:
-            try:
-                if self._topics.learn([options.topic]) is not None:
-                    raise UnknownTopic(options.topic, "it does not exist in the cluster; create it, or check its name")
-            except BaseException:
-                self.close()
-                raise
+        try:
+            if options.topic is None:
+                self._topics.reach()
+            elif self._topics.learn([options.topic]) is not None:
+                raise UnknownTopic(options.topic, "it does not exist in the cluster; create it, or check its name")
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, rows: "pa.RecordBatch") -> None:
         """

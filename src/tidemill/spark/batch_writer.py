@@ -31,8 +31,7 @@ class BatchWriter(DataSourceArrowWriter):
                 "Save mode Overwrite not allowed for Tidemill: a topic is a log, to which rows are only appended; use "
                 'mode("append")'
             )
-        sink_task.check(options, schema)
-        self._options = options
+        self._options = sink_task.checked(options, schema)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
         return sink_task.write(self._options, iterator)

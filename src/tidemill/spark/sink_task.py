@@ -17,15 +17,17 @@ _QUERY_ID = "sql.streaming.queryId"  # names of Spark's local properties
 _BATCH_ID = "streaming.sql.batchId"
 
 
-def check(options: SinkOptions, schema: StructType) -> None:
+def checked(options: SinkOptions, schema: StructType) -> SinkOptions:
     """
-    Check the columns and the option `topic` before any task starts.
+    Check the columns, the address and the option `topic` before any task starts.  Return the options for the tasks.
 
-    Raise ValueError for a column, UnknownTopic, and ClientError if the cluster cannot be asked.
+    A task waits for a broker that is away, because the driver has reached the cluster.  Raise ValueError for a column,
+    UnknownTopic, and ClientError if the cluster cannot be asked.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     TopicWriter(options, to_arrow_schema(schema, timezone="UTC")).close()
+    return options.for_tasks()
 
 
 @plain_errors()

@@ -29,8 +29,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         """Raise ValueError for a column, and ClientError (UnknownTopic) for the topic."""
-        sink_task.check(options, schema)
-        self._options = options
+        self._options = sink_task.checked(options, schema)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
         return sink_task.write(self._options, iterator)

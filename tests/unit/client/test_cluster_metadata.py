@@ -119,7 +119,7 @@ def test_after_the_first_response_outages_are_waited_for(was_reached):
     """
     with FakeCluster() as running:
         settings = running.settings(socket_connection_setup_timeout_ms="100", default_api_timeout_ms="400")
-        cluster = ClusterMetadata(settings, was_reached=was_reached)
+        cluster = ClusterMetadata(settings.reached() if was_reached else settings)
         if not was_reached:
             cluster.refresh({"t"})
             cluster.close()

@@ -133,6 +133,17 @@ def test_a_reference_is_pickled_instead_of_the_secret(keys, monkeypatch):
     assert "hunter2" not in repr(settings) + repr(resolved)
 
 
+@pytest.mark.parametrize("servers", ["b:1", "env:SERVERS"])
+def test_settings_keep_that_the_cluster_was_reached(servers, monkeypatch):
+    """Spark pickles the settings for tasks, and each task resolves references."""
+    monkeypatch.setenv("SERVERS", "b:1")
+    settings = connection_settings.from_keys({"bootstrap.servers": servers})
+
+    kept = pickle.loads(pickle.dumps(settings.reached())).resolved()  # noqa: S301 - bytes of this test
+
+    assert (False, True) == (settings.resolved().was_reached, kept.was_reached)
+
+
 def test_a_literal_secret_beside_a_reference_is_never_printed():
     """
     The repr of settings that are not resolved yet contains no secret either.

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
+from tests.unit.client.test_socket_dial import refusing
 from tidemill.batches.batch import read_header
 from tidemill.batches.records import Record, read_records
-from tidemill.client.failures import UnknownTopic
+from tidemill.client.failures import RetriesExhausted, UnknownTopic
 from tidemill.columnar import producer_pool, sink_options, sink_topics, topic_writer
 from tidemill.columnar.row_faults import RowRefused
 from tidemill.columnar.sink_options import SinkOptions
@@ -289,3 +290,18 @@ def test_a_partition_that_was_added_meanwhile_is_found(cluster: FakeCluster):
         writer.flush()
 
     assert [b"a"] == values(cluster, 3)
+
+
+@pytest.mark.parametrize("topic", ["t", None])
+def test_a_task_waits_for_a_cluster_that_the_driver_has_reached(topic: str | None):
+    """A wrong address fails early on the driver; a task waits for a broker up to delivery.timeout.ms."""
+    keys = {"socket.connection.setup.timeout.ms": "50", "delivery.timeout.ms": "400", "retry.backoff.ms": "5"}
+    schema = pa.schema([("value", pa.string()), ("topic", pa.string())])
+    with refusing() as stopped:
+        given = {f"kafka.{key}": value for key, value in keys.items()} | ({} if topic is None else {"topic": topic})
+        options = sink_options.parse({"kafka.bootstrap.servers": f"{stopped.host}:{stopped.port}", **given})
+
+        with pytest.raises(RetriesExhausted, match=r"responded within 50 ms.*check the address"):
+            TopicWriter(options, schema)
+        with pytest.raises(RetriesExhausted, match="gave up after 400 ms: cannot connect to broker"):
+            TopicWriter(options.for_tasks(), schema)
