@@ -11,6 +11,11 @@ from tidemill.wire.primitives import UUID, Array, Field
 from tidemill.wire.schema import Api, Message
 
 
+def knows(api: Api) -> bool:
+    """Return whether kafka-python has the messages of `api`."""
+    return (api.key, "request") in _classes()
+
+
 def written(api: Api, side: str, version: int, message: Message) -> bytes:
     """Return the body of `message` as encoded by kafka-python."""
     schema = _classes()[api.key, side]._struct
