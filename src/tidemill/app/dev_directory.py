@@ -13,6 +13,8 @@ With three or more brokers, new topics have three replicas and tolerate the loss
 or the settings files say otherwise.
 """
 
+import contextlib
+import itertools
 import json
 import os
 import re
@@ -31,10 +33,12 @@ from tidemill.metadata.insync import MIN_INSYNC
 from tidemill.model.broker_id import BrokerId
 from tidemill.runtime.os_disk import OsDisk
 from tidemill.storage import paths
+from tidemill.storage.disk_path import LOCK_NAME
 
 LOOPBACK: Final = "127.0.0.1"
 REPLICATION_FACTOR: Final = "default.replication.factor"
 REPLICAS_MAX: Final = 3  # with a majority of two, three replicas tolerate the loss of one broker
+KEY_NAME: Final = "cluster.key"
 _DATA: Final = re.compile(r"broker-([1-9][0-9]*)")
 
 
@@ -69,6 +73,7 @@ class DevDirectory:
 
     def __init__(self, directory: str) -> None:
         self._ports = HeldPorts()
+        self._created = _missing(Path(directory))
         try:
             self._disk = OsDisk(directory)
             self._disk.lock()
@@ -82,7 +87,13 @@ class DevDirectory:
         self._root = Path(self._disk.root)
 
     def close(self) -> None:
+        """Release the directory.  If this command has created it and could not use it, remove it again."""
         self._ports.close()
+        if self._created and [path.name for path in self._root.iterdir()] == [LOCK_NAME]:
+            (self._root / LOCK_NAME).unlink()
+            for path in self._created:
+                with contextlib.suppress(OSError):  # Another process uses it meanwhile.
+                    path.rmdir()
         self._disk.unlock()
 
     def brokers(self, count: int, *, kafka: str, http: str, environment: Mapping[str, str]) -> list[DevBroker]:
@@ -101,6 +112,7 @@ class DevDirectory:
         ]
         key = self._key()
         statics = [check_dev_broker(_settings(broker, key), environment, defaults) for broker in joining]
+        _write(self._root / KEY_NAME, key + "\n")
         for broker, static in zip(joining, statics, strict=True):
             _write(Path(broker.config), _yaml(static))
         return joining
@@ -163,10 +175,13 @@ class DevDirectory:
             raise unbindable(option, address, error) from error
 
     def _key(self) -> str:
-        path = self._root / "cluster.key"
-        if not path.exists():
-            _write(path, secrets.token_urlsafe(32) + "\n")
-        return path.read_text().strip()
+        path = self._root / KEY_NAME
+        return path.read_text().strip() if path.exists() else secrets.token_urlsafe(32)
+
+
+def _missing(directory: Path) -> list[Path]:
+    """Return the directory and its parents that do not exist, the deepest first."""
+    return list(itertools.takewhile(lambda path: not path.exists(), (at := directory.absolute(), *at.parents)))
 
 
 def _replication(count: int) -> dict[str, str]:

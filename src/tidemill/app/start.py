@@ -52,6 +52,7 @@ TICK_S: Final = 0.25
 READ_THREADS: Final = 2  # threads for reads that wait for the disk; they release the GIL
 COMPRESSION_THREADS_MAX: Final = 4  # threads that recompress batches, at most one per core; they release the GIL
 STOP_S: Final = 1.5  # a clean stop takes less; if it times out, the next start replays the journal
+_CANNOT_BIND: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES})
 FAILED_EXIT: Final = 1  # the exit code of every failed command, `cli.failure.ExitCode.FAILED`
 
 
@@ -358,8 +359,8 @@ def _data_directory(path: str) -> OsDisk:
 
 def _check_ports(settings: Settings) -> None:
     """
-    Raise StartProblem if another process listens on a port of the settings, so that a broker that cannot listen neither
-    writes to its directory nor joins a cluster.
+    Raise StartProblem if a port of the settings is taken, not allowed or at an address of another machine, so that a
+    broker that cannot listen neither writes to its directory nor joins a cluster.
     """
     listeners = [("listeners", f"{it.name}://{it.bind}", it.bind) for it in settings.listeners]
     own = ((HTTP_LISTENER, settings.http), (PEER_LISTENER, settings.peer.bind))
@@ -370,7 +371,7 @@ def _check_ports(settings: Settings) -> None:
                 if address.port:
                     ports.take(address)
             except OSError as error:
-                if error.errno == errno.EADDRINUSE:  # any other error is reported where the address is bound
+                if error.errno in _CANNOT_BIND:  # any other error is reported where the address is bound
                     raise unbindable(key, value, error) from error
     finally:
         ports.close()

@@ -408,6 +408,20 @@ def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, key: str) -> None
     assert not (tmp_path / "data").exists()
 
 
+def test_an_address_of_another_machine_is_refused_before_anything_is_created(tmp_path: Path) -> None:
+    """
+    A broker that can never listen leaves no directory behind.
+    """
+    away = "listeners=PLAINTEXT://192.0.2.1:9092"
+    settings = peer_settings(tmp_path / "data", 1, free_port(), free_port(), join=None)
+
+    code, out, message = refused("broker", *settings, "--set", away, "--set", "tidemill.insecure.bind=true")
+
+    assert (1, "") == (code, out)
+    assert message.startswith(f"{away} cannot be bound (Cannot assign requested address)")
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_directory_of_another_broker_is_a_wrong_setting(tmp_path: Path) -> None:
     """
     The exit code keeps a supervisor from starting the broker again and again: only another setting helps.

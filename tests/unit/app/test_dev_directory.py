@@ -156,6 +156,22 @@ def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why:
         prepared(tmp_path)
 
 
+def test_a_directory_that_was_created_in_vain_is_removed(tmp_path: Path) -> None:
+    """
+    A start that fails because a port is taken, or because of a setting, leaves nothing behind that was not there.
+    """
+    new, empty = tmp_path / "parent" / "mills", tmp_path / "empty"
+    empty.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(StartProblem, match="in use"):
+        prepared(new, kafka=f"127.0.0.1:{taken.getsockname()[1]}")
+    with pytest.raises(SettingRefused):
+        prepared(new, TIDEMILL_SET_NO_SUCH_KEY="1")
+    with pytest.raises(SettingRefused):
+        prepared(empty, TIDEMILL_SET_NO_SUCH_KEY="1")
+
+    assert [empty] == [*tmp_path.iterdir()]
+
+
 def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
     """Ports above 65535 are refused, and so are HTTP addresses that the command itself cannot reach."""
     with pytest.raises(SettingRefused, match="beyond the last port, 65535"):
