@@ -1,0 +1,109 @@
+"""Both sides of an audit: the topic that is right, and the topic or the archive that is compared with it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemill.spark.pipelines.audit import archive_rows, topic_rows
+from tidemill.spark.pipelines.audit.bounds import Bounds
+from tidemill.spark.pipelines.audit.checksum import labelled
+from tidemill.spark.pipelines.audit.options import AuditOptions, By
+from tidemill.spark.pipelines.frame.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """The offsets of both sides when the audit began, of which `compared` are compared."""
+
+    source: Bounds
+    target: Bounds
+    compared: Bounds  # by offset only; by key, all offsets of both sides are
+
+    @property
+    def expired(self) -> int:
+        """How many offsets only one side still has, because retention removed them from the other one."""
+        low = {p: min(start, self.target.starts.get(p, start)) for p, start in self.source.starts.items()}
+        return sum(max(0, start - low[p]) for p, start in self.compared.starts.items())
+
+    @property
+    def not_archived(self) -> int:
+        """How many offsets of the topic come after those that are compared."""
+        return sum(max(0, end - self.compared.ends[p]) for p, end in self.source.ends.items())
+
+
+def resolve(job: Job[AuditOptions]) -> Sides:
+    """
+    Ask both sides for their offsets.
+
+    Raise ValueError if the sides cannot be compared by offset, because their partitions differ in number.
+    """
+    options = job.options
+    source = topic_rows.bounds_of(job.kafka, options.topic, options.starting_offsets, options.ending_offsets)
+    if options.by is By.KEY:
+        return Sides(source=source, target=_target_by_key(job), compared=source)
+    if options.target is not None:
+        target = topic_rows.bounds_of(job.kafka, options.target, "earliest", "latest")
+        if source.starts.keys() != target.starts.keys():
+            raise ValueError(
+                f"topic={options.topic} has {len(source.starts)} partitions and target={options.target} "
+                f"{len(target.starts)}, so offsets cannot be compared: use by=key"
+            )
+        return Sides(source=source, target=target, compared=_with_all(source, target, options))
+    assert options.archive is not None
+    target = archive_rows.bounds_of(job.spark, options.archive, options.topic)
+    return Sides(source=source, target=target, compared=_with_archived(source, target, options))
+
+
+def rows(job: Job[AuditOptions], sides: Sides, compared: Bounds | None = None) -> "DataFrame | None":
+    """Return the rows of both sides with the column `side`: of `compared`, or else of all offsets.  None: no rows."""
+    options = job.options
+    source_bounds = sides.source if compared is None else compared.clipped(sides.source)
+    target_bounds = sides.target if compared is None else compared.clipped(sides.target)
+    source = topic_rows.rows_of(job.spark, job.kafka, options.topic, source_bounds)
+    if options.target is not None:
+        target = topic_rows.rows_of(job.spark, job.kafka, options.target, target_bounds)
+    else:
+        assert options.archive is not None
+        target = archive_rows.rows_of(job.spark, options.archive, options.topic, target_bounds)
+    return None if source is None and target is None else labelled(source, target)
+
+
+def _target_by_key(job: Job[AuditOptions]) -> Bounds:
+    options = job.options
+    if options.target is None:
+        assert options.archive is not None
+        return archive_rows.bounds_of(job.spark, options.archive, options.topic)
+    starting, ending = options.target_starting_offsets, options.target_ending_offsets
+    return topic_rows.bounds_of(job.kafka, options.target, starting, ending)
+
+
+def _with_all(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
+    """
+    Return what two topics are compared in: from the first offset that both still have to the last one of either.
+
+    A position that the options name holds for both.
+    """
+    starts = {p: max(start, target.starts[p]) for p, start in source.starts.items()}
+    ends = dict(source.ends)
+    if options.ending_offsets == "latest":
+        ends = {p: max(end, target.ends[p]) for p, end in source.ends.items()}
+    return Bounds(starts, {p: max(starts[p], end) for p, end in ends.items()})
+
+
+def _with_archived(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
+    """
+    Return what a topic is compared with its archive in: from the first offset of the topic to the last archived one.
+
+    Records that retention removed from the topic are in the archive only, which is what it is for.  An archive that has
+    offsets beyond the topic's end is compared in these, because its topic was created again.
+    """
+    ends = {}
+    for partition, end in source.ends.items():
+        archived = target.ends.get(partition, source.starts[partition])
+        if options.ending_offsets == "latest":
+            ends[partition] = max(end, archived) if options.complete else archived
+        else:
+            ends[partition] = end if options.complete else min(end, archived)
+    return Bounds(source.starts, {p: max(source.starts[p], end) for p, end in ends.items()})
