@@ -64,7 +64,8 @@ class LeaderConnections:
             links = {link.connection: (broker_id, link) for broker_id, link in self._by_broker.items()}
             awaited = [link.connection for link in self._by_broker.values() if link.in_flight_count]
             if not awaited:
-                time.sleep(timeout_s)
+                if timeout_s > 0:
+                    time.sleep(timeout_s)
                 return
             ready = wait_for_responses(awaited, timeout_s)
             if not ready:
