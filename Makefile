@@ -59,8 +59,8 @@ wheel: install  ## build the source distribution and the wheel into dist
 	@rm -rf dist
 	@$(PYTHON) -m build
 
-clean:  ## remove everything that was built, and no file of yours
-	@rm -rf build dist demo-output spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+clean:  ## remove what make has built, caches and .venv; keep data, settings, Spark tables and other files
+	@rm -rf build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	@rm -f src/tidemill/batches/*.so src/tidemill/batches/scan.c
 	@rm -rf $(VENV)
