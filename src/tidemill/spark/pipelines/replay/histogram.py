@@ -1,0 +1,30 @@
+"""The width of the time buckets in which a plan counts records."""
+
+from typing import Final
+
+BUCKETS_MAX: Final = 48
+BAR_MAX: Final = 40
+
+_SECOND: Final = 1_000
+_MINUTE: Final = 60 * _SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+WIDTHS_MS: Final = (
+    *(seconds * _SECOND for seconds in (1, 5, 15)),
+    *(minutes * _MINUTE for minutes in (1, 5, 15)),
+    *(hours * _HOUR for hours in (1, 3, 6)),
+    *(days * _DAY for days in (1, 7, 30, 365)),
+)
+
+
+def bucket_width_ms(first_ms: int, last_ms: int) -> int:
+    """Return the least width of at most BUCKETS_MAX buckets between two timestamps, or of more if the last is wide."""
+    for width in WIDTHS_MS:
+        if last_ms // width - first_ms // width < BUCKETS_MAX:
+            return width
+    return WIDTHS_MS[-1]
+
+
+def bar(count: int, count_max: int) -> str:
+    """Return a bar whose length is in proportion to `count`; no bar is empty."""
+    return "▇" * max(round(count / count_max * BAR_MAX), 1)

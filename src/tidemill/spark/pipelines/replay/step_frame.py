@@ -1,0 +1,74 @@
+"""The rows of a step as a data frame: read by Spark, filtered, and shifted in time.
+
+Every operation keeps the rows of a source partition in one task and in their order.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from tidemill.columnar.offset_bound import to_json
+from tidemill.model.partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Offsets = Mapping[TopicPartition, int]
+
+_ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ROWS_PER_BATCH_WITH_HEADERS: Final = "1024"  # Spark's time for a batch with nested columns is quadratic in its rows
+
+
+def records(spark: "SparkSession", kafka: Mapping[str, str], start: Offsets, end: Offsets) -> "DataFrame":
+    """Return the records of the source from `start` to `end`, with headers; each partition is one task."""
+    options = {
+        "assign": json.dumps({topic: [int(number) for number in numbers] for topic, numbers in to_json(end).items()}),
+        "startingOffsets": json.dumps(to_json({partition: start[partition] for partition in end})),
+        "endingOffsets": json.dumps(to_json(end)),
+        "includeHeaders": "true",
+    }
+    return spark.read.format("tidemill").options(**kafka, **options).load()
+
+
+def filtered(frame: "DataFrame", condition: str | None) -> "DataFrame":
+    """Return the rows for which `condition`, an SQL expression, is true.  Raise ValueError if Spark refuses it."""
+    from pyspark.errors import AnalysisException
+
+    if condition is None:
+        return frame
+    try:
+        kept = frame.where(condition)
+        kept.schema  # noqa: B018 - Spark Connect checks the expression only when it is asked for the schema
+    except AnalysisException as error:
+        raise ValueError(
+            f"filter={condition} is not a condition on {', '.join(frame.columns)}: {str(error).splitlines()[0]}"
+        ) from None
+    return kept
+
+
+def shifted(frame: "DataFrame", shift: timedelta, *, has_partition: bool) -> "DataFrame":
+    """Return the columns that the sink writes, with `shift` added to the timestamps."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+    columns: list[Column | str] = ["key", "value", "headers"]
+    if has_partition:
+        columns.append("partition")
+    milliseconds = shift // timedelta(milliseconds=1)
+    timestamp = F.timestamp_millis(F.unix_millis("timestamp") + F.lit(milliseconds))
+    return frame.select(*columns, timestamp.alias("timestamp"))
+
+
+@contextmanager
+def small_batches(spark: "SparkSession") -> Iterator[None]:
+    """Write with small Arrow batches meanwhile."""
+    before = spark.conf.get(_ROWS_PER_BATCH, None)
+    spark.conf.set(_ROWS_PER_BATCH, _ROWS_PER_BATCH_WITH_HEADERS)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_ROWS_PER_BATCH)
+        else:
+            spark.conf.set(_ROWS_PER_BATCH, before)

@@ -1,0 +1,73 @@
+"""How far records are due, by their timestamps."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="extra 'spark' is not installed")
+
+from tidemill.spark.pipelines.replay.record_times import RecordTimesAhead  # noqa: E402
+
+START = datetime(2013, 1, 1, tzinfo=UTC)
+START_MS = int(START.timestamp() * 1_000)
+
+
+def ahead(seconds: dict[int, int], *, offset: int = 0, batch_rows: int = 2) -> tuple[RecordTimesAhead, list[int]]:
+    """Return the times of a partition with these offsets and seconds, and the list of offsets that it will read."""
+    read: list[int] = []
+
+    def times(start, end):
+        chosen = sorted(offset for offset in seconds if start <= offset < end)
+        for first in range(0, len(chosen), batch_rows):
+            part = chosen[first : first + batch_rows]
+            read.extend(part)
+            stamps = [START + timedelta(seconds=seconds[offset]) for offset in part]
+            yield pa.record_batch(
+                {"offset": pa.array(part, pa.int64()), "timestamp": pa.array(stamps, pa.timestamp("us", "UTC"))}
+            )
+
+    return RecordTimesAhead(offset, times), read
+
+
+def test_records_are_due_up_to_the_first_with_a_later_timestamp():
+    times, read = ahead({0: 0, 1: 10, 2: 20, 3: 30, 4: 40})
+
+    assert START_MS == times.next_timestamp(5)
+    assert 1 == times.due_end(START_MS + 9_999, 5)
+    assert 3 == times.due_end(START_MS + 20_000, 5)
+    assert START_MS + 30_000 == times.next_timestamp(5)
+    assert 5 == times.due_end(START_MS + 99_000, 5)
+    assert times.next_timestamp(5) is None
+    assert [0, 1, 2, 3, 4] == read
+
+
+def test_a_record_waits_for_those_in_front_of_it():
+    """The record at offset 2 is older than the one at offset 1 and is due with it, so that the order is kept."""
+    times, _ = ahead({0: 0, 1: 100, 2: 20, 3: 200})
+
+    assert 1 == times.due_end(START_MS + 50_000, 4)
+    assert 3 == times.due_end(START_MS + 100_000, 4)
+
+
+def test_records_before_the_range_do_not_delay_it():
+    times, _ = ahead({0: 9_000, 1: 0, 2: 10}, offset=1)
+
+    assert 2 == times.due_end(START_MS, 3)
+
+
+def test_only_what_is_due_is_read_ahead():
+    times, read = ahead({offset: offset for offset in range(100)})
+
+    assert 3 == times.due_end(START_MS + 2_000, 100)
+    assert [0, 1, 2, 3] == read
+
+
+def test_a_range_may_grow_and_may_have_gaps():
+    """After compaction, offsets are missing; the end of an open range moves on."""
+    times, _ = ahead({0: 0, 7: 10, 12: 20})
+
+    assert 10 == times.due_end(START_MS + 50_000, 10)
+    assert times.next_timestamp(10) is None
+    assert START_MS + 20_000 == times.next_timestamp(15)
+    assert 12 == times.due_end(START_MS + 15_000, 15)
+    assert 15 == times.due_end(START_MS + 20_000, 15)

@@ -1,0 +1,53 @@
+"""What a replay keeps between runs."""
+
+import json
+
+import pytest
+
+from tidemill.model.partition import TopicPartition
+from tidemill.spark.pipelines.replay.replay_state import Counts, ReplayState, Step
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+FIRST = ReplayState(topic_id="id", start={P0: 5, P1: 0}, end={P0: 90, P1: 80}, done={P0: 5, P1: 0})
+STEP = Step(end={P0: 50}, target={TopicPartition("to", 0): 7})
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        FIRST,
+        FIRST.step_begun(STEP),
+        FIRST.step_begun(STEP).step_done(read=45, written=40).repeated(3),
+        ReplayState(topic_id=None, start={P0: 5}, end=None, done={P0: 5}),
+    ],
+)
+def test_a_state_survives_json(state):
+    assert state == ReplayState.from_json(json.loads(json.dumps(state.to_json())))
+
+
+def test_the_json_is_that_of_the_documentation():
+    """The form is read by later versions; docs/formats/pipelines.md has it."""
+    state = FIRST.step_begun(STEP).step_done(read=45, written=40).step_begun(STEP)
+
+    assert {
+        "topic_id": "id",
+        "start": {"t": {"0": 5, "1": 0}},
+        "end": {"t": {"0": 90, "1": 80}},
+        "done": {"t": {"0": 50, "1": 0}},
+        "step": {"end": {"t": {"0": 50}}, "target": {"to": {"0": 7}}},
+        "counts": {"read": 45, "written": 40, "repeated_max": 0, "steps": 1},
+    } == state.to_json()
+
+
+def test_a_step_moves_only_its_partitions():
+    state = FIRST.step_begun(STEP).step_done(read=45, written=40)
+
+    assert {P0: 50, P1: 0} == state.done
+    assert state.step is None
+    assert Counts(read=45, written=40, steps=1) == state.counts
+
+
+def test_an_open_range_takes_new_partitions():
+    state = ReplayState(topic_id=None, start={P0: 5}, end=None, done={P0: 9}).with_partitions({P2: 1})
+
+    assert ({P0: 5, P2: 1}, {P0: 9, P2: 1}) == (state.start, state.done)
