@@ -85,9 +85,9 @@ def make_topic(bootstrap: str) -> Callable[..., str]:
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
-    def make(partitions: int = 1, name: str | None = None) -> str:
+    def make(partitions: int = 1, name: str | None = None, **configs: str) -> str:
         topic = name or f"spark-{uuid.uuid4().hex[:12]}"
-        settings = {"retention.ms": "-1"}  # tests write old timestamps
+        settings = {"retention.ms": "-1", **configs}  # tests write old timestamps
         admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
         return topic
 
