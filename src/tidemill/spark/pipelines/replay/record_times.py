@@ -7,6 +7,11 @@ may lie before the range if records are not in the order of their timestamps.
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from tidemill.columnar.offset_ranges import OffsetRange
+from tidemill.columnar.range_reader import RangeReader
+from tidemill.columnar.source_options import SourceOptions
+from tidemill.model.partition import TopicPartition
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -67,3 +72,13 @@ class RecordTimesAhead:
                 self._offsets = rows.column("offset")
                 self._times = pc.divide(rows.column("timestamp").cast(pa.int64()), 1_000)
         return True
+
+
+def times_ahead(source: SourceOptions, partition: TopicPartition, offset: int) -> RecordTimesAhead:
+    """Return the timestamps of a partition from `offset` on, read from the cluster."""
+    reader = RangeReader(source, ["offset", "timestamp"])
+
+    def read(start: int, end: int) -> Iterator["pa.RecordBatch"]:
+        return reader.record_batches(OffsetRange(partition.topic, partition.partition, start, end))
+
+    return RecordTimesAhead(offset, read)

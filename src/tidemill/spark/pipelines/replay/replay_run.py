@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final, Self
 from tidemill.columnar.offset_ranges import limited, waiting_count
 from tidemill.model.partition import TopicPartition
 from tidemill.spark.pipelines.frame.job import Job
+from tidemill.spark.pipelines.frame.one_topic import OneTopic
 from tidemill.spark.pipelines.frame.positions import parse_position
 from tidemill.spark.pipelines.frame.report import Report
 from tidemill.spark.pipelines.frame.source_range import resolve
 from tidemill.spark.pipelines.frame.table import Table
+from tidemill.spark.pipelines.frame.topic_rows import topic_rows
 from tidemill.spark.pipelines.replay import step_frame
-from tidemill.spark.pipelines.replay.one_topic import OneTopic
 from tidemill.spark.pipelines.replay.options import ReplayOptions
-from tidemill.spark.pipelines.replay.record_times import RecordTimesAhead
+from tidemill.spark.pipelines.replay.record_times import RecordTimesAhead, times_ahead
 from tidemill.spark.pipelines.replay.replay_state import ReplayState, Step
 from tidemill.spark.pipelines.replay.schedule import Rate, RecordTimes
 
@@ -133,7 +134,7 @@ class ReplayRun:
 
     def selected(self, end: Offsets) -> "DataFrame":
         """Return the records from where the state is to `end` for which the filter is true."""
-        source = step_frame.records(self._job.spark, self._job.kafka, self.state.done, end)
+        source = topic_rows(self._job.spark, self._job.kafka, self.state.done, end)
         return step_frame.filtered(source, self._options.filter)
 
     def report(self) -> Report:
@@ -195,7 +196,7 @@ class ReplayRun:
 
         read, written = Observation(), Observation()
         count = F.count(F.lit(1)).alias("records")
-        source = step_frame.records(self._job.spark, self._job.kafka, self.state.done, end).observe(read, count)
+        source = topic_rows(self._job.spark, self._job.kafka, self.state.done, end).observe(read, count)
         chosen = step_frame.filtered(source, self._options.filter).observe(written, count)
         rows = step_frame.shifted(chosen, self._options.shift, has_partition=self._options.keep_partitions)
         with step_frame.small_batches(self._job.spark):
@@ -221,7 +222,7 @@ class ReplayRun:
             return ends, now + _POLL_SECONDS
         for partition in ends:
             if partition not in self._times:
-                self._times[partition] = self.source.times(partition, self.state.done[partition])
+                self._times[partition] = times_ahead(self.source.source, partition, self.state.done[partition])
         if self._schedule is None:
             first = self._next_timestamp(ends)
             if first is None:

@@ -1,35 +1,18 @@
-"""The rows of a step as a data frame: read by Spark, filtered, and shifted in time.
+"""The rows of a step as a data frame: filtered, and shifted in time.
 
 Every operation keeps the rows of a source partition in one task and in their order.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from tidemill.columnar.offset_bound import to_json
-from tidemill.model.partition import TopicPartition
-
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-Offsets = Mapping[TopicPartition, int]
-
 _ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROWS_PER_BATCH_WITH_HEADERS: Final = "1024"  # Spark's time for a batch with nested columns is quadratic in its rows
-
-
-def records(spark: "SparkSession", kafka: Mapping[str, str], start: Offsets, end: Offsets) -> "DataFrame":
-    """Return the records of the source from `start` to `end`, with headers; each partition is one task."""
-    options = {
-        "assign": json.dumps({topic: [int(number) for number in numbers] for topic, numbers in to_json(end).items()}),
-        "startingOffsets": json.dumps(to_json({partition: start[partition] for partition in end})),
-        "endingOffsets": json.dumps(to_json(end)),
-        "includeHeaders": "true",
-    }
-    return spark.read.format("tidemill").options(**kafka, **options).load()
 
 
 def filtered(frame: "DataFrame", condition: str | None) -> "DataFrame":

@@ -1,0 +1,42 @@
+"""A topic as the driver of a pipeline sees it: its partitions, offsets and id."""
+
+from collections.abc import Mapping
+from typing import Self
+
+from tidemill.columnar import source_options
+from tidemill.columnar.offset_reader import OffsetReader
+from tidemill.columnar.source_options import SourceOptions
+from tidemill.model.partition import TopicPartition
+
+
+class OneTopic:
+    """The offsets of one topic.  It holds connections until `close`, and is not pickled."""
+
+    def __init__(self, topic: str, kafka: Mapping[str, str], *, has_headers: bool = False) -> None:
+        """`kafka` has options as `format("tidemill")` has them.  Raise ValueError for an option."""
+        lower = {name.lower(): value for name, value in kafka.items()}
+        self.name = topic
+        # What reads the topic with; it can be pickled.
+        self.source: SourceOptions = source_options.for_batch(
+            {**lower, "subscribe": topic, "includeheaders": str(has_headers).lower()}
+        )
+        self.offsets = OffsetReader(self.source)
+
+    def close(self) -> None:
+        self.offsets.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return the end offset of every partition that the topic has now.  Raise UnknownTopic and ClientError."""
+        return self.offsets.latest(self.offsets.partitions())
+
+    def topic_id(self) -> str | None:
+        """Return the id of the topic as text; None if the broker has no topic ids.  Raise as `ends`."""
+        self.offsets.partitions()
+        found = self.offsets.topic_ids([self.name])[self.name]
+        return None if found is None else found.hex()
