@@ -12,7 +12,7 @@ from tidemill.spark.pipelines.frame.run import make_job, run
 from tidemill.spark.pipelines.registry import load
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class PipelineFunction:
@@ -61,6 +61,13 @@ class PipelineFunction:
             progress=progress,
         )
         return run(pipeline, job)
+
+    def read(self, spark: "SparkSession", path: Path | str) -> "DataFrame":
+        """Return what the pipeline has written to a directory.  Raise TypeError if it writes to no directory."""
+        read = self.pipeline.read
+        if read is None:
+            raise TypeError(f"pipeline {self._name} writes to no directory that could be read")
+        return read(spark, path)
 
     def plan(
         self,

@@ -272,6 +272,17 @@ def test_a_replay_that_cannot_work_is_refused_and_leaves_no_state(replay, make_t
     assert not (tmp_path / "state" / "pipeline.json").exists()
 
 
+def test_a_filter_that_is_never_true_leaves_the_counts(replay, make_topic, produce, consumed, some_flights):
+    """Spark's optimizer must not remove the counting with the rows."""
+    topic, to = make_topic(), make_topic()
+    produce(topic, some_flights[:10])
+
+    report = replay(topic, to, filter="offset < 0 AND 1 = 0")
+
+    assert ("complete", 10, 0) == tuple(report.rows[name] for name in ("status", "records_read", "records_written"))
+    assert [] == consumed(to)
+
+
 def test_the_state_of_another_replay_is_refused(replay, make_topic):
     topic, to = make_topic(), make_topic()
     replay(topic, to)

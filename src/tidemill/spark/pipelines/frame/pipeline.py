@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.plan import Plan
 from tidemill.spark.pipelines.frame.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Options = TypeVar("Options")
 
@@ -25,4 +29,5 @@ class Pipeline(Generic[Options]):
     plan: Callable[[Job[Options]], Plan]  # reads only
     run: Callable[[Job[Options]], Report]  # resumes from `job.state`
     checks: str = ""  # one sentence about what a run checks, which `tidemill pipeline describe` shows
+    read: Callable[["SparkSession", Path | str], "DataFrame"] | None = None  # what the pipeline has written to a path
     example: str = ""  # options of an example, such as "--topic orders --to archive"

@@ -192,17 +192,15 @@ class ReplayRun:
     def _write(self, end: Offsets) -> tuple[int, int]:
         """Write the records from where the state is to `end`.  Return how many were read, and written."""
         from pyspark.sql import Observation
-        from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-        read, written = Observation(), Observation()
-        count = F.count(F.lit(1)).alias("records")
-        source = topic_rows(self._job.spark, self._job.kafka, self.state.done, end).observe(read, count)
-        chosen = step_frame.filtered(source, self._options.filter).observe(written, count)
+        counts = Observation()
+        source = topic_rows(self._job.spark, self._job.kafka, self.state.done, end)
+        chosen = step_frame.counted(source, self._options.filter, counts)
         rows = step_frame.shifted(chosen, self._options.shift, has_partition=self._options.keep_partitions)
         with step_frame.small_batches(self._job.spark):
             sink = rows.write.format("tidemill").mode("append").options(**self._job.kafka)
             sink.option("topic", self._options.to).save()
-        return int(read.get["records"]), int(written.get["records"])
+        return counts.get["read"], counts.get["kept"]
 
     # Ends and times
 

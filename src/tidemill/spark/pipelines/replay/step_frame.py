@@ -9,8 +9,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
+_IS_KEPT: Final = "is_kept"
 _ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ROWS_PER_BATCH_WITH_HEADERS: Final = "1024"  # Spark's time for a batch with nested columns is quadratic in its rows
 
@@ -29,6 +30,23 @@ def filtered(frame: "DataFrame", condition: str | None) -> "DataFrame":
             f"filter={condition} is not a condition on {', '.join(frame.columns)}: {str(error).splitlines()[0]}"
         ) from None
     return kept
+
+
+def counted(frame: "DataFrame", condition: str | None, counts: "Observation") -> "DataFrame":
+    """
+    Return the rows that `filtered` returns, and count in `counts` what is read and what is kept.
+
+    The condition is a column here, because Spark would remove what is below a condition that is never true, and with it
+    the counts.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+    is_kept = F.lit(True) if condition is None else F.expr(condition)
+    return (
+        frame.withColumn(_IS_KEPT, is_kept)
+        .observe(counts, F.count(F.lit(1)).alias("read"), F.count_if(F.col(_IS_KEPT)).alias("kept"))
+        .where(_IS_KEPT)
+    )
 
 
 def shifted(frame: "DataFrame", shift: timedelta, *, has_partition: bool) -> "DataFrame":

@@ -1,6 +1,7 @@
 """Runs of a toy pipeline: by the frame, and as a Python function."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -135,3 +136,15 @@ def test_a_run_holds_its_state_directory(counting: PipelineFunction, tmp_path: P
     """
     with StateDirectory(tmp_path).locked(), pytest.raises(StateRefused, match="in use by another run"):
         counting(SPARK, topic="t", state=tmp_path, bootstrap_servers=BROKER)
+
+
+def test_a_function_reads_what_its_pipeline_has_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """
+    A pipeline that writes to a directory has a function that reads it; others say that they have none.
+    """
+    reading = replace(PIPELINE, read=lambda spark, path: cast(Any, (spark, path)))
+    monkeypatch.setattr(function, "load", {"counting": PIPELINE, "reading": reading}.__getitem__)
+
+    assert (SPARK, tmp_path) == cast(Any, PipelineFunction("reading").read(SPARK, tmp_path))
+    with pytest.raises(TypeError, match="pipeline counting writes to no directory that could be read"):
+        PipelineFunction("counting").read(SPARK, tmp_path)

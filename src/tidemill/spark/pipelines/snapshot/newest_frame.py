@@ -1,0 +1,43 @@
+"""The newest row of every key of a data frame."""
+
+from typing import TYPE_CHECKING, Final
+
+from tidemill.spark.pipelines.snapshot.newest_rows import MERGED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PARTITIONS: Final = "partitions"
+"""The column with the number of partitions that had a row of the key."""
+
+
+def newest(rows: "DataFrame") -> "DataFrame":
+    """
+    Return the newest row of every key, with the sum of MERGED and the column PARTITIONS.
+
+    In a partition, the greatest offset is the newest.  A key in several partitions, which a change of the partition
+    count or different partitioners cause, has the newest timestamp, and with equal timestamps the greatest partition.
+
+    One shuffle by key is enough: Spark groups by key and partition, and then by key, without another.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+    contents = [name for name in rows.columns if name not in ("key", "partition", "offset", MERGED)]
+    by_partition = (
+        rows.repartition("key")
+        .groupBy("key", "partition")
+        .agg(
+            F.max("offset").alias("offset"),
+            F.max_by(F.struct(*contents), "offset").alias("contents"),
+            F.sum(MERGED).alias(MERGED),
+        )
+    )
+    by_key = by_partition.groupBy("key").agg(
+        F.max_by(F.struct("partition", "offset", "contents"), F.struct("contents.timestamp", "partition")).alias("row"),
+        F.sum(MERGED).alias(MERGED),
+        F.count(F.lit(1)).alias(PARTITIONS),
+    )
+    chosen = {name: F.col(f"row.contents.{name}") for name in contents}
+    for name in ("partition", "offset"):
+        chosen[name] = F.col(f"row.{name}")
+    return by_key.select(*(chosen[name].alias(name) if name in chosen else name for name in rows.columns), PARTITIONS)

@@ -1,0 +1,82 @@
+"""Reduces the records of a partition to the newest of every key, in bounded memory.  It runs in executors."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GATHERED_BYTES_MAX: Final = 32 << 20  # of records that are reduced together
+KEPT_BYTES_MAX: Final = 64 << 20  # of the newest records; more are passed on, and keys may then come again
+
+MERGED: Final = "merged"
+"""The column with the number of records for which a row stands."""
+
+
+class NewestRows:
+    """
+    Takes the records of a partition in the order of their offsets, and returns rows that have the newest of every key.
+
+    A key may be in several of the rows that are returned if there are too many keys for the memory; the newest one is
+    then the one with the greatest offset.  There is always a row without a key, to which records without a key are
+    reduced.
+    """
+
+    def __init__(
+        self,
+        schema: "pa.Schema",
+        *,
+        gathered_bytes_max: int = GATHERED_BYTES_MAX,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+    ) -> None:
+        """`schema` is that of the records."""
+        self._gathered_bytes_max = gathered_bytes_max
+        self._kept_bytes_max = kept_bytes_max
+        self._kept = _without_record(schema)
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+
+    def add(self, records: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
+        """Take records; yield the rows that do not fit into memory."""
+        self._gathered.append(records)
+        self._gathered_bytes += records.nbytes
+        if self._gathered_bytes >= self._gathered_bytes_max:
+            self._reduce()
+            if self._kept.nbytes >= self._kept_bytes_max:
+                yield from self.flush()
+
+    def flush(self) -> Iterator["pa.RecordBatch"]:
+        """Yield the rows that are left."""
+        self._reduce()
+        yield from self._kept.to_batches()
+        self._kept = self._kept.slice(0, 0)
+
+    def _reduce(self) -> None:
+        import pyarrow as pa
+
+        if not self._gathered:
+            return
+        new = pa.Table.from_batches(self._gathered)
+        self._gathered, self._gathered_bytes = [], 0
+        new = new.append_column(MERGED, pa.repeat(pa.scalar(1, pa.int64()), new.num_rows))
+        self._kept = _newest(pa.concat_tables([self._kept, new]))
+
+
+def _without_record(schema: "pa.Schema") -> "pa.Table":
+    """Return one row without a key, which stands for no record."""
+    import pyarrow as pa
+
+    columns = {field.name: pa.nulls(1, field.type) for field in schema}
+    return pa.table({**columns, MERGED: pa.array([0], pa.int64())})
+
+
+def _newest(rows: "pa.Table") -> "pa.Table":
+    """Return the last row of every key, with the sum of MERGED."""
+    import pyarrow as pa
+
+    numbers = pa.array(range(rows.num_rows), pa.int64())
+    keys = pa.table({"key": rows.column("key"), "row": numbers, MERGED: rows.column(MERGED)})
+    # One thread, because Spark runs one task per core.
+    found = keys.group_by("key", use_threads=False).aggregate([("row", "max"), (MERGED, "sum")])
+    last = rows.drop_columns([MERGED]).take(found.column("row_max"))
+    return last.append_column(MERGED, found.column(f"{MERGED}_sum")).combine_chunks()
