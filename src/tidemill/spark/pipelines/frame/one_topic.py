@@ -7,6 +7,7 @@ from tidemill.columnar import source_options
 from tidemill.columnar.offset_reader import OffsetReader
 from tidemill.columnar.source_options import SourceOptions
 from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import topic_id_text
 
 
 class OneTopic:
@@ -39,4 +40,4 @@ class OneTopic:
         """Return the id of the topic as text; None if the broker has no topic ids.  Raise as `ends`."""
         self.offsets.partitions()
         found = self.offsets.topic_ids([self.name])[self.name]
-        return None if found is None else found.hex()
+        return None if found is None else topic_id_text(found)
