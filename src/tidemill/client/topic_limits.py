@@ -1,4 +1,4 @@
-"""Looks up the largest batch that a topic accepts, so that records above it are refused before they are sent."""
+"""Looks up configurations of topics, such as the largest batch that a topic accepts."""
 
 from collections.abc import Collection
 from typing import Final
@@ -15,13 +15,29 @@ _TOPIC: Final = 2  # the type of a resource in DescribeConfigs
 
 def batch_bytes_max(cluster: ClusterMetadata, topics: Collection[str]) -> dict[str, int]:
     """
-    Return `max.message.bytes` of each topic.
+    Return `max.message.bytes` of each topic, so that records above it are refused before they are sent.
 
-    A topic is missing from the result if the broker does not tell, for example without the permission
-    DESCRIBE_CONFIGS; then only the broker refuses batches that are too large.
+    A topic is missing from the result if the broker does not tell; then only the broker refuses batches that are too
+    large.
+    """
+    return {
+        topic: int(values[KEY])
+        for topic, values in configurations(cluster, topics, [KEY]).items()
+        if values.get(KEY, "").isdecimal()
+    }
+
+
+def configurations(
+    cluster: ClusterMetadata, topics: Collection[str], keys: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """
+    Return the values of these keys by topic.
+
+    A topic or a key is missing from the result if the broker does not tell, for example without the permission
+    DESCRIBE_CONFIGS.
     """
     resources = [
-        describe_configs.Request.Resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=[KEY])
+        describe_configs.Request.Resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=list(keys))
         for topic in topics
     ]
 
@@ -35,9 +51,9 @@ def batch_bytes_max(cluster: ClusterMetadata, topics: Collection[str]) -> dict[s
     except ClientError:
         return {}
     return {
-        resource.resource_name: int(config.value)
+        resource.resource_name: {
+            config.name: config.value for config in resource.configs if config.name in keys and config.value is not None
+        }
         for resource in answered.results
         if resource.error_code == errors.NONE
-        for config in resource.configs
-        if config.name == KEY and config.value is not None and config.value.isdecimal()
     }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from tidemill.spark.pipelines.backfill.options import JSON, BackfillOptions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
@@ -107,7 +106,9 @@ class RecordColumns:
     def _chosen_partition(self) -> "Column":
         from pyspark.sql import functions as f
 
-        return f.lit(None).cast("int") if self.options.partition is None else _column(self.options.partition).cast("int")
+        return (
+            f.lit(None).cast("int") if self.options.partition is None else _column(self.options.partition).cast("int")
+        )
 
     def _partition(self) -> "Column":
         """Rows without a partition and a key are scattered by a hash, which is the same when a part is repeated."""
@@ -116,7 +117,7 @@ class RecordColumns:
         scattered = f.pmod(f.xxhash64(TIMESTAMP, VALUE), f.lit(self.partition_count)).cast("int")
         if not self.options.key_columns:
             return f.coalesce(f.col(_CHOSEN), scattered)
-        return f.coalesce(f.col(_CHOSEN), _hashed(self.partition_count)(f.col(KEY)), scattered)
+        return f.coalesce(f.col(_CHOSEN), _hashed(f.col(KEY), self.partition_count), scattered)
 
     def _type(self, option: str, name: str) -> "DataType":
         if name not in self.schema.names:
@@ -163,13 +164,15 @@ def _as_bytes(name: str, kind: "DataType") -> "Column":
     return column if kind.simpleString() == "binary" else column.cast("string").cast("binary")
 
 
-def _hashed(partition_count: int) -> "object":
-    from pyspark.sql.functions import arrow_udf
+def _hashed(key: "Column", partition_count: int) -> "Column":
+    """Return the partition that the hash of the key selects, as in Java's producer; null for a null key."""
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
     from pyspark.sql.types import IntegerType
 
-    def partitions(keys: "pa.Array") -> "pa.Array":
+    def partitions(keys):  # type: ignore[no-untyped-def]  # Spark would evaluate annotations
         from tidemill.columnar.key_partitions import key_partitions
 
         return key_partitions(keys, partition_count)
 
-    return arrow_udf(partitions, IntegerType())
+    found: Column = arrow_udf(partitions, IntegerType(), ArrowUDFType.SCALAR)(key)
+    return found

@@ -61,11 +61,11 @@ class SourceFormat:
     def infer(self, spark: "SparkSession", paths: Sequence[str]) -> "StructType":
         """Return the columns that Spark finds in the files, with those of `name=value` directories."""
         settings = {"inferSchema": "true"} if self.format == "csv" else {}
-        return self._reader(spark, paths, settings).load(_escaped(paths)).schema
+        return self._reader(spark, paths, settings).load(escaped(paths)).schema
 
     def with_directories(self, spark: "SparkSession", schema: "StructType", paths: Sequence[str]) -> "StructType":
         """Return the user's schema with the columns of `name=value` directories that it does not have."""
-        return self._reader(spark, paths, {}).schema(schema).load(_escaped(paths)).schema
+        return self._reader(spark, paths, {}).schema(schema).load(escaped(paths)).schema
 
     def rows(self, spark: "SparkSession", schema: "StructType", paths: Sequence[str]) -> "DataFrame":
         """Return the rows of the files with the columns of `schema`, UNPARSED, and PLACE."""
@@ -80,11 +80,11 @@ class SourceFormat:
         names = [f.col(f"`{name}`") for name in schema.names]
         if self.format == "parquet":
             unparsed = f.lit(None).cast("string").alias(UNPARSED)
-            read = self._reader(spark, paths, {}).schema(schema).load(_escaped(paths))
+            read = self._reader(spark, paths, {}).schema(schema).load(escaped(paths))
             return read.select(*names, unparsed, *place)
         wider = StructType([*schema.fields, StructField(UNPARSED, StringType())])
         settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNPARSED}
-        read = self._reader(spark, paths, settings).schema(wider).load(_escaped(paths))
+        read = self._reader(spark, paths, settings).schema(wider).load(escaped(paths))
         return read.select(*names, UNPARSED, *place)
 
     def _reader(self, spark: "SparkSession", paths: Sequence[str], settings: Mapping[str, str]) -> "DataFrameReader":
@@ -107,6 +107,6 @@ def base_path(paths: Sequence[str]) -> str | None:
     return None
 
 
-def _escaped(paths: Sequence[str]) -> list[str]:
+def escaped(paths: Sequence[str]) -> list[str]:
     """Return paths so that Spark takes no character of them for a wildcard."""
     return [_GLOB.sub(r"\\\1", path) for path in paths]

@@ -1,0 +1,137 @@
+"""Goes on with the topic of the live records, from its end offsets before the first record was written."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemill.columnar.offset_bound import EARLIEST
+from tidemill.spark.pipelines.backfill.options import BackfillOptions
+from tidemill.spark.pipelines.backfill.pace import Pace
+from tidemill.spark.pipelines.frame.job import Job
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_TRIGGER_S: Final = 5  # with a rate, a micro-batch has about as much as may be written in this time
+_POLL_S: Final = 0.5
+_SLICE_S: Final = 0.2
+_ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_ARROW_ROWS_MAX: Final = "500"  # Spark measures a batch with nested columns after each row, so large ones are slow
+
+
+def copy(job: Job[BackfillOptions], noted: Mapping[int, int], partitions: int) -> int:
+    """
+    Copy the records of the topic `then` to the target, and return how many this run has copied.
+
+    `noted` has the end offset of each partition of the topic from before the first record was written; `partitions` is
+    how many it has now.  A first run begins at these offsets, and a later one at Spark's checkpoint.  The copy ends
+    with the records that are there now, or, if the job is continuous, when a stop is requested.
+
+    The copy is at-least-once: after an interruption, the last micro-batch is written again.  A record keeps its key,
+    value, headers and timestamp, and its partition if the pipeline has the option `partition`; without it, the key
+    chooses the partition, as it does for the records of the files.
+    """
+    job.progress.begin(f"copying {job.options.then}", None)
+    with _small_arrow_batches(job.spark):
+        query = _written(job, _read(job, noted, partitions)).start()
+    try:
+        return _followed(job, query)
+    finally:
+        query.stop()
+
+
+def _read(job: Job[BackfillOptions], noted: Mapping[int, int], partitions: int) -> "DataFrame":
+    # A partition that was added since then has only records from after the start.
+    starts = {str(number): noted.get(number, EARLIEST) for number in range(partitions)}
+    reader = (
+        job.spark.readStream.format("tidemill")
+        .options(**job.kafka)
+        .option("subscribe", str(job.options.then))
+        .option("startingOffsets", json.dumps({job.options.then: starts}))
+        .option("includeHeaders", "true")
+    )
+    rate, is_in_bytes = job.options.rate
+    if rate is not None:
+        limit = "maxBytesPerTrigger" if is_in_bytes else "maxOffsetsPerTrigger"
+        reader = reader.option(limit, str(max(int(rate * _TRIGGER_S), 1)))
+    partition = [] if job.options.partition is None else ["partition"]
+    rows = reader.load().select("key", "value", "headers", "timestamp", *partition)
+    if rate is None:
+        return rows
+    # One task has the whole rate, whichever partitions have records.
+    return rows.coalesce(1).mapInArrow(PacedRows(rate=rate, is_in_bytes=is_in_bytes), rows.schema)
+
+
+def _written(job: Job[BackfillOptions], rows: "DataFrame") -> "DataStreamWriter":
+    writer = (
+        rows.writeStream.format("tidemill")
+        .options(**job.kafka)
+        .option("topic", job.options.topic)
+        .option("checkpointLocation", job.state.checkpoint())
+    )
+    return writer if job.is_continuous else writer.trigger(availableNow=True)
+
+
+def _followed(job: Job[BackfillOptions], query: "StreamingQuery") -> int:
+    """Return the records of the query's micro-batches when it has ended, or when a stop is requested."""
+    copied, seen = 0, -1
+    while True:
+        is_over = not query.isActive
+        for progress in query.recentProgress:
+            if progress["batchId"] > seen and progress["numInputRows"]:
+                seen = progress["batchId"]
+                copied += progress["numInputRows"]
+                job.progress.advance(progress["numInputRows"], lag=_lag(progress["sources"][0]))
+        if is_over:
+            query.awaitTermination()  # raises the error of a query that failed
+            return copied
+        if job.stop_requested():
+            return copied
+        time.sleep(_POLL_S)
+
+
+def _lag(source: Any) -> int | None:
+    ends, latest = (json.loads(source[name] or "null") for name in ("endOffset", "latestOffset"))
+    if not ends or not latest:
+        return None
+    return sum(
+        int(offset) - int(ends.get(topic, {}).get(partition, offset))
+        for topic, offsets in latest.items()
+        for partition, offset in offsets.items()
+    )
+
+
+@contextmanager
+def _small_arrow_batches(spark: "SparkSession") -> Iterator[None]:
+    """Set a size of Arrow batches for the queries that start in the block."""
+    before = spark.conf.get(_ARROW_ROWS)
+    spark.conf.set(_ARROW_ROWS, _ARROW_ROWS_MAX)
+    try:
+        yield
+    finally:
+        spark.conf.set(_ARROW_ROWS, str(before))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedRows:
+    """A function for `mapInArrow` that passes rows on at a bounded rate."""
+
+    rate: float  # in records or bytes a second
+    is_in_bytes: bool
+
+    def __call__(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        pace = Pace(self.rate, time.monotonic())
+        for batch in batches:
+            per_second = self.rate * batch.num_rows / max(batch.nbytes, 1) if self.is_in_bytes else self.rate
+            step = max(int(per_second * _SLICE_S), 1)
+            for start in range(0, batch.num_rows, step):
+                piece = batch.slice(start, step)
+                amount = piece.nbytes if self.is_in_bytes else piece.num_rows
+                time.sleep(pace.wait_s(amount, time.monotonic()))
+                yield piece

@@ -1,0 +1,140 @@
+"""Makes the parts of a group: the group itself, or the slices into which overlapping files are sorted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemill.spark.pipelines.backfill.record_columns import PARTITION, TIMESTAMP, RecordColumns, record_bytes
+from tidemill.spark.pipelines.backfill.source_format import BLOCK, FILE, PLACE, ROW, SourceFormat, escaped
+from tidemill.spark.pipelines.backfill.time_groups import FileGroup
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """
+    Records that are written together; a run resumes with the first part that is not done.
+
+    Every record of a part is at least as late as every record of the parts before.
+    """
+
+    paths: tuple[str, ...]
+    is_sorted: bool  # whether the files are Parquet files in the state directory that have records, not source rows
+    records: int
+    bytes: int
+    first_us: int
+    last_us: int
+    partitions: dict[int, int]  # records per partition of the topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordReader:
+    """Reads the records of source files, and those of sorted parts."""
+
+    spark: "SparkSession"
+    format: SourceFormat
+    schema: "StructType"
+    columns: RecordColumns
+
+    def records(self, part: Part) -> "DataFrame":
+        """Return the records of a part, with the columns PLACE."""
+        if not part.is_sorted:
+            return self._of_files(part.paths)
+        from pyspark.sql import functions as f
+
+        return self.spark.read.parquet(*escaped(part.paths)).select(
+            *self.columns.names(),
+            f.col("_metadata.file_path").alias(FILE),
+            f.col("_metadata.file_block_start").alias(BLOCK),
+            f.monotonically_increasing_id().alias(ROW),
+        )
+
+    def sort(self, group: FileGroup, directory: Path, part_count: int) -> list[Part]:
+        """
+        Sort the records of a group into about `part_count` files, and return them as parts in event-time order.
+
+        What an earlier attempt has left in `directory` is replaced.  Spark sorts on disk, so memory is bounded.
+        """
+        from pyspark.sql import functions as f
+
+        target = f"file:{directory}"
+        records = self._of_files([file.path for file in group.files])
+        (
+            records.repartitionByRange(part_count, TIMESTAMP)
+            .sortWithinPartitions(TIMESTAMP, *PLACE)
+            .drop(*PLACE)
+            .write.mode("overwrite")
+            .option("compression", "zstd")
+            .parquet(target)
+        )
+        time_us = f.unix_micros(TIMESTAMP)
+        counted = (
+            self.spark.read.parquet(*escaped([target]))
+            .groupBy(f.col("_metadata.file_name"), PARTITION)
+            .agg(
+                f.count(f.lit(1)),
+                f.sum(record_bytes(len(self.columns.options.header_columns))),
+                f.min(time_us),
+                f.max(time_us),
+            )
+            .collect()
+        )
+        by_name: dict[str, list[tuple[int, ...]]] = {}
+        for name, *row in counted:
+            by_name.setdefault(name, []).append(tuple(row))
+        return checked([_part(f"{target}/{name}", rows) for name, rows in by_name.items()], group)
+
+    def _of_files(self, paths: Sequence[str]) -> "DataFrame":
+        return self.columns.of(self.format.rows(self.spark, self.schema, paths), *PLACE)
+
+
+def of_group(group: FileGroup) -> Part:
+    """Return the only part of a group that is not sorted first."""
+    partitions: dict[int, int] = {}
+    for file in group.files:
+        for partition, records in file.partitions.items():
+            partitions[partition] = partitions.get(partition, 0) + records
+    return Part(
+        paths=tuple(file.path for file in group.files),
+        is_sorted=False,
+        records=group.records,
+        bytes=group.bytes,
+        first_us=group.first_us,
+        last_us=group.last_us,
+        partitions=partitions,
+    )
+
+
+def checked(parts: Sequence[Part], group: FileGroup) -> list[Part]:
+    """
+    Return parts in event-time order.
+
+    Raise ValueError if they do not have the records of the group, because a file has changed since it was scanned.
+    """
+    ordered = sorted(parts, key=lambda part: (part.first_us, part.last_us))
+    found = sum(part.records for part in ordered)
+    if found != group.records:
+        raise ValueError(
+            f"{group.files[0].path} and the {len(group.files) - 1} files that overlap it have {found} records, and had "
+            f"{group.records} when the run was planned: restore them, or start again with another state directory"
+        )
+    assert all(before.last_us <= after.first_us for before, after in pairwise(ordered)), "Spark has sorted the records"
+    return ordered
+
+
+def _part(path: str, rows: Sequence[tuple[int, ...]]) -> Part:
+    """`rows` has, per partition of the topic: partition, records, bytes, first and last event time."""
+    return Part(
+        paths=(path,),
+        is_sorted=True,
+        records=sum(row[1] for row in rows),
+        bytes=sum(row[2] for row in rows),
+        first_us=min(row[3] for row in rows),
+        last_us=max(row[4] for row in rows),
+        partitions={row[0]: row[1] for row in rows},
+    )
