@@ -47,7 +47,7 @@ class RecordReader:
             return self._of_files(part.paths)
         from pyspark.sql import functions as f
 
-        return self.spark.read.parquet(*escaped(part.paths)).select(
+        return self._sorted(part.paths).select(
             *self.columns.names(),
             f.col("_metadata.file_path").alias(FILE),
             f.col("_metadata.file_block_start").alias(BLOCK),
@@ -74,7 +74,7 @@ class RecordReader:
         )
         time_us = f.unix_micros(TIMESTAMP)
         counted = (
-            self.spark.read.parquet(*escaped([target]))
+            self._sorted([target])
             .groupBy(f.col("_metadata.file_name"), PARTITION)
             .agg(
                 f.count(f.lit(1)),
@@ -88,6 +88,10 @@ class RecordReader:
         for name, *row in counted:
             by_name.setdefault(name, []).append(tuple(row))
         return checked([_part(f"{target}/{name}", rows) for name, rows in by_name.items()], group)
+
+    def _sorted(self, paths: Sequence[str]) -> "DataFrame":
+        # With a schema, Spark need not look for one in the files.
+        return self.spark.read.schema(self.columns.record_schema()).parquet(*escaped(paths))
 
     def _of_files(self, paths: Sequence[str]) -> "DataFrame":
         return self.columns.of(self.format.rows(self.spark, self.schema, paths), *PLACE)

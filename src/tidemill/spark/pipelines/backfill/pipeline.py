@@ -19,6 +19,7 @@ from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.pipeline import Pipeline
 from tidemill.spark.pipelines.frame.plan import Plan
 from tidemill.spark.pipelines.frame.report import Report
+from tidemill.spark.pipelines.frame.state_directory import PIPELINE as PIPELINE_FILE
 from tidemill.spark.pipelines.frame.table import Table
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _FILES_SHOWN: Final = 50
 
 def plan(job: Job[BackfillOptions]) -> Plan:
     """Return the plan of the first run, if there was one, or what a first run would do.  The files are scanned."""
+    if job.state.read(PIPELINE_FILE) is not None:
+        job.state.claim(NAME, job.options.identity())  # only compares
     prepared = prepare(job)
     position = BackfillState(job.state).position()
     options, made = job.options, prepared.plan

@@ -9,7 +9,7 @@ from tidemill.batches.compression import Codec
 from tidemill.columnar import sink_options
 from tidemill.columnar.sink_options import SinkOptions
 from tidemill.spark.pipelines.backfill import topic_fitness
-from tidemill.spark.pipelines.backfill.backfill_state import BackfillPlan, BackfillState, Position
+from tidemill.spark.pipelines.backfill.backfill_state import BackfillPlan, BackfillState
 from tidemill.spark.pipelines.backfill.options import BackfillOptions
 from tidemill.spark.pipelines.backfill.parts import RecordReader
 from tidemill.spark.pipelines.backfill.record_columns import RecordColumns
@@ -48,13 +48,17 @@ def prepare(job: Job[BackfillOptions]) -> Preparation:
     known = state.plan()
     format = SourceFormat(format=options.format, reader=options.reader_options())
     with TargetTopic(sink.connection, options.topic) as topic:
-        listed = format.list(job.spark, options.source)
-        if known is not None:
-            notes = _checked_again(options, topic, known, state.position(), state, listed)
-            schema = _struct(known)
-        else:
-            notes = ()
+        notes: tuple[str, ...] = ()
+        listed: list[ListedFile] = []
+        if known is None:
+            listed = format.list(job.spark, options.source)
             schema = _schema(job, format, listed)
+        else:
+            needed = _needed(known, state)
+            # When all records are written or sorted, the files may be gone.
+            listed = format.list(job.spark, options.source) if needed else []
+            notes = _checked_again(options, topic, known, needed, listed)
+            schema = _struct(known)
         count = topic.partition_count() if known is None else known.partition_count
         columns = RecordColumns(options=options, schema=schema, partition_count=count)
         columns.check()
@@ -158,8 +162,7 @@ def _checked_again(
     options: BackfillOptions,
     topic: TargetTopic,
     plan: BackfillPlan,
-    position: Position,
-    state: BackfillState,
+    needed: Sequence[SourceFile],
     listed: Sequence[ListedFile],
 ) -> tuple[str, ...]:
     """Return what a resumed run should say.  Raise ValueError if topic or files are not those of the plan."""
@@ -178,7 +181,7 @@ def _checked_again(
             "order"
         )
     by_path = {file.path: file for file in listed}
-    for file in _needed(plan, position, state):
+    for file in needed:
         now = by_path.get(file.path)
         if now is None or (now.size, now.modified_ms) != (file.size, file.modified_ms):
             what = "is gone" if now is None else f"has changed from {file.size} to {now.size} bytes, or was rewritten,"
@@ -192,8 +195,9 @@ def _checked_again(
     return tuple(notes)
 
 
-def _needed(plan: BackfillPlan, position: Position, state: BackfillState) -> list[SourceFile]:
+def _needed(plan: BackfillPlan, state: BackfillState) -> list[SourceFile]:
     """Return the files that the rest of the run reads."""
+    position = state.position()
     return [
         file
         for index, group in enumerate(plan.groups)

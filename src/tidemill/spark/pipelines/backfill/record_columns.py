@@ -51,6 +51,11 @@ class RecordColumns:
         """Return the names of the columns of a record."""
         return [KEY, VALUE, TIMESTAMP, PARTITION, *header_names(len(self.options.header_columns))]
 
+    def record_schema(self) -> str:
+        """Return the columns of a record with their types, as Spark parses them."""
+        headers = "".join(f", {name} BINARY" for name in header_names(len(self.options.header_columns)))
+        return f"{KEY} BINARY, {VALUE} BINARY, {TIMESTAMP} TIMESTAMP, {PARTITION} INT{headers}"
+
     def of(self, rows: "DataFrame", *others: str) -> "DataFrame":
         """Return the records of rows, and the columns `others` of the rows."""
         from pyspark.sql import functions as f
