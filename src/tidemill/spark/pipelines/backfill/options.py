@@ -88,7 +88,8 @@ class BackfillOptions:
             raise ValueError(f"schema={self.schema} is set for Parquet files, which have a schema: leave it out")
         if self.then == self.topic:
             raise ValueError(f"then={self.then} is the topic that is written: name the topic with the live records")
-        self.reader_options()
+        for parse in (self.reader_options, lambda: self.key_columns, lambda: self.header_columns):
+            parse()  # raises ValueError
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ class BackfillOptions:
                 parsed = json.loads(self.reader)
             except ValueError as error:
                 raise ValueError(f"reader={self.reader} is no JSON object ({error}): correct it") from error
-            return {str(name): str(value) for name, value in parsed.items()}
+            return {name: value if isinstance(value, str) else json.dumps(value) for name, value in parsed.items()}
         pairs = [pair.partition("=") for pair in self.reader.split(",")]
         if not all(name.strip() and sign for name, sign, _ in pairs):
             raise ValueError(

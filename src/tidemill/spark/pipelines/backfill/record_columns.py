@@ -171,13 +171,14 @@ def _as_bytes(name: str, kind: "DataType") -> "Column":
 
 def _hashed(key: "Column", partition_count: int) -> "Column":
     """Return the partition that the hash of the key selects, as in Java's producer; null for a null key."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import IntegerType
 
-    def partitions(keys):  # type: ignore[no-untyped-def]  # Spark would evaluate annotations
+    def partitions(keys: pa.Array) -> pa.Array:
         from tidemill.columnar.key_partitions import key_partitions
 
         return key_partitions(keys, partition_count)
 
-    found: Column = arrow_udf(partitions, IntegerType(), ArrowUDFType.SCALAR)(key)
+    found: Column = arrow_udf(partitions, IntegerType())(key)
     return found
