@@ -180,5 +180,5 @@ def _hashed(key: "Column", partition_count: int) -> "Column":
 
         return key_partitions(keys, partition_count)
 
-    found: Column = arrow_udf(partitions, IntegerType())(key)
+    found: Column = arrow_udf(partitions, IntegerType())(key)  # type: ignore[call-overload]  # its hints lack this form
     return found
