@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidemill.columnar.offset_bound import EARLIEST
 from tidemill.spark.pipelines.backfill.options import BackfillOptions
-from tidemill.spark.pipelines.backfill.pace import Pace
+from tidemill.spark.pipelines.backfill.rate_limit import RateLimit
 from tidemill.spark.pipelines.frame.job import Job
 
 if TYPE_CHECKING:
@@ -126,12 +126,12 @@ class PacedRows:
     is_in_bytes: bool
 
     def __call__(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-        pace = Pace(self.rate, time.monotonic())
+        limit = RateLimit(self.rate, time.monotonic())
         for batch in batches:
             per_second = self.rate * batch.num_rows / max(batch.nbytes, 1) if self.is_in_bytes else self.rate
             step = max(int(per_second * _SLICE_S), 1)
             for start in range(0, batch.num_rows, step):
                 piece = batch.slice(start, step)
                 amount = piece.nbytes if self.is_in_bytes else piece.num_rows
-                time.sleep(pace.wait_s(amount, time.monotonic()))
+                time.sleep(limit.wait_s(amount, time.monotonic()))
                 yield piece

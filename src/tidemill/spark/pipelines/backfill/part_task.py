@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidemill.columnar.sink_options import SinkOptions
 from tidemill.columnar.topic_writer import TopicWriter
-from tidemill.spark.pipelines.backfill.pace import Pace
+from tidemill.spark.pipelines.backfill.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ class PartTask:
 
     def _write(self, batches: Iterator["pa.RecordBatch"], rate: float | None, now: float) -> tuple[int, int]:
         """Return the records that are acknowledged, and their bytes before compression."""
-        pace = None if rate is None else Pace(rate, now)
+        limit = None if rate is None else RateLimit(rate, now)
         writer: TopicWriter | None = None
         records = size = 0
         try:
@@ -58,10 +58,10 @@ class PartTask:
                 for start in range(0, rows.num_rows, step):
                     piece = sizes.slice(start, step)
                     size += (piece_bytes := sum_of(piece))
-                    if pace is not None:
-                        time.sleep(pace.wait_s(piece_bytes if self.is_rate_in_bytes else len(piece), time.monotonic()))
+                    if limit is not None:
+                        time.sleep(limit.wait_s(piece_bytes if self.is_rate_in_bytes else len(piece), time.monotonic()))
                     writer.write(rows.slice(start, step))
-                    if pace is not None:
+                    if limit is not None:
                         writer.flush()  # otherwise rows would gather, and leave in bursts
             if writer is not None:
                 records = writer.flush().records

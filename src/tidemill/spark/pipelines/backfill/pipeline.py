@@ -55,8 +55,10 @@ def plan(job: Job[BackfillOptions]) -> Plan:
         rows.append(("then", f"{options.then} from {', '.join(f'{p}:{offset}' for p, offset in made.then.items())}"))
     if prepared.is_resumed:
         rows.append(("done", f"{position.parts:,} parts with {position.records:,} records"))
-    rows += [("refused", sentence) for sentence in prepared.refusals]
-    rows += [("note", sentence) for sentence in prepared.notes]
+    if prepared.refusals:
+        rows.append(("refused", "; ".join(prepared.refusals)))
+    if prepared.notes:
+        rows.append(("notes", "; ".join(prepared.notes)))
     return Plan(f"Backfill {options.topic} from {options.source}", tuple(rows), _tables(made))
 
 
@@ -68,6 +70,8 @@ def run(job: Job[BackfillOptions]) -> Report:
     prepared = prepare(job)
     for note in prepared.notes:
         job.progress.note(note)
+    if job.is_continuous and options.then is None:
+        job.progress.note("the run ends with the files: name a topic with the option then to go on with it")
     before = state.position()
     if prepared.refusals and before.group < len(prepared.plan.groups):
         raise ValueError("; ".join(prepared.refusals))
@@ -128,17 +132,17 @@ def _counts(
         "parts": position.parts,
         "records": position.records,
         "bytes": position.bytes,
-        "records of this run": position.records - before.records,
-        "seconds of this run": round(wall_s, 3),
-        "seconds of writing": round(position.seconds, 3),
-        "rate limit": _rate(options),
-        "records a second": round(position.records / position.seconds, 1) if position.seconds else 0,
-        "bytes a second": round(position.bytes / position.seconds, 1) if position.seconds else 0,
-        "parts written again": position.repeated_parts,
-        "duplicates at most": position.extra_records,
+        "records_of_this_run": position.records - before.records,
+        "seconds_of_this_run": round(wall_s, 3),
+        "seconds_of_writing": round(position.seconds, 3),
+        "rate_limit": _rate(options),
+        "records_per_second": round(position.records / position.seconds, 1) if position.seconds else 0,
+        "bytes_per_second": round(position.bytes / position.seconds, 1) if position.seconds else 0,
+        "repeated_parts": position.repeated_parts,
+        "duplicates_at_most": position.extra_records,
     }
     if copied is not None:
-        rows["copied records"] = copied
+        rows["copied_records"] = copied
     return rows
 
 
@@ -148,7 +152,7 @@ def _tables(made: BackfillPlan) -> tuple[Table, ...]:
         for number, group in enumerate(made.groups, 1)
         for file in group.files
     ]
-    columns = ("file", "records", "first event", "last event", "group", "sorted first")
+    columns = ("file", "records", "first_event", "last_event", "group", "sorted_first")
     more = "" if len(shown) <= _FILES_SHOWN else f" (the first {_FILES_SHOWN} of {len(shown):,})"
     rows = [(*row[:5], "yes" if row[5] else "no") for row in shown[:_FILES_SHOWN]]
     return (Table(f"Files in event-time order{more}", columns, rows),)

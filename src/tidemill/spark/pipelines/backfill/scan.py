@@ -90,12 +90,11 @@ class Scan:
         from pyspark.sql import functions as f
 
         path = min(bad)
-        # The number of the row is counted in a second pass, because only a whole file has numbers.
-        rows = self._judged([path]).select(BLOCK, ROW, UNPARSED, fault.name)
-        block, row, text = (
-            rows.filter(fault.name).orderBy(BLOCK, ROW).limit(1).select(BLOCK, ROW, UNPARSED).collect()[0]
-        )
-        number = rows.filter((f.col(BLOCK) < block) | ((f.col(BLOCK) == block) & (f.col(ROW) <= row))).count()
+        judged = self._judged([path])
+        # All columns of the record are read, because Spark parses only columns that a query needs.
+        first = judged.filter(fault.name).orderBy(BLOCK, ROW).limit(1).collect()[0]
+        block, row, text = first[BLOCK], first[ROW], first[UNPARSED]
+        number = judged.filter((f.col(BLOCK) < block) | ((f.col(BLOCK) == block) & (f.col(ROW) <= row))).count()
         options = self.columns.options
         what = fault.what.format(
             timestamp=options.timestamp,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.spark.pipelines.backfill.pace import Pace
+from tidemill.spark.pipelines.backfill.rate_limit import RateLimit
 
 
 @given(
@@ -12,9 +12,9 @@ from tidemill.spark.pipelines.backfill.pace import Pace
 )
 def test_never_more_is_sent_than_the_rate_allows_since_the_start(per_second, steps):
     """Each amount is sent after the wait, and the next one is asked for after any other time."""
-    pace, now, sent = Pace(per_second, 1_000.0), 1_000.0, 0
+    limit, now, sent = RateLimit(per_second, 1_000.0), 1_000.0, 0
     for amount, elsewhere in steps:
-        now += pace.wait_s(amount, now)
+        now += limit.wait_s(amount, now)
         sent += amount
         assert sent <= per_second * (now - 1_000.0) * (1 + 1e-9) + 1e-6
         now += elsewhere
@@ -22,16 +22,16 @@ def test_never_more_is_sent_than_the_rate_allows_since_the_start(per_second, ste
 
 def test_a_steady_sender_reaches_the_rate():
     """Time spent sending counts, so the rate is reached as long as sending is faster than the rate."""
-    pace, now = Pace(1_000, 0.0), 0.0
+    limit, now = RateLimit(1_000, 0.0), 0.0
     for _ in range(100):
-        now += pace.wait_s(100, now) + 0.05
+        now += limit.wait_s(100, now) + 0.05
 
     assert 10.0 <= now <= 10.06
 
 
 def test_the_time_of_a_long_stall_is_not_made_up_for():
     """After a broker's outage, only a second's worth may follow at once."""
-    pace = Pace(100, 0.0)
+    limit = RateLimit(100, 0.0)
 
-    assert 0.0 == pace.wait_s(100, 60.0)
-    assert 1.0 == pace.wait_s(100, 60.0)
+    assert 0.0 == limit.wait_s(100, 60.0)
+    assert 1.0 == limit.wait_s(100, 60.0)

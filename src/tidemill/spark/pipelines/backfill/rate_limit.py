@@ -5,7 +5,7 @@ from typing import Final
 _BURST_S: Final = 1.0  # After a stall, at most this much of the lost time is made up for.
 
 
-class Pace:
+class RateLimit:
     """
     A token bucket that is empty at the start.
 
