@@ -1,0 +1,61 @@
+"""Charts as values: what is drawn, without how.  `drawing` draws them, and `page` shows them beside their tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    label: str
+    values: tuple[float, ...]
+    colour: str  # a name of `palette.COLOURS`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Values over an axis that is divided into steps, as a filled line; several series are stacked."""
+
+    edges: tuple[float, ...]  # one more than values
+    series: tuple[Series, ...]
+    is_time: bool = False  # edges are seconds since 1970
+    is_size_axis: bool = False  # edges are bytes
+    is_logarithmic: bool = False  # the axis of the edges
+    is_size: bool = False  # values are bytes
+    mean: float | None = None  # a dashed line
+    marks: tuple[tuple[float, str], ...] = ()  # places on the axis of the edges with a label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """A bar per label, from top to bottom, with its value as text at its end."""
+
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+    texts: tuple[str, ...]
+    colour: str
+    reference: float | None = None  # a dashed line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The numbers behind a chart."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text_columns: frozenset[int] = frozenset({0})  # all other columns are numbers, which align right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    name: str  # of the file
+    title: str
+    summary: str  # one sentence with what the chart shows, for people who do not see it too
+    shape: Steps | Bars
+    table: Table
+    is_wide: bool = False
+    legend: tuple[tuple[str, str], ...] = field(default=())  # colour and label
+
+
+def stack_legend(series: Sequence[Series]) -> tuple[tuple[str, str], ...]:
+    """Return the legend of stacked series, or nothing for a single one, which needs none."""
+    return tuple((one.colour, one.label) for one in series) if len(series) > 1 else ()

@@ -1,0 +1,44 @@
+"""Makes an SVG of matplotlib part of the page: colours become variables, and nothing clashes with other charts."""
+
+import html
+import re
+from typing import Final
+
+from tidemill.spark.pipelines.stats.palette import LIGHT
+
+_A_COLOUR: Final = re.compile("|".join(re.escape(colour) for colour in LIGHT.values()), re.IGNORECASE)
+_A_NUMBER: Final = re.compile(r"(?<![#\w.])-?\d+\.\d{2,}")
+_A_FONT: Final = re.compile(r"(font(?:-family)?: ?)([^;\"]*?)'DejaVu Sans'[^;\"]*")
+_AN_ID: Final = re.compile(r' id="([^"]+)"')
+_A_REFERENCE: Final = re.compile(r'(url\(#|xlink:href="#)([^)"]+)')
+_NAMES: Final = {colour.lower(): name for name, colour in LIGHT.items()}
+_BACKGROUND: Final = re.compile(r'<metadata>.*?</metadata>|<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->', re.DOTALL)
+
+
+def themed(svg: str, chart: str, css_class: str, label: str) -> str:
+    """
+    Return the SVG for the page.
+
+    `chart` is a name that is unique in the page; ids that something refers to begin with it, and other ids are removed.
+    `label` is what screen readers say for the whole picture, because axes and bars mean little to them; the table has
+    the numbers.
+    """
+    body = _BACKGROUND.sub("", svg)
+    used = {name for _, name in _A_REFERENCE.findall(body)}
+    body = _AN_ID.sub(lambda found: f' id="{chart}-{found[1]}"' if found[1] in used else "", body)
+    body = _A_REFERENCE.sub(lambda found: f"{found[1]}{chart}-{found[2]}", body)
+    body = _A_COLOUR.sub(lambda found: f"var(--{_NAMES[found[0].lower()]})", body)
+    body = _A_FONT.sub(lambda found: f"{found[1]}{found[2]}var(--font)", body)
+    body = _A_NUMBER.sub(lambda found: _short(found[0]), body)
+    opening, rest = body[body.index("<svg") :].split(">", 1)
+    view_box = re.search(r'viewBox="[^"]+"', opening)
+    assert view_box is not None, "matplotlib writes a viewBox"
+    head = f'<svg class="{css_class}" role="img" aria-label="{html.escape(label, quote=True)}" {view_box[0]}>'
+    return head + re.sub(r"\s*\n\s*", "\n", rest).strip()
+
+
+def _short(number: str) -> str:
+    """Return the number with one digit behind the point, a tenth of a CSS pixel."""
+    return f"{float(number):.1f}".removesuffix(".0").replace("-0", "0") if abs(float(number)) < 0.05 else (
+        f"{float(number):.1f}".removesuffix(".0")
+    )
