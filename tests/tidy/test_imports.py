@@ -12,6 +12,7 @@ IMPORT_SITES = {
     "jinja2": "src/tidemill/console/site.py",
     "prometheus_client": "src/tidemill/telemetry/prometheus.py",
     "yaml": "src/tidemill/app/settings.py",
+    "matplotlib": "src/tidemill/spark/pipelines/stats/drawing.py",
     "uvloop": "src/tidemill/runtime/event_loop.py",
 }
 SPARK_IMPORTS = {

@@ -10,7 +10,7 @@ def value_ticks(largest: float, *, is_size: bool, count_max: int = 5) -> list[fl
     """
     Return at most `count_max` + 1 round numbers from 0 to at least `largest`; the last one ends the axis.
 
-    Steps are 1, 2 or 5 times a power of ten; for sizes they are powers of two, so that labels are whole KiB and MiB.
+    Steps are 1, 2, 2.5 or 5 times a power of ten; for sizes they are powers of two, so that labels are whole KiB.
     """
     if largest <= 0:
         return [0.0, 1.0]
@@ -41,4 +41,5 @@ def _step(least: float, *, is_size: bool) -> float:
     if is_size:
         return float(2 ** math.ceil(math.log2(least)))
     power = 10.0 ** math.floor(math.log10(least))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
+    factors = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)
+    return next(factor * power for factor in factors if factor * power >= least * (1 - 1e-9))

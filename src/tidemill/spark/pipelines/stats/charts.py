@@ -11,6 +11,7 @@ from tidemill.spark.pipelines.stats.key_label import label
 
 KEYS_DRAWN_MAX: Final = 12  # more bars would not fit on a screen; the table has all counted ranks
 ROWS_MAX: Final = 400  # rows of a table in the page; the Parquet tables have all
+SEPARATE_MAX: Final = 64  # more bars would have no room for gaps
 HOT_FACTOR: Final = 2  # a bucket or partition with more than this many times the mean is hot
 
 
@@ -50,8 +51,7 @@ def _over_time(figures: TopicFigures, measure: _Measure) -> Chart:
     totals = timeline.totals()
     first, last = min(totals), max(totals)
     starts = range(first, last + step_s, step_s)
-    per_second = measure.of(figures.total) / max(last + step_s - first, 1)
-    unit_s, unit = readable.rate_unit(per_second)
+    unit_s, unit = readable.rate_unit(figures.total.records / (last + step_s - first))
     drawn = _drawn_partitions(figures)
     amounts: dict[int | None, dict[int, int]] = {}
     for step in timeline.steps:
@@ -154,9 +154,10 @@ def _partitions(figures: TopicFigures) -> Chart:
             f"{fullest.sizes.records / mean:.2f} times the mean of {readable.short_count(mean)}."
         ),
         shape=Steps(
-            edges=tuple(one.partition - 0.5 for one in partitions) + (partitions[-1].partition + 0.5,),
+            edges=tuple(number - 0.5 for number in range(len(partitions) + 1)),
             series=_with_hot([one.sizes.records for one in partitions], mean, palette.SERIES[0]),
             mean=mean,
+            is_separate=len(partitions) <= SEPARATE_MAX,
         ),
         legend=_hot_legend([one.sizes.records for one in partitions], mean, palette.SERIES[0], "partition"),
         table=_thinned(
@@ -296,8 +297,6 @@ def _hot_legend(values: Sequence[int], mean: float, colour: str, noun: str) -> t
     return ((colour, noun), (palette.HOT, f"{noun} with more than {HOT_FACTOR} times the mean"))
 
 
-def _thinned(
-    columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], text_columns: tuple[int, ...] = (0,)
-) -> Table:
+def _thinned(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], text_columns: tuple[int, ...] = (0,)) -> Table:
     """Return the table with its first ROWS_MAX rows, because a browser is slow with a page of many thousand rows."""
     return Table(columns=columns, rows=tuple(rows[:ROWS_MAX]), text_columns=frozenset(text_columns))

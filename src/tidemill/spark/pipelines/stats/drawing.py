@@ -6,9 +6,11 @@ within `rc_context`.
 
 import io
 import textwrap
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tidemill.spark.pipelines.stats import readable
@@ -33,8 +35,7 @@ _SETTINGS: Final = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # part of matplotlib
     "font.size": TEXT_PX,
-    "axes.unicode_minus": True,
-    "path.simplify": False,
+    "text.parse_math": False,  # a key may have dollar signs
 }
 
 
@@ -87,7 +88,9 @@ def _settings() -> Iterator[None]:
     check_installed()
     import matplotlib
 
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        # A character that the font lacks is a box in the PNG; the browser has other fonts for it.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
 
 
@@ -99,13 +102,16 @@ def _figure(width: int, height: int) -> tuple["Figure", "Axes"]:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(LIGHT["line"])
-    axes.tick_params(colors=LIGHT["muted"], length=0, pad=6)
+    axes.tick_params(colors=LIGHT["muted"], length=0, pad=7)
     axes.set_facecolor("none")
     return figure, axes
 
 
 def _margins(chart: Chart, width: int, height: int, top_px: int) -> dict[str, float]:
-    left, right = (_label_width(chart.shape), 8) if isinstance(chart.shape, Bars) else (58, 14)
+    if isinstance(chart.shape, Bars):
+        left, right = _label_width(chart.shape), 8
+    else:
+        left, right = 58, 14 if chart.shape.mean is None else 44
     return {"left": left / width, "right": 1 - right / width, "bottom": 30 / height, "top": 1 - top_px / height}
 
 
@@ -155,7 +161,7 @@ def _draw_steps(axes: "Axes", steps: Steps, width: int) -> None:
     below = [0.0] * (len(edges) - 1)
     for series in steps.series:
         above = [low + value for low, value in zip(below, series.values, strict=True)]
-        axes.stairs(above, edges, baseline=below, fill=True, color=LIGHT[series.colour], linewidth=0)
+        _fill(axes, edges, below, above, steps, LIGHT[series.colour])
         below = above
     heights = value_ticks(max(*below, steps.mean or 0), is_size=steps.is_size)
     axes.set_ylim(0, heights[-1])
@@ -169,10 +175,24 @@ def _draw_steps(axes: "Axes", steps: Steps, width: int) -> None:
     if steps.mean is not None:
         axes.axhline(steps.mean, color=LIGHT["text"], linewidth=1, linestyle=(0, (3, 3)))
         axes.annotate(
-            "mean", (1, steps.mean), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
-            ha="right", va="bottom", color=LIGHT["text"],
+            "mean", (1, steps.mean), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
+            va="center", color=LIGHT["text"],
         )  # fmt: skip
     _draw_marks(axes, steps)
+
+
+def _fill(
+    axes: "Axes", edges: Sequence[float], below: Sequence[float], above: Sequence[float], steps: Steps, colour: str
+) -> None:
+    if steps.is_separate:
+        starts = [(low + high) / 2 for low, high in pairwise(edges)]
+        heights = [high - low for low, high in zip(below, above, strict=True)]
+        axes.bar(starts, heights, width=0.8, bottom=below, color=colour)
+        return
+    from matplotlib.patches import StepPatch
+
+    # `Axes.stairs` would also compute the limits of the axes from the patch, which takes most of the time.
+    axes.add_artist(StepPatch(above, edges, baseline=below, fill=True, color=colour, linewidth=0))
 
 
 def _draw_marks(axes: "Axes", steps: Steps) -> None:

@@ -75,7 +75,7 @@ def _tiles(figures: TopicFigures) -> str:
     tiles = [
         ("Records", readable.short_count(total.records), readable.count(total.records)),
         ("Bytes", readable.size(total.bytes), f"{readable.count(total.bytes)} bytes of keys and values"),
-        ("Mean rate", f"{readable.short_count(per_second * unit_s)} per {unit}", "records, by record time"),
+        ("Mean rate", readable.short_count(per_second * unit_s), f"records per {unit}, by record time"),
         ("Mean size", readable.size(total.size_mean), f"p99 {readable.size(total.size_p99)}"),
         ("Partitions", readable.count(len(figures.partitions)), "in the range"),
         ("Different keys", readable.short_count(figures.key_count), _without_key(figures)),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
+_SPACE: Final = "\u00a0"  # no line breaks between a number and its unit
 _SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS: Final = (
     (365.25 * 86_400, "year"),
@@ -22,7 +23,7 @@ def short_count(number: float) -> str:
     """Return a count with three significant digits: "950", "12.3 k", "1.20 M"."""
     for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= factor * 0.9995:
-            return f"{_three_digits(number / factor)} {unit}"
+            return f"{_three_digits(number / factor)}{_SPACE}{unit}"
     return f"{number:.0f}" if number == int(number) else _three_digits(number)
 
 
@@ -32,23 +33,23 @@ def size(size_bytes: float) -> str:
     while size_bytes >= 1_000 and unit < len(_SIZE_UNITS) - 1:
         size_bytes /= 1_024
         unit += 1
-    if unit == 0:
-        return f"{size_bytes:.0f} B" if size_bytes == int(size_bytes) else f"{_three_digits(size_bytes)} B"
-    return f"{_three_digits(size_bytes)} {_SIZE_UNITS[unit]}"
+    if unit == 0 and size_bytes == int(size_bytes):
+        return f"{size_bytes:.0f}{_SPACE}B"
+    return f"{_three_digits(size_bytes)}{_SPACE}{_SIZE_UNITS[unit]}"
 
 
 def tick(number: float, *, is_size: bool) -> str:
     """Return the label of an axis tick: a count or size without digits that say nothing: "50 k", "1.5 MiB"."""
-    number_text, _, unit = (size(number) if is_size else short_count(number)).partition(" ")
+    number_text, _, unit = (size(number) if is_size else short_count(number)).partition(_SPACE)
     if "." in number_text:
         number_text = number_text.rstrip("0").rstrip(".")
-    return f"{number_text} {unit}".rstrip()
+    return f"{number_text}{_SPACE}{unit}".strip(_SPACE)
 
 
 def percent(part: float, whole: float) -> str:
     """Return a share with one digit behind the point below 10 %: "0.3 %", "12 %"."""
     share = 100 * part / whole if whole else 0.0
-    return f"{share:.0f} %" if share >= 10 or share == 0 else f"{share:.1f} %"
+    return f"{share:.0f}{_SPACE}%" if share >= 10 or share == 0 else f"{share:.1f}{_SPACE}%"
 
 
 def span(seconds: float) -> str:

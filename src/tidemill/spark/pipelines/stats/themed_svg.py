@@ -7,12 +7,13 @@ from typing import Final
 from tidemill.spark.pipelines.stats.palette import LIGHT
 
 _A_COLOUR: Final = re.compile("|".join(re.escape(colour) for colour in LIGHT.values()), re.IGNORECASE)
-_A_NUMBER: Final = re.compile(r"(?<![#\w.])-?\d+\.\d{2,}")
+_A_PLACE: Final = re.compile(r' (?:d|x|y|transform|points)="[^"]*"')
+_A_NUMBER: Final = re.compile(r"-?\d+\.\d{2,}")
 _A_FONT: Final = re.compile(r"(font(?:-family)?: ?)([^;\"]*?)'DejaVu Sans'[^;\"]*")
 _AN_ID: Final = re.compile(r' id="([^"]+)"')
 _A_REFERENCE: Final = re.compile(r'(url\(#|xlink:href="#)([^)"]+)')
 _NAMES: Final = {colour.lower(): name for name, colour in LIGHT.items()}
-_BACKGROUND: Final = re.compile(r'<metadata>.*?</metadata>|<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->', re.DOTALL)
+_BACKGROUND: Final = re.compile(r"<metadata>.*?</metadata>|<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->", re.DOTALL)
 
 
 def themed(svg: str, chart: str, css_class: str, label: str) -> str:
@@ -29,7 +30,7 @@ def themed(svg: str, chart: str, css_class: str, label: str) -> str:
     body = _A_REFERENCE.sub(lambda found: f"{found[1]}{chart}-{found[2]}", body)
     body = _A_COLOUR.sub(lambda found: f"var(--{_NAMES[found[0].lower()]})", body)
     body = _A_FONT.sub(lambda found: f"{found[1]}{found[2]}var(--font)", body)
-    body = _A_NUMBER.sub(lambda found: _short(found[0]), body)
+    body = _A_PLACE.sub(lambda place: _A_NUMBER.sub(lambda found: _short(found[0]), place[0]), body)
     opening, rest = body[body.index("<svg") :].split(">", 1)
     view_box = re.search(r'viewBox="[^"]+"', opening)
     assert view_box is not None, "matplotlib writes a viewBox"
@@ -39,6 +40,5 @@ def themed(svg: str, chart: str, css_class: str, label: str) -> str:
 
 def _short(number: str) -> str:
     """Return the number with one digit behind the point, a tenth of a CSS pixel."""
-    return f"{float(number):.1f}".removesuffix(".0").replace("-0", "0") if abs(float(number)) < 0.05 else (
-        f"{float(number):.1f}".removesuffix(".0")
-    )
+    rounded = f"{float(number):.1f}".removesuffix(".0")
+    return "0" if rounded == "-0" else rounded

@@ -1,0 +1,149 @@
+"""The aggregations in Spark.
+
+A step of a run reads its offsets once, and counts them twice in one query: by partition, time and size, and by key.
+Both counts are exact and can be added up, so the steps of a run are merged by counting their counts.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as f
+
+from tidemill.spark.pipelines.stats import key_hash
+from tidemill.spark.pipelines.stats.topic_range import TopicRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TASK_OFFSETS_MAX: Final = 1_000_000  # so that a partition of a large topic is read by several tasks
+_READ: Final = "key binary, value binary, partition int, timestamp timestamp"
+_US: Final = 1_000_000
+
+
+def counted_step(
+    spark: "SparkSession", options: Mapping[str, str], topic: str, part: TopicRange, bucket_s: int
+) -> "DataFrame":
+    """
+    Return the counts of a step.
+
+    Rows with `is_by_key` = 0 count a partition, a step of time (`start`, in seconds since 1970) and a size; the others
+    count a key.  `options` are those of the source.
+    """
+    filled = [partition for partition, start in part.starts.items() if start < part.ends[partition]]
+    records = (
+        spark.read.format("tidemill")
+        .schema(_READ)
+        .options(**options)
+        .option("assign", json.dumps({topic: filled}))
+        .option("startingOffsets", json.dumps({topic: {str(p): part.starts[p] for p in filled}}))
+        .option("endingOffsets", json.dumps({topic: {str(p): part.ends[p] for p in filled}}))
+        .option("maxRecordsPerPartition", str(TASK_OFFSETS_MAX))
+        .load()
+    )
+    seconds = f.unix_seconds("timestamp")
+    rows = records.select(
+        "partition",
+        (seconds - f.pmod(seconds, f.lit(bucket_s))).alias("start"),
+        (_length("key") + _length("value")).alias("size"),
+        "key",
+        f.col("key").isNull().cast("long").alias("without_key"),
+        f.unix_micros("timestamp").alias("time_us"),
+    )
+    return rows.groupingSets([["partition", "start", "size"], ["key"]], "partition", "start", "size", "key").agg(
+        f.grouping("partition").alias("is_by_key"),
+        f.count(f.lit(1)).alias("records"),
+        f.sum(rows["size"]).alias("bytes"),
+        f.sum("without_key").alias("without_key"),
+        f.min("time_us").alias("first_us"),
+        f.max("time_us").alias("last_us"),
+    )
+
+
+def by_size(counts: "DataFrame") -> "DataFrame":
+    return counts.where("is_by_key = 0").drop("is_by_key", "key")
+
+
+def by_key(counts: "DataFrame") -> "DataFrame":
+    """Return the records and bytes of each key; records without a key are left out."""
+    keyed = counts.where("is_by_key = 1 AND key IS NOT NULL")
+    return keyed.groupBy("key").agg(f.sum("records").alias("records"), f.sum("bytes").alias("bytes"))
+
+
+def per_minute(sizes: "DataFrame", bucket_s: int) -> "DataFrame":
+    """Return the table `per_minute`, in order of time."""
+    table = sizes.groupBy("partition", "start").agg(*_size_figures())
+    return table.select(
+        "partition",
+        f.timestamp_seconds("start").alias("start"),
+        f.lit(bucket_s).alias("seconds"),
+        "records",
+        "bytes",
+        "without_key",
+        (f.col("bytes") / f.col("records")).alias("size_mean"),
+        f.col("percentiles")[0].alias("size_p50"),
+        f.col("percentiles")[1].alias("size_p99"),
+        "size_max",
+        f.timestamp_micros("first_us").alias("first_time"),
+        f.timestamp_micros("last_us").alias("last_time"),
+    ).orderBy("start", "partition")
+
+
+def partition_figures(sizes: "DataFrame") -> "DataFrame":
+    """Return the figures of each partition, and those of all partitions in a row whose `partition` is null."""
+    return sizes.groupingSets([["partition"], []], "partition").agg(*_size_figures())
+
+
+def _size_figures() -> "list[Column]":
+    return [
+        f.sum("records").alias("records"),
+        f.sum("bytes").alias("bytes"),
+        f.sum("without_key").alias("without_key"),
+        f.min("size").alias("size_min"),
+        f.max("size").alias("size_max"),
+        f.percentile("size", [0.5, 0.99], f.col("records")).alias("percentiles"),
+        f.min("first_us").alias("first_us"),
+        f.max("last_us").alias("last_us"),
+    ]
+
+
+def size_bins(sizes: "DataFrame", edges: Sequence[int]) -> "DataFrame":
+    """Return the records by the index of their bin."""
+    index = f.size(f.filter(f.array(*map(f.lit, edges)), lambda edge: edge <= f.col("size"))) - 1
+    return sizes.groupBy(index.alias("bin")).agg(f.sum("records").alias("records"))
+
+
+def usual_times(table: "DataFrame", share: float) -> "DataFrame":
+    """Return one row: the first and last start, and those before and after which `share` of the records lie."""
+    start = f.unix_seconds("start")
+    return table.select(start.alias("start"), "records").agg(
+        f.min("start").alias("first"),
+        f.max("start").alias("last"),
+        f.percentile("start", [share, 1 - share], f.col("records")).alias("usual"),
+    )
+
+
+def timeline(table: "DataFrame", step_s: int, first_s: int, last_s: int) -> "DataFrame":
+    """Return records and bytes by partition and step of time, for starts from `first_s` to `last_s`."""
+    start = f.unix_seconds("start")
+    inside = table.where((start >= first_s) & (start <= last_s))
+    step = (start - f.pmod(start, f.lit(step_s))).alias("step")
+    return inside.groupBy(step, "partition").agg(f.sum("records").alias("records"), f.sum("bytes").alias("bytes"))
+
+
+def hottest(keys: "DataFrame", by: str, count: int) -> "DataFrame":
+    """Return the `count` keys with the most records or bytes; equal ones in the order of their bytes."""
+    other = "bytes" if by == "records" else "records"
+    return keys.orderBy(f.desc(by), f.desc(other), "key").limit(count)
+
+
+def hash_buckets(keys: "DataFrame") -> "DataFrame":
+    """Return records, bytes and different keys by hash bucket; buckets without keys are missing."""
+    hashed = keys.select("key", "records", "bytes").mapInArrow(key_hash.in_buckets, key_hash.BUCKET_SCHEMA)
+    return hashed.groupBy("bucket").agg(
+        f.sum("records").alias("records"), f.sum("bytes").alias("bytes"), f.count(f.lit(1)).alias("keys")
+    )
+
+
+def _length(column: str) -> "Column":
+    return f.coalesce(f.octet_length(column), f.lit(0)).cast("long")
