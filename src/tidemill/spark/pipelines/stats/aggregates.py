@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from tidemill.spark.pipelines.stats import key_hash
@@ -72,7 +73,7 @@ def by_key(counts: "DataFrame") -> "DataFrame":
 
 def per_minute(sizes: "DataFrame", bucket_s: int) -> "DataFrame":
     """Return the table `per_minute`, in order of time."""
-    table = sizes.groupBy("partition", "start").agg(*_size_figures())
+    table = _size_figures(sizes, ["partition", "start"])
     return table.select(
         "partition",
         f.timestamp_seconds("start").alias("start"),
@@ -81,27 +82,56 @@ def per_minute(sizes: "DataFrame", bucket_s: int) -> "DataFrame":
         "bytes",
         "without_key",
         (f.col("bytes") / f.col("records")).alias("size_mean"),
-        f.col("percentiles")[0].alias("size_p50"),
-        f.col("percentiles")[1].alias("size_p99"),
+        "size_p50",
+        "size_p99",
         "size_max",
         f.timestamp_micros("first_us").alias("first_time"),
         f.timestamp_micros("last_us").alias("last_time"),
     ).orderBy("start", "partition")
 
 
-def partition_figures(sizes: "DataFrame") -> "DataFrame":
-    """Return the figures of each partition, and those of all partitions in a row whose `partition` is null."""
-    return sizes.groupingSets([["partition"], []], "partition").agg(*_size_figures())
+def figures_of_partitions(sizes: "DataFrame") -> "DataFrame":
+    """Return the figures of each partition, and those of the whole topic in a row whose `partition` is -1."""
+    merged = _merged(sizes, ["partition", "size"])
+    whole = merged.withColumn("partition", f.lit(-1))
+    return _size_figures(merged.unionAll(whole), ["partition"])
 
 
-def _size_figures() -> "list[Column]":
-    return [
-        f.sum("records").alias("records"),
-        f.sum("bytes").alias("bytes"),
-        f.sum("without_key").alias("without_key"),
+def _size_figures(sizes: "DataFrame", by: list[str]) -> "DataFrame":
+    """
+    Return counts and sizes by `by`.
+
+    A percentile is the smallest size that so many of the records do not exceed.  It is found by adding up the records
+    in the order of their sizes, because Spark's own exact percentile is slow for many small groups.
+    """
+    merged = _merged(sizes, [*by, "size"])
+    group = Window.partitionBy(*by)
+    up_to_here = group.orderBy("size").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = merged.select(
+        "*",
+        f.sum("records").over(up_to_here).alias("rank"),
+        f.sum("records").over(group.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)).alias("all"),
+    )
+    return ranked.groupBy(*by).agg(
+        *_sums(),
         f.min("size").alias("size_min"),
+        *(
+            # In whole numbers, because 0.99 times a count is not exact.
+            f.min(f.when(f.col("rank") * 100 >= f.col("all") * percent, f.col("size"))).alias(f"size_p{percent}")
+            for percent in (50, 99)
+        ),
         f.max("size").alias("size_max"),
-        f.percentile("size", [0.5, 0.99], f.col("records")).alias("percentiles"),
+    )
+
+
+def _merged(sizes: "DataFrame", by: list[str]) -> "DataFrame":
+    """Return the counts by `by`: a run of several steps has several rows for a partition, time and size."""
+    return sizes.groupBy(*by).agg(*_sums())
+
+
+def _sums() -> "list[Column]":
+    return [
+        *(f.sum(name).alias(name) for name in ("records", "bytes", "without_key")),
         f.min("first_us").alias("first_us"),
         f.max("last_us").alias("last_us"),
     ]

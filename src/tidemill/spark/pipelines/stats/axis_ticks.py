@@ -1,9 +1,20 @@
 """Chooses the ticks of the charts' axes."""
 
 import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 _CALENDAR_S: Final = (-62_135_596_800, 253_402_300_799)  # the years 1 to 9999
+_DAY_S: Final = 86_400
+_LENGTHS_S: Final = (
+    1, 2, 5, 10, 15, 30,
+    60, 2 * 60, 5 * 60, 10 * 60, 15 * 60, 30 * 60,
+    3_600, 2 * 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600,
+    _DAY_S, 2 * _DAY_S, 7 * _DAY_S, 14 * _DAY_S,
+)  # fmt: skip
+_MONTH_S: Final = 2_629_746  # the mean length of a month
+_MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1_200, 2_400, 6_000, 12_000)
 
 
 def value_ticks(largest: float, *, is_size: bool, count_max: int = 5) -> list[float]:
@@ -30,6 +41,39 @@ def powers_of_two(first: float, last: float, count_max: int) -> list[float]:
     every = max(1, math.ceil((highest - lowest) / count_max))
     found = [float(2**power) for power in range(lowest, highest + 1, every)]
     return [0.0, *found] if first <= 0 else found
+
+
+def dates(first_s: float, last_s: float, count_max: int) -> list[tuple[float, str]]:
+    """
+    Return at most `count_max` + 1 times from `first_s` to `last_s` with their labels, in UTC.
+
+    They are whole seconds, minutes, hours, days, months or years; the calendar must have both ends.
+    """
+    for length in _LENGTHS_S:
+        if (last_s - first_s) / length <= count_max:
+            numbers = range(math.ceil(first_s / length), math.floor(last_s / length) + 1)
+            return [(float(number * length), _date_label(number * length, length)) for number in numbers]
+    months = next((it for it in _MONTHS if (last_s - first_s) / (it * _MONTH_S) <= count_max - 0.5), _MONTHS[-1])
+    return [(place, label) for place, label in _months(first_s, last_s, months) if first_s <= place <= last_s]
+
+
+def _date_label(second: int, length: int) -> str:
+    when = datetime.fromtimestamp(second, UTC)
+    if second % _DAY_S == 0:
+        return f"{when.day} {when:%b}"
+    return f"{when:%H:%M}" if length % 60 == 0 else f"{when:%H:%M:%S}"
+
+
+def _months(first_s: float, last_s: float, every: int) -> Iterator[tuple[float, str]]:
+    """Yield the beginning of every so many months, with the year in January."""
+    first, last = (datetime.fromtimestamp(second, UTC) for second in (first_s, last_s))
+    start, end = (12 * it.year + it.month - 1 for it in (first, last))
+    for number in range(-(-start // every) * every, end + 1, every):
+        year, month = divmod(number, 12)
+        if 1 <= year <= 9_999:
+            when = datetime(year, month + 1, 1, tzinfo=UTC)
+            label = f"{year}" if every >= 12 else f"{when:%b} {year}" if month == 0 else f"{when:%b}"
+            yield when.timestamp(), label
 
 
 def is_in_calendar(seconds: float) -> bool:

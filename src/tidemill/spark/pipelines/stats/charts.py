@@ -146,6 +146,9 @@ def _partitions(figures: TopicFigures) -> Chart:
     partitions, total = figures.partitions, figures.total
     mean = total.records / len(partitions)
     fullest = max(partitions, key=lambda it: it.sizes.records)
+    by_number = {one.partition: one.sizes.records for one in partitions}
+    numbers = range(min(by_number), max(by_number) + 1)  # a range may leave partitions out
+    values = [by_number.get(number, 0) for number in numbers]
     return Chart(
         name="partitions",
         title="Records per partition",
@@ -154,12 +157,12 @@ def _partitions(figures: TopicFigures) -> Chart:
             f"{fullest.sizes.records / mean:.2f} times the mean of {readable.short_count(mean)}."
         ),
         shape=Steps(
-            edges=tuple(number - 0.5 for number in range(len(partitions) + 1)),
-            series=_with_hot([one.sizes.records for one in partitions], mean, palette.SERIES[0]),
+            edges=tuple(number - 0.5 for number in (*numbers, numbers.stop)),
+            series=_with_hot(values, mean, palette.SERIES[0]),
             mean=mean,
-            is_separate=len(partitions) <= SEPARATE_MAX,
+            is_separate=len(values) <= SEPARATE_MAX,
         ),
-        legend=_hot_legend([one.sizes.records for one in partitions], mean, palette.SERIES[0], "partition"),
+        legend=_hot_legend(values, mean, palette.SERIES[0], "partition"),
         table=_thinned(
             ("partition", "offsets", "records", "bytes", "share", "mean", "p50", "p99", "largest"),
             [

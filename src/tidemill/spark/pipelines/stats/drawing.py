@@ -9,12 +9,11 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from tidemill.spark.pipelines.stats import readable
-from tidemill.spark.pipelines.stats.axis_ticks import is_in_calendar, powers_of_two, value_ticks, whole_numbers
+from tidemill.spark.pipelines.stats.axis_ticks import dates, is_in_calendar, powers_of_two, value_ticks, whole_numbers
 from tidemill.spark.pipelines.stats.chart import Bars, Chart, Steps
 from tidemill.spark.pipelines.stats.palette import LIGHT
 
@@ -27,7 +26,6 @@ HALF: Final = (520, 270)
 NARROW: Final = (340, 250)
 TEXT_PX: Final = 11.5
 _PNG_SCALE: Final = 2  # pixels of a PNG for each CSS pixel
-_DAY_S: Final = 86_400
 _POINTS_PER_INCH: Final = 72  # drawn so that a point of the SVG is a CSS pixel
 _SETTINGS: Final = {
     "svg.fonttype": "none",  # text stays text: it can be searched, read aloud and selected
@@ -157,11 +155,10 @@ def _draw_bars(axes: "Axes", bars: Bars, width: int) -> None:
 
 
 def _draw_steps(axes: "Axes", steps: Steps, width: int) -> None:
-    edges = [edge / _DAY_S for edge in steps.edges] if steps.is_time else steps.edges  # matplotlib counts days
-    below = [0.0] * (len(edges) - 1)
+    below = [0.0] * (len(steps.edges) - 1)
     for series in steps.series:
         above = [low + value for low, value in zip(below, series.values, strict=True)]
-        _fill(axes, edges, below, above, steps, LIGHT[series.colour])
+        _fill(axes, steps, below, above, LIGHT[series.colour])
         below = above
     heights = value_ticks(max(*below, steps.mean or 0), is_size=steps.is_size)
     axes.set_ylim(0, heights[-1])
@@ -170,7 +167,7 @@ def _draw_steps(axes: "Axes", steps: Steps, width: int) -> None:
     axes.set_axisbelow(True)
     if steps.is_logarithmic:
         axes.set_xscale("symlog", base=2, linthresh=1) if steps.edges[0] == 0 else axes.set_xscale("log", base=2)
-    axes.set_xlim(edges[0], edges[-1])
+    axes.set_xlim(steps.edges[0], steps.edges[-1])
     _tick_edges(axes, steps, width)
     if steps.mean is not None:
         axes.axhline(steps.mean, color=LIGHT["text"], linewidth=1, linestyle=(0, (3, 3)))
@@ -181,18 +178,16 @@ def _draw_steps(axes: "Axes", steps: Steps, width: int) -> None:
     _draw_marks(axes, steps)
 
 
-def _fill(
-    axes: "Axes", edges: Sequence[float], below: Sequence[float], above: Sequence[float], steps: Steps, colour: str
-) -> None:
+def _fill(axes: "Axes", steps: Steps, below: Sequence[float], above: Sequence[float], colour: str) -> None:
     if steps.is_separate:
-        starts = [(low + high) / 2 for low, high in pairwise(edges)]
+        starts = [(low + high) / 2 for low, high in pairwise(steps.edges)]
         heights = [high - low for low, high in zip(below, above, strict=True)]
         axes.bar(starts, heights, width=0.8, bottom=below, color=colour)
         return
     from matplotlib.patches import StepPatch
 
     # `Axes.stairs` would also compute the limits of the axes from the patch, which takes most of the time.
-    axes.add_artist(StepPatch(above, edges, baseline=below, fill=True, color=colour, linewidth=0))
+    axes.add_artist(StepPatch(above, steps.edges, baseline=below, fill=True, color=colour, linewidth=0))
 
 
 def _draw_marks(axes: "Axes", steps: Steps) -> None:
@@ -210,24 +205,8 @@ def _tick_edges(axes: "Axes", steps: Steps, width: int) -> None:
     count_max = max(4, width // 90)
     first, last = steps.edges[0], steps.edges[-1]
     if steps.is_time and is_in_calendar(first) and is_in_calendar(last):
-        _tick_dates(axes, count_max)
+        axes.set_xticks(*zip(*dates(first, last, count_max), strict=True))
         return
     places = powers_of_two(first, last, count_max) if steps.is_logarithmic else whole_numbers(first, last, count_max)
     axes.set_xticks(places, [readable.tick(place, is_size=steps.is_size_axis) for place in places])
     axes.xaxis.minorticks_off()
-
-
-def _tick_dates(axes: "Axes", count_max: int) -> None:
-    from matplotlib import dates
-
-    locator = dates.AutoDateLocator(tz=UTC, minticks=3, maxticks=count_max)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(
-        dates.ConciseDateFormatter(
-            locator,
-            tz=UTC,
-            formats=["%Y", "%b", "%-d %b", "%H:%M", "%H:%M", "%H:%M:%S"],
-            zero_formats=["", "%b %Y", "%-d %b", "%-d %b", "%H:%M", "%H:%M"],
-            show_offset=False,
-        )
-    )

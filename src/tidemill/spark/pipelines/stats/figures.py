@@ -13,8 +13,8 @@ class SizeFigures:
     without_key: int = 0  # records whose key is null
     size_min: int = 0
     size_max: int = 0
-    size_p50: float = 0.0  # percentiles are interpolated between the two nearest records
-    size_p99: float = 0.0
+    size_p50: int = 0  # the smallest size that half of the records do not exceed
+    size_p99: int = 0
     first_s: float | None = None  # the smallest and the largest record time, in seconds since 1970; None: no record
     last_s: float | None = None
 

@@ -25,6 +25,7 @@ from tidemill.spark.pipelines.stats.topic_range import TopicRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_WHOLE: Final = -1  # the row of all partitions
 _STRAY_SHARE: Final = 0.001  # of the records at each end, which are drawn only if they do not stretch the chart
 _STRETCH_MAX: Final = 10  # times the span of the other records
 
@@ -101,7 +102,7 @@ def write_key_tables(
 
 
 def _partitions(sizes: "DataFrame", read: TopicRange) -> tuple[SizeFigures, tuple[PartitionFigures, ...]]:
-    found = {row.partition: _size_figures(row) for row in aggregates.partition_figures(sizes).collect()}
+    found = {row.partition: _size_figures(row) for row in aggregates.figures_of_partitions(sizes).collect()}
     partitions = tuple(
         PartitionFigures(
             partition=partition,
@@ -111,7 +112,7 @@ def _partitions(sizes: "DataFrame", read: TopicRange) -> tuple[SizeFigures, tupl
         )
         for partition, start in sorted(read.starts.items())
     )
-    return found[None], partitions
+    return found[_WHOLE], partitions
 
 
 def _size_figures(row: Any) -> SizeFigures:
@@ -121,8 +122,8 @@ def _size_figures(row: Any) -> SizeFigures:
         without_key=row.without_key,
         size_min=row.size_min,
         size_max=row.size_max,
-        size_p50=row.percentiles[0],
-        size_p99=row.percentiles[1],
+        size_p50=row.size_p50,
+        size_p99=row.size_p99,
         first_s=row.first_us / 1e6,
         last_s=row.last_us / 1e6,
     )
