@@ -21,6 +21,7 @@ from tidemill.simulation.store.store_model import ModelEntry, ShardModel
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.machine.producer_machine import default_machines
 from tidemill.storage.machine.shard_machine import Interest, MachineType, ShardMachines
+from tidemill.storage.machine.share_machine import share_groups
 from tidemill.storage.partition.partition_log import PartitionLog
 
 NUMBER: Final = 0xF000  # number of the machine, far above the assigned ones
@@ -28,7 +29,7 @@ ADD: Final = 250  # number of the command, far above the assigned ones
 _COMMAND: Final = Struct(">BII")  # command, partition, value
 _STATE: Final = Struct(">QII")  # sum, number of values in it, number of pending values
 _PENDING: Final = Struct(">QI")  # log index, value
-Observer = Callable[[PartitionLog, int, int], None]  # partition, log index of the value, sum including the value
+Observer = Callable[[PartitionLog, int, object], None]  # partition, log index of the value, sum including the value
 
 
 class Summed(NamedTuple):
@@ -106,7 +107,7 @@ def summing(observer: Observer = lambda *_: None) -> MachineType:
     return MachineType(number=NUMBER, version=1, make=make, decode=decode_sum, at_append=add, at_commit=add)
 
 
-MACHINES: Final = default_machines(24 * 3_600_000, summing())
+MACHINES: Final = default_machines(24 * 3_600_000, summing(), share_groups())
 
 
 def add_command(partition: int, value: int, append_time: int) -> Entry:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tests.simulation.share_rows import differences_in_shares
 from tests.simulation.store.store_script import CONFIG, KEY, ME, OPTIONS, StoreScript
 from tests.simulation.summing_machine import MACHINES, add_command, differences_in_sums
 from tidemill.batches.batch import read_header, spans
@@ -181,7 +182,8 @@ class Explorer:
         for difference in differences(model, store, disk):
             raise Violation("different", where, difference)
         for shard_id, shard in model.shards.items():
-            for difference in differences_in_sums(shard, store.shards[shard_id]):
+            log = store.shards[shard_id]
+            for difference in (*differences_in_sums(shard, log), *differences_in_shares(shard, log)):
                 raise Violation("different", where, f"shard {shard_id}: {difference}")
 
     def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:

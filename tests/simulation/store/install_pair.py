@@ -6,6 +6,7 @@ Messages travel as bytes.  The follower may crash at any operation of its disk.
 from collections import deque
 from random import Random
 
+from tests.simulation.share_rows import share_row, shares_of
 from tests.simulation.store.store_script import CONFIG, KEY, OPTIONS
 from tests.simulation.summing_machine import MACHINES, add_command, summed_of
 from tidemill.batches.batch import read_header, spans
@@ -273,6 +274,7 @@ class Pair:
             leader.propose(leader.batch(partition, leader.replica.term, value, **(producer if is_idempotent else {})))
             if self.added.random() < 0.4:
                 leader.propose(add_command(self.added.choice((0, 1, 2)), self.added.randint(1, 9), leader.now_ms))
+                leader.propose(share_row(self.added, self.added.choice((0, 1, 2)), leader.now_ms))
 
     def _move_log_start(self) -> None:
         leader = self.leader
@@ -358,6 +360,9 @@ class Pair:
                 summed_of(ours, number).with_pending != summed_of(theirs, number).with_pending
             ):  # some values may be uncommitted
                 found.append(f"partition {number}: {summed_of(ours, number)}, not {summed_of(theirs, number)}")
+            is_equally_committed = ours.commit_index == theirs.commit_index
+            if is_equally_committed and shares_of(ours, number) != shares_of(theirs, number):
+                found.append(f"partition {number}: shares {shares_of(ours, number)!r}")
             if content(copy) != content(log):
                 found.append(f"partition {number}: other bytes")
         return found

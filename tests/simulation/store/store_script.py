@@ -3,6 +3,7 @@
 import struct
 from random import Random
 
+from tests.simulation.share_rows import share_row
 from tests.simulation.summing_machine import add_command
 from tidemill.batches.builder import build_batch
 from tidemill.batches.checksum import crc32c
@@ -217,12 +218,11 @@ class StoreScript:
                 self.driver.append(shard_id, [added])
 
     def _additions(self, log: ShardLog) -> list[Entry]:
-        """Return commands for the toy state machine; many calls return none."""
-        random = self._added
+        """Return commands for the toy state machine and for share groups; many calls return none."""
+        random, partitions = self._added, list(log.partitions)
         count = random.choice((0, 0, 1, 1, 2))
-        return [
-            add_command(random.choice(list(log.partitions)), random.randint(1, 9), self.now_ms) for _ in range(count)
-        ]
+        added = [add_command(random.choice(partitions), random.randint(1, 9), self.now_ms) for _ in range(count)]
+        return added + [share_row(random, random.choice(partitions), self.now_ms) for _ in range(count)]
 
     def _trim_committed(self, shard_id: ShardId) -> None:
         log = self.driver.store.shards[shard_id]
