@@ -131,4 +131,4 @@ def _loaded(name: str) -> "Pipeline[Any]":
     try:
         return registry.load(name)
     except ValueError as error:
-        raise usage(f"{error}; `tidemill pipeline list` lists them") from error
+        raise usage(f"{error} (`tidemill pipeline list` lists them)") from error

@@ -120,7 +120,7 @@ def run_command(
     try:
         build(pipeline.options, options)
     except (ValueError, TypeError) as error:
-        raise usage(f"{error}; `tidemill pipeline describe {pipeline.name}` lists the options") from error
+        raise usage(f"{error} (`tidemill pipeline describe {pipeline.name}` lists the options)") from error
     if "SSL" not in settings.get("security.protocol", ""):  # the check connects without TLS
         check_reachable(servers)
 

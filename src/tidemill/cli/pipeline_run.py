@@ -122,10 +122,8 @@ class PipelineRun:
 
         try:
             yield
-        except (ClientError, DataLossError, ValueError, TypeError, OSError, PySparkException) as error:
-            if isinstance(error, PySparkException) or str(error):
-                raise Failed(sentence(error), exit_code=NOT_DONE) from error
-            raise
+        except (ClientError, DataLossError, ValueError, OSError, PySparkException) as error:
+            raise Failed(sentence(error), exit_code=NOT_DONE) from error
         except Exception as error:
             traceback.print_exc()
             raise Failed(f"{type(error).__name__}: {error}", exit_code=NOT_DONE) from error
