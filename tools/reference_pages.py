@@ -132,8 +132,8 @@ def _help_sections(command: Any, parent: Any, name: str) -> Iterator[str]:
     )
     heading = "##" if parent is None or parent.parent is None else "###"
     yield f"{heading} {context.command_path}\n```text\n{command.get_help(context).strip()}\n```\n\n"
-    for subname, subcommand in getattr(command, "commands", {}).items():
-        yield from _help_sections(subcommand, context, subname)
+    for subname in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        yield from _help_sections(command.get_command(context, subname), context, subname)
 
 
 def main() -> None:

@@ -40,20 +40,21 @@ def resolve(job: Job[AuditOptions]) -> Sides:
     Raise ValueError if the sides cannot be compared by offset, because their partitions differ in number.
     """
     options = job.options
-    source = topic_rows.bounds_of(job.kafka, options.topic, options.starting_offsets, options.ending_offsets)
+    source = topic_rows.bounds_of(job.kafka, options.topic, options.start, options.end)
     if options.by is By.KEY:
         return Sides(source=source, target=_target_by_key(job), compared=source)
     if options.target is not None:
         target = topic_rows.bounds_of(job.kafka, options.target, "earliest", "latest")
-        if source.starts.keys() != target.starts.keys():
+        is_whole = (options.start, options.end) == ("earliest", "latest")  # otherwise, they may name some partitions
+        if source.starts.keys() - target.starts.keys() or (is_whole and target.starts.keys() - source.starts.keys()):
             raise ValueError(
                 f"topic={options.topic} has {len(source.starts)} partitions and target={options.target} "
                 f"{len(target.starts)}, so offsets cannot be compared: use by=key"
             )
-        return Sides(source=source, target=target, compared=_with_all(source, target, options))
+        return Sides(source=source, target=target, compared=with_all(source, target, options))
     assert options.archive is not None
     target = archive_rows.bounds_of(job.spark, options.archive, options.topic)
-    return Sides(source=source, target=target, compared=_with_archived(source, target, options))
+    return Sides(source=source, target=target, compared=with_archived(source, target, options))
 
 
 def rows(job: Job[AuditOptions], sides: Sides, compared: Bounds | None = None) -> "DataFrame | None":
@@ -75,11 +76,10 @@ def _target_by_key(job: Job[AuditOptions]) -> Bounds:
     if options.target is None:
         assert options.archive is not None
         return archive_rows.bounds_of(job.spark, options.archive, options.topic)
-    starting, ending = options.target_starting_offsets, options.target_ending_offsets
-    return topic_rows.bounds_of(job.kafka, options.target, starting, ending)
+    return topic_rows.bounds_of(job.kafka, options.target, options.target_start, options.target_end)
 
 
-def _with_all(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
+def with_all(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
     """
     Return what two topics are compared in: from the first offset that both still have to the last one of either.
 
@@ -87,12 +87,12 @@ def _with_all(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
     """
     starts = {p: max(start, target.starts[p]) for p, start in source.starts.items()}
     ends = dict(source.ends)
-    if options.ending_offsets == "latest":
+    if options.end == "latest":
         ends = {p: max(end, target.ends[p]) for p, end in source.ends.items()}
     return Bounds(starts, {p: max(starts[p], end) for p, end in ends.items()})
 
 
-def _with_archived(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
+def with_archived(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
     """
     Return what a topic is compared with its archive in: from the first offset of the topic to the last archived one.
 
@@ -102,7 +102,7 @@ def _with_archived(source: Bounds, target: Bounds, options: AuditOptions) -> Bou
     ends = {}
     for partition, end in source.ends.items():
         archived = target.ends.get(partition, source.starts[partition])
-        if options.ending_offsets == "latest":
+        if options.end == "latest":
             ends[partition] = max(end, archived) if options.complete else archived
         else:
             ends[partition] = end if options.complete else min(end, archived)

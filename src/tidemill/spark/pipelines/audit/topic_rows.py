@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidemill.columnar import source_options
-from tidemill.columnar.offset_reader import OffsetReader
 from tidemill.spark.pipelines.audit.bounds import Bounds
+from tidemill.spark.pipelines.frame import source_range
+from tidemill.spark.pipelines.frame.one_topic import OneTopic
+from tidemill.spark.pipelines.frame.positions import parse_position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -14,26 +15,18 @@ if TYPE_CHECKING:
 TASK_RECORDS = 500_000  # the most offsets of a task, so that every core has work
 
 
-def bounds_of(kafka: Mapping[str, str], topic: str, starting: str, ending: str) -> Bounds:
+def bounds_of(kafka: Mapping[str, str], topic: str, start: str, end: str) -> Bounds:
     """
-    Return the offsets between two positions, each in the notation of the options `startingOffsets` and `endingOffsets`.
+    Return the offsets between two positions, in the notation of `frame.positions`.
 
     Raise UnknownTopic, ValueError for a position, and ClientError if the cluster cannot be asked.
     """
-    texts = {name.lower(): value for name, value in kafka.items()}
-    texts |= {"subscribe": topic, "startingoffsets": starting, "endingoffsets": ending}
-    options = source_options.for_batch(texts)
-    reader = OffsetReader(options)
-    try:
-        partitions = reader.partitions()
-        starts = reader.resolve(options.starting, partitions, is_start=True)
-        ends = reader.resolve(options.ending, partitions, is_start=False)
-        earliest = reader.earliest(partitions)
-    finally:
-        reader.close()
+    with OneTopic(topic, kafka) as source:
+        positions = parse_position(topic, "start", start), parse_position(topic, "end", end)
+        found = source_range.resolve(source.offsets, *positions)
     return Bounds(
-        {it.partition: max(starts[it], earliest[it]) for it in partitions},
-        {it.partition: max(ends[it], earliest[it]) for it in partitions},
+        {it.partition: offset for it, offset in found.start.items()},
+        {it.partition: offset for it, offset in found.end.items()},
     )
 
 
