@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.command import ENVIRONMENT, tidemill
+from tests.integration.cli.command import ENVIRONMENT, ROOT, tidemill
 from tidemill.cli.main import COMMANDS
 
 
@@ -58,6 +58,30 @@ def test_bash_completes_with_the_script_that_is_shown(tmp_path: Path) -> None:
     finished = subprocess.run(["bash", "-c", script], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
 
     assert (0, "describe delete\n", "") == (finished.returncode, finished.stdout, finished.stderr)
+
+
+def test_the_documentation_undoes_the_installation(tmp_path: Path) -> None:
+    """
+    The commands of docs/quick-start.md for bash remove everything that `--install-completion` has written, and nothing
+    else.
+    """
+    page = (ROOT / "docs/quick-start.md").read_text()
+    undo = re.search(r"^rm ~/.bash_completions.*?(?=^```)", page, re.MULTILINE | re.DOTALL)
+    assert undo is not None
+    bashrc = tmp_path / ".bashrc"
+    bashrc.write_text("alias ll='ls -l'\n")
+    environment = ENVIRONMENT | {"HOME": str(tmp_path)}
+    install = f"{sys.executable} -m tidemill --install-completion; true"  # `; true` keeps bash as the parent process
+
+    subprocess.run(["bash", "-c", install], env=environment, check=True, capture_output=True, timeout=60)
+    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    changed = bashrc.read_text()
+    subprocess.run(["bash", "-ec", undo[0]], env=environment, check=True, timeout=60)
+
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {".bashrc", ".bash_completions/tidemill.sh"} == written
+    assert "tidemill.sh" in changed and [bashrc] == left
+    assert "alias ll='ls -l'" == bashrc.read_text().strip()
 
 
 def test_the_version_is_shown() -> None:
