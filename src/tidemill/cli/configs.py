@@ -9,8 +9,6 @@ Examples:
   tidemill configs set --cluster log.retention.ms=604800000
 """
 
-import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -155,16 +153,12 @@ def unset(
 
 
 def _alter(admin: "ConfigAdmin", resource: "Resource", changes: dict[str, str | None], *, as_json: bool) -> None:
+    from tidemill.cli.config_notes import print_notes
     from tidemill.cli.output import print_json
 
     admin.alter(resource, changes)
     given = [key for key, value in changes.items() if value is not None]
-    for key, why in (admin.without_effect(resource, given) if given else {}).items():
-        message = f"{key} is accepted without effect: {why}"
-        note = (
-            json.dumps({"event": "note", "key": key, "message": message}) if as_json else f"tidemill: note: {message}"
-        )
-        print(note, file=sys.stderr)
+    print_notes(admin, resource, given, as_json=as_json, is_new=False)
     if as_json:
         print_json(_named(resource) | {"changes": changes})
         return

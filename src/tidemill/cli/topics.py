@@ -47,6 +47,17 @@ def _admin(bootstrap: str | None) -> "TopicAdmin":
     return TopicAdmin(address)
 
 
+def _print_notes(bootstrap: str | None, name: str, keys: list[str], *, as_json: bool, is_new: bool) -> None:
+    """Print a note to stderr for each of `keys` that the broker has accepted without effect."""
+    if not keys:
+        return
+
+    from tidemill.cli.config_admin import TOPIC, ConfigAdmin, Resource  # imported late (decision 12)
+    from tidemill.cli.config_notes import print_notes
+
+    print_notes(ConfigAdmin(resolve(bootstrap)), Resource(TOPIC, name), keys, as_json=as_json, is_new=is_new)
+
+
 def create(
     name: NameArgument,
     partitions: Annotated[
@@ -76,6 +87,7 @@ def create(
     else:
         replicas = f"replication factor {row['replication_factor']}"
         print(f"created {name}: {counted(row['partitions'], 'partition')}, {replicas}")
+    _print_notes(bootstrap, name, [*configs], as_json=as_json, is_new=True)
 
 
 def list_topics(
@@ -178,6 +190,7 @@ def alter(
         print_json({"topic": name, "partitions": partitions, "configs": configs, "deleted_configs": deletions})
     else:
         print(f"altered {name}")
+    _print_notes(bootstrap, name, [*configs], as_json=as_json, is_new=False)
 
 
 def delete(

@@ -94,15 +94,22 @@ def test_a_key_without_effect_is_set_with_a_note(bootstrap: str) -> None:
     """
     name = new_topic(bootstrap)
     pairs = ("flush.ms=1000", "retention.ms=1000")
-    plain, as_json = [
-        tidemill("configs", "set", "--topic", name, *pairs, *more, bootstrap=bootstrap) for more in ((), ("--json",))
-    ]
+    options = [text for pair in pairs for text in ("--config", pair)]
+    commands = (
+        ("configs", "set", "--topic", name, *pairs),
+        ("topics", "alter", name, *options),
+        ("topics", "create", f"{name}-2", *options),
+    )
+    plain = [tidemill(*command, bootstrap=bootstrap) for command in commands]
+    as_json = [tidemill(*command, "--json", bootstrap=bootstrap) for command in commands[:2]]
 
     why = "every record is on disk before it is acknowledged"
-    assert f"tidemill: note: flush.ms is accepted without effect: {why}\n" == plain.err
-    note = json.loads(as_json.err)
-    assert ("note", "flush.ms") == (note["event"], note["key"]) and why in note["message"]
-    assert 0 == plain.exit_code == as_json.exit_code
+    assert [(0, f"tidemill: note: flush.ms is accepted without effect: {why}\n")] * 3 == [
+        (finished.exit_code, finished.err) for finished in plain
+    ]
+    for finished in as_json:
+        note = json.loads(finished.err)
+        assert ("note", "flush.ms", 0) == (note["event"], note["key"], finished.exit_code) and why in note["message"]
 
 
 def test_a_refused_configuration_is_named(bootstrap: str) -> None:
