@@ -1,9 +1,11 @@
 """Writes the parts of a backfill, one after the other, and notes each one that is done."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.failures import ClientError
 from tidemill.spark.pipelines.backfill.backfill_state import BackfillState, Position
 from tidemill.spark.pipelines.backfill.options import BackfillOptions
@@ -14,6 +16,7 @@ from tidemill.spark.pipelines.backfill.target_topic import TargetTopic
 from tidemill.spark.pipelines.frame.job import Job
 
 _POLL_S: Final = 1.0
+_POLL_TIMEOUT_MS: Final = 5_000  # the end of a part waits for a request that shows only progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +32,13 @@ class PartLoop:
     prepared: Preparation
     state: BackfillState
     writer: PartWriter
+    open_topic: Callable[[ConnectionSettings, str], TargetTopic] = TargetTopic
 
     def run(self) -> Position:
         """Write until all parts are done or a stop is requested.  Return the position that was reached."""
         position = self.state.position()
         groups = self.prepared.plan.groups
-        with TargetTopic(self.prepared.sink.connection, self.job.options.topic) as topic:
+        with self.open_topic(self.prepared.sink.connection, self.job.options.topic) as topic:
             while position.group < len(groups):
                 parts = self._parts(position.group)
                 while position.part < len(parts):
@@ -67,7 +71,9 @@ class PartLoop:
         else:
             position = replace(position, begun_at=topic.end_offsets())
         self.state.keep_position(position)
-        with TargetTopic(self.prepared.sink.connection, self.job.options.topic) as polled_topic:
+        connection = self.prepared.sink.connection
+        impatient = replace(connection, api_timeout_ms=min(connection.api_timeout_ms, _POLL_TIMEOUT_MS))
+        with self.open_topic(impatient, self.job.options.topic) as polled_topic:
             progress = _PartProgress(self.job, part, polled_topic, left=self.prepared.plan.records - position.records)
             with polled(progress.poll, _POLL_S):
                 written = self.writer.write(part)

@@ -177,7 +177,7 @@ def _time(time_us: int) -> str:
 
 PIPELINE: Final = Pipeline(
     name=NAME,
-    summary="Write Parquet, CSV or JSON files to a topic, in event-time order and at a bounded rate.",
+    summary="write Parquet, CSV or JSON files to a topic, in event-time order and at a bounded rate",
     options=BackfillOptions,
     plan=plan,
     run=run,

@@ -1,0 +1,214 @@
+"""Runs that die at any instant, and are followed by others: no record is lost, and what is written twice is counted."""
+
+import json
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.columnar import sink_options
+from tidemill.spark.pipelines.backfill.backfill_state import BackfillPlan, BackfillState
+from tidemill.spark.pipelines.backfill.options import BackfillOptions
+from tidemill.spark.pipelines.backfill.part_loop import PartLoop
+from tidemill.spark.pipelines.backfill.part_writer import Written
+from tidemill.spark.pipelines.backfill.parts import Part, of_group
+from tidemill.spark.pipelines.backfill.preparation import Preparation
+from tidemill.spark.pipelines.backfill.time_groups import FileGroup, SourceFile
+from tidemill.spark.pipelines.frame.job import Job
+from tidemill.spark.pipelines.frame.progress import SilentProgress
+from tidemill.spark.pipelines.frame.state_directory import StateDirectory
+
+TOPIC = "t"
+PART_RECORDS = 3
+OPTIONS = BackfillOptions(source="dir", topic=TOPIC, timestamp="time", format="csv")
+SINK = sink_options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": TOPIC})
+
+
+class Killed(BaseException):
+    """The process ends at this instant."""
+
+
+@dataclass
+class Machine:
+    """The topic, and the number of steps until the process dies; None: it lives on."""
+
+    log: list[int] = field(default_factory=list)  # event times
+    steps_left: int | None = None
+
+    def step(self):
+        if self.steps_left is not None:
+            self.steps_left -= 1
+            if self.steps_left < 0:
+                raise Killed
+
+
+@dataclass
+class Topic:
+    machine: Machine
+
+    def end_offsets(self):
+        return {0: len(self.machine.log)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+@dataclass
+class Reader:
+    machine: Machine
+
+    def sort(self, group, directory, part_count):
+        """Divide the group's records, whose event times are consecutive numbers."""
+        self.machine.step()
+        edges = [*range(group.first_us, group.last_us + 1, PART_RECORDS), group.last_us + 1]
+        return [part(first, end) for first, end in pairwise(edges)]
+
+
+@dataclass
+class Writer:
+    machine: Machine
+
+    def write(self, part):
+        for time_us in range(part.first_us, part.last_us + 1):
+            self.machine.step()
+            self.machine.log.append(time_us)
+        self.machine.step()
+        return Written(records=part.records, bytes=10 * part.records, seconds=0.5)
+
+
+@dataclass
+class Memory:
+    """A state directory without files, which are synced too slowly for many lives."""
+
+    path: Path = Path("/nonexistent")
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def read(self, name):
+        return json.loads(self.texts[name]) if name in self.texts else None
+
+    def write(self, name, value):
+        self.texts[name] = json.dumps(value)
+
+
+class MortalState(BackfillState):
+    """The process may die before a position or the parts of a group are kept, and after."""
+
+    def __init__(self, directory, machine):
+        super().__init__(directory)
+        self._machine = machine
+
+    def keep_position(self, position):
+        self._machine.step()
+        super().keep_position(position)
+        self._machine.step()
+
+    def keep_parts(self, group, parts):
+        self._machine.step()
+        super().keep_parts(group, parts)
+        self._machine.step()
+
+
+def part(first, end):
+    count = end - first
+    return Part(
+        paths=("p",), is_sorted=True, records=count, bytes=10 * count, first_us=first, last_us=end - 1,
+        partitions={0: count},
+    )  # fmt: skip
+
+
+def plan(sizes):
+    """Return groups with these numbers of records, whose event times are consecutive numbers."""
+    groups, first = [], 0
+    for size in sizes:
+        file = SourceFile(
+            path=f"{first}", size=1, modified_ms=0, records=size, bytes=10 * size, first_us=first,
+            last_us=first + size - 1, partitions={0: size},
+        )  # fmt: skip
+        groups.append(FileGroup(files=(file,), is_sorted_first=size > PART_RECORDS))
+        first += size
+    return BackfillPlan(
+        schema={}, topic_id=None, partition_count=1, part_records=PART_RECORDS, groups=tuple(groups), empty_files=(),
+        then=None,
+    )  # fmt: skip
+
+
+def run(directory, machine, made, stop_requested=lambda: False):
+    job = Job(
+        spark=None, options=OPTIONS, kafka={}, state=directory, progress=SilentProgress(),
+        is_continuous=False, stop_requested=stop_requested,
+    )  # fmt: skip
+    prepared = Preparation(plan=made, is_resumed=False, sink=SINK, reader=Reader(machine), refusals=(), notes=())
+    state = MortalState(job.state, machine)
+    return PartLoop(
+        job=job, prepared=prepared, state=state, writer=Writer(machine), open_topic=lambda *_: Topic(machine)
+    ).run()
+
+
+@settings(deadline=None)  # threads show the progress
+@given(
+    st.lists(st.integers(1, 10), min_size=1, max_size=5),
+    st.lists(st.integers(0, 60), max_size=6),
+)
+def test_nothing_is_lost_or_reordered_whenever_runs_die(sizes, lives):
+    """
+    Each life ends after some steps.  In the end the topic has every record; the first copies are in order; only the
+    part at hand was ever repeated; and the position tells exactly how many duplicates there are.
+    """
+    directory, machine, made = Memory(), Machine(), plan(sizes)
+    deaths = 0
+    for steps in lives:
+        machine.steps_left = steps
+        try:
+            run(directory, machine, made)
+        except Killed:
+            deaths += 1
+    machine.steps_left = None
+    position = run(directory, machine, made)
+
+    total = sum(sizes)
+    assert list(range(total)) == list(dict.fromkeys(machine.log))
+    assert (len(made.groups), 0, total, 10 * total) == (
+        position.group, position.part, position.records, position.bytes,
+    )  # fmt: skip
+    assert len(machine.log) - total == position.extra_records <= deaths * PART_RECORDS
+    assert position.repeated_parts <= deaths
+
+
+def test_a_stop_is_obeyed_between_parts(tmp_path):
+    """The next run goes on with the next part, and repeats nothing."""
+    machine, made = Machine(), plan([2, 7])
+
+    stopped = run(StateDirectory(tmp_path), machine, made, stop_requested=lambda: len(machine.log) >= 4)
+    assert (list(range(5)), 2) == (machine.log, stopped.parts)
+
+    done = run(StateDirectory(tmp_path), machine, made)
+    assert (list(range(9)), 4, 0, 0) == (machine.log, done.parts, done.repeated_parts, done.extra_records)
+
+
+def test_a_part_that_has_other_records_than_planned_is_refused(tmp_path):
+    """A source file was replaced after the run was planned."""
+    machine, made = Machine(), plan([2])
+    (group,) = made.groups
+    assert 2 == of_group(group).records
+
+    class Short(Writer):
+        def write(self, part):
+            return Written(records=1, bytes=10, seconds=0.5)
+
+    loop = PartLoop(
+        job=Job(None, OPTIONS, {}, StateDirectory(tmp_path), SilentProgress(), False, lambda: False),
+        prepared=Preparation(plan=made, is_resumed=False, sink=SINK, reader=Reader(machine), refusals=(), notes=()),
+        state=BackfillState(StateDirectory(tmp_path)),
+        writer=Short(machine),
+        open_topic=lambda *_: Topic(machine),
+    )
+    with pytest.raises(
+        ValueError, match="0 and the other files of its part have 1 records, and had 2 when the run was"
+    ):
+        loop.run()
