@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tidemill.batches.compression import Codec
 from tidemill.columnar import sink_options
 from tidemill.columnar.sink_options import SinkOptions
-from tidemill.spark.pipelines.backfill import topic_fitness
 from tidemill.spark.pipelines.backfill.backfill_state import BackfillPlan, BackfillState
 from tidemill.spark.pipelines.backfill.options import BackfillOptions
 from tidemill.spark.pipelines.backfill.parts import RecordReader
@@ -17,6 +16,7 @@ from tidemill.spark.pipelines.backfill.scan import Scan
 from tidemill.spark.pipelines.backfill.source_format import ListedFile, SourceFormat
 from tidemill.spark.pipelines.backfill.target_topic import TargetTopic
 from tidemill.spark.pipelines.backfill.time_groups import SourceFile, time_groups
+from tidemill.spark.pipelines.frame import topic_fitness
 from tidemill.spark.pipelines.frame.job import Job
 
 if TYPE_CHECKING:

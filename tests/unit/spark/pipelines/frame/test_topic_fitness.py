@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.spark.pipelines.backfill.topic_fitness import refusals
+from tidemill.spark.pipelines.frame.topic_fitness import refusals
 
 NOW_MS = 1_750_000_000_000
 HOUR_MS = 3_600_000
