@@ -272,6 +272,27 @@ def test_a_replay_that_cannot_work_is_refused_and_leaves_no_state(replay, make_t
     assert not (tmp_path / "state" / "pipeline.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("configs", "options", "sentence"),
+    [
+        ({"retention.ms": "3600000"}, {}, "retention.ms=3600000 of topic '{to}' removes records from before "),
+        ({"message.timestamp.after.max.ms": "3600000"}, {"shift": "9999d"}, "message.timestamp.after.max.ms=3600000 "),
+        ({"message.timestamp.type": "LogAppendTime"}, {"shift": "1d"}, "shift has no effect in topic '{to}', whose "),
+    ],
+)
+def test_timestamps_that_the_target_does_not_keep_are_refused(
+    replay, make_topic, produce, consumed, some_flights, configs, options, sentence
+):
+    topic, to = make_topic(), make_topic(**configs)
+    produce(topic, some_flights[:10])
+
+    with pytest.raises(ValueError) as failure:
+        replay(topic, to, **options)
+
+    assert str(failure.value).startswith(sentence.format(to=to))
+    assert [] == consumed(to)
+
+
 def test_a_filter_that_is_never_true_leaves_the_counts(replay, make_topic, produce, consumed, some_flights):
     """Spark's optimizer must not remove the counting with the rows."""
     topic, to = make_topic(), make_topic()

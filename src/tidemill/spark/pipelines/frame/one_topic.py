@@ -1,8 +1,11 @@
 """A topic as the driver of a pipeline sees it: its partitions, offsets and id."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import closing
 from typing import Self
 
+from tidemill.client import topic_limits
+from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.columnar import source_options
 from tidemill.columnar.offset_reader import OffsetReader
 from tidemill.columnar.source_options import SourceOptions
@@ -41,3 +44,8 @@ class OneTopic:
         self.offsets.partitions()
         found = self.offsets.topic_ids([self.name])[self.name]
         return None if found is None else topic_id_text(found)
+
+    def configurations(self, keys: Collection[str]) -> dict[str, str]:
+        """Return the values of configuration keys; those that the broker does not tell are missing."""
+        with closing(ClusterMetadata(self.source.connection)) as cluster:
+            return topic_limits.configurations(cluster, [self.name], keys).get(self.name, {})

@@ -56,6 +56,7 @@ class ReplayOptions:
         "Write each record to the partition that it was read from; the default routes by key, as Java's producer does.",
         default=False,
     )
+    allow_expired: bool = option("Write even if the topic's retention will remove records at once.", default=False)
     step_records: int = option(
         "The most records of a step; a run that resumes repeats at most one step.", default=100_000, metavar="RECORDS"
     )

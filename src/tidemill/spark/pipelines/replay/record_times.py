@@ -4,7 +4,7 @@ The broker's index of times would not do: it returns the first record of the who
 may lie before the range if records are not in the order of their timestamps.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tidemill.columnar.offset_ranges import OffsetRange
@@ -15,6 +15,7 @@ from tidemill.model.partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Offsets = Mapping[TopicPartition, int]
 ReadTimes = Callable[[int, int], Iterator["pa.RecordBatch"]]
 """Reads the columns `offset` and `timestamp` of the records from an offset up to an offset."""
 
@@ -82,3 +83,14 @@ def times_ahead(source: SourceOptions, partition: TopicPartition, offset: int) -
         return reader.record_batches(OffsetRange(partition.topic, partition.partition, start, end))
 
     return RecordTimesAhead(offset, read)
+
+
+def edge_timestamps(source: SourceOptions, start: Offsets, end: Offsets) -> list[int]:
+    """Return the timestamps of the first and the last record of every partition, in milliseconds, where there are."""
+    found = []
+    for partition, last in end.items():
+        for first in {start[partition], max(start[partition], last - 1)}:  # the last offset may be a gap
+            timestamp = times_ahead(source, partition, first).next_timestamp(last)
+            if timestamp is not None:
+                found.append(timestamp)
+    return found

@@ -14,7 +14,8 @@ from tidemill.spark.pipelines.frame.report import Report
 from tidemill.spark.pipelines.frame.source_range import resolve
 from tidemill.spark.pipelines.frame.table import Table
 from tidemill.spark.pipelines.frame.topic_rows import topic_rows
-from tidemill.spark.pipelines.replay import step_frame
+from tidemill.spark.pipelines.replay import fitness, step_frame
+from tidemill.spark.pipelines.replay.fitness import ReplayRefused
 from tidemill.spark.pipelines.replay.options import ReplayOptions
 from tidemill.spark.pipelines.replay.record_times import RecordTimesAhead, times_ahead
 from tidemill.spark.pipelines.replay.replay_state import ReplayState, Step
@@ -29,10 +30,6 @@ STATE: Final = "replay"
 _POLL_SECONDS: Final = 1.0  # between looks for new records of an open range
 _STOP_SECONDS: Final = 0.2  # between looks whether the run is to stop
 _STEP_SECONDS_MIN: Final = 0.5  # between the starts of paced steps, because each is a job of Spark
-
-
-class ReplayRefused(ValueError):
-    """The replay cannot be done with these options and topics."""
 
 
 class RecordsMissing(Exception):
@@ -55,7 +52,8 @@ class ReplayRun:
         self._is_complete = False
         try:
             self.state = self._first_state()
-            self._refuse_unfit()
+            fitness.check(job.options, self.state, self.ends(), self.source, self._target)
+            self.selected(self.state.done)  # refuses the filter
         except BaseException:
             self._opened.close()
             raise
@@ -110,27 +108,6 @@ class ReplayRun:
 
     def _claim(self) -> None:
         self._job.state.claim("replay", self._options.identity(is_continuous=self._job.is_continuous))
-
-    def _refuse_unfit(self) -> None:
-        """Raise for options and topics with which the replay would fail or never end, before anything is written."""
-        options, is_open = self._options, self.state.end is None
-        if is_open and options.end is not None:
-            raise ReplayRefused(
-                f"end={options.end} contradicts a continuous run, which has no end: leave one of them out"
-            )
-        if is_open and options.topic == options.to:
-            raise ReplayRefused(
-                f"to={options.to} is the topic that is read, so a continuous replay would read its own records for "
-                "ever: replay a range with an end, or name another topic"
-            )
-        targets = self._target.ends()
-        needed = max((partition.partition + 1 for partition in self.state.start), default=0)
-        if options.keep_partitions and len(targets) < needed:
-            raise ReplayRefused(
-                f"keep_partitions=true needs {needed} partitions, and topic {options.to!r} has {len(targets)}: add "
-                "partitions to it, or leave keep_partitions out to route by key"
-            )
-        self.selected(self.state.done)
 
     def selected(self, end: Offsets) -> "DataFrame":
         """Return the records from where the state is to `end` for which the filter is true."""
