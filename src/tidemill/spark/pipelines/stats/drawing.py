@@ -202,7 +202,8 @@ def _draw_marks(axes: "Axes", steps: Steps) -> None:
 
 
 def _tick_edges(axes: "Axes", steps: Steps, width: int) -> None:
-    count_max = max(4, width // 90)
+    label_px = 90 if steps.is_time or steps.is_size_axis else 45
+    count_max = max(4, width // label_px)
     first, last = steps.edges[0], steps.edges[-1]
     if steps.is_time and is_in_calendar(first) and is_in_calendar(last):
         axes.set_xticks(*zip(*dates(first, last, count_max), strict=True))
