@@ -1,15 +1,16 @@
-"""Send all flights of 2013 through a broker, a consumer group and Spark, and count and check every row.
+"""Send all flights of 2013 through a broker, a consumer group, Spark and pipelines, and count and check every row.
 
     python -m examples.demo [--bootstrap HOST:PORT | --brokers N]
 
 The demo starts `tidemill dev` on free ports, unless --bootstrap names a broker.  With --brokers 3, it kills the leader
-of every shard once meanwhile and restarts it.  It fails if a single row is missing.
+of every shard once meanwhile and restarts it.  A streaming query enriches the flights with weather and planes and
+writes them to a second topic.  Pipelines archive both topics, prove that the archives equal them, and draw a page of
+statistics.  The demo fails if a single row is missing.
 """
 
 import argparse
 import contextlib
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -19,8 +20,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -28,15 +30,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from examples import flights
-from examples.failure import DemoFailed
-from examples.flights import FLIGHT_COUNT, LOCAL_ZONE, NO_DELAY_COUNT, FlightTable
+from examples import enrichment, flights
+from examples.enrichment import WITHOUT_PLANE_COUNT, WITHOUT_WEATHER_COUNT
+from examples.failure import DemoFailed, check
+from examples.flights import FLIGHT_COUNT, NO_DELAY_COUNT, FlightTable
 from examples.leader_kills import RECORDS_PER_BREATH, Calm, LeaderKills
+from examples.parquet_files import check_parquet, spark_session, with_bar, write_parquet
+from examples.pipeline_runs import PipelineRuns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TOPIC = "flights"
+ENRICHED = "flights-enriched"
 PARTITION_COUNT = 6
 MEMBER_COUNT = 2
 OUTPUT = Path("demo-output")
@@ -74,7 +80,7 @@ def main() -> None:
 
 
 def run(bootstrap: str, replication_factor: int, kills: Calm) -> list[Figure]:
-    create_topic(bootstrap, replication_factor)
+    create_topic(bootstrap, TOPIC, replication_factor)
     table = FlightTable()
     with Progress(
         SpinnerColumn(),
@@ -85,13 +91,22 @@ def run(bootstrap: str, replication_factor: int, kills: Calm) -> list[Figure]:
         console=console,
     ) as progress:
         with ThreadPoolExecutor(1) as beside:
-            starting = beside.submit(spark_session)  # takes seconds: starts while producing
+            starting = beside.submit(spark_session, OUTPUT, python_path())  # takes seconds: starts while producing
             produced = timed("produced", lambda: produce(bootstrap, table, progress, kills))
             consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress, kills))
             spark = starting.result()
         try:
-            read = timed("read by Spark into Parquet", lambda: write_parquet(spark, bootstrap, progress))
-            means = check_parquet(spark, table)
+            path = OUTPUT / "flights.parquet"
+            read = timed("read by Spark into Parquet", lambda: write_parquet(spark, bootstrap, TOPIC, path, progress))
+            means = check_parquet(spark, path, table)
+            create_topic(bootstrap, ENRICHED, replication_factor)
+            enriched = timed("enriched by Spark", lambda: enrich(spark, bootstrap, table, progress))
+            pipelines = PipelineRuns(spark, bootstrap, OUTPUT, progress)
+            archived = [
+                timed(f"archived, compared: {topic}", lambda topic=topic: pipelines.archive(topic, FLIGHT_COUNT))
+                for topic in (TOPIC, ENRICHED)
+            ]
+            counted = timed("counted for the page", lambda: pipelines.stats(TOPIC, table))
         finally:
             spark.stop()
     check("rows produced", FLIGHT_COUNT, produced.rows)
@@ -99,18 +114,13 @@ def run(bootstrap: str, replication_factor: int, kills: Calm) -> list[Figure]:
     check("rows read by Spark", FLIGHT_COUNT, read.rows)
     check("flights without a delay in the package", NO_DELAY_COUNT, table.no_delay_count)
     show_means(means)
-    return [produced, consumed, read]
+    return [produced, consumed, read, enriched, *archived, counted]
 
 
 def timed(what: str, act: Callable[[], int]) -> Figure:
     began = time.monotonic()
     rows = act()
     return Figure(what, rows, time.monotonic() - began)
-
-
-def check(what: str, expected: object, actual: object) -> None:
-    if expected != actual:
-        raise DemoFailed(f"{what}: expected {expected}, got {actual}")
 
 
 # Functions that start the brokers.
@@ -169,11 +179,11 @@ def python_path() -> str:
     return os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def create_topic(bootstrap: str, replication_factor: int) -> None:
+def create_topic(bootstrap: str, name: str, replication_factor: int) -> None:
     """Create the topic with unlimited retention: records of 2013 are older than the default."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(TOPIC, PARTITION_COUNT, replication_factor, config={"retention.ms": "-1"})
-    admin.create_topics([topic])[TOPIC].result(START_SECONDS_MAX)
+    topic = NewTopic(name, PARTITION_COUNT, replication_factor, config={"retention.ms": "-1"})
+    admin.create_topics([topic])[name].result(START_SECONDS_MAX)
 
 
 # Functions that produce.
@@ -338,106 +348,15 @@ def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threadi
         consumer.close()
 
 
-# Functions that use Spark.
-
-
-def spark_session() -> "SparkSession":
-    from tidemill.spark import session
-
-    os.environ["PYTHONPATH"] = python_path()
-    stderr = os.dup(2)  # the output of Spark's JVM goes to a file
-    with (OUTPUT / "spark.log").open("wb") as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            spark = (
-                session.builder("flights", "local[2]")
-                .config("spark.ui.enabled", "false")
-                .config("spark.driver.host", "127.0.0.1")
-                .config("spark.driver.bindAddress", "127.0.0.1")
-                .config("spark.sql.shuffle.partitions", "2")
-                .config("spark.ui.showConsoleProgress", "false")
-                .getOrCreate()
-            )
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-    return spark
-
-
-def write_parquet(spark: "SparkSession", bootstrap: str, progress: Progress) -> int:
-    """Write the topic as Parquet, one folder for each local month, and return the number of rows."""
-    from pyspark.sql import functions as f
-
-    records = (
-        spark.read.format("tidemill").option("kafka.bootstrap.servers", bootstrap).option("subscribe", TOPIC).load()
-    )
-    schema = "carrier string, dep_delay double, origin string, dest string, flight int, month int"
-    rows = records.select(
-        f.col("key").cast("string").alias("key"),
-        "partition",
-        "offset",
-        "timestamp",
-        f.from_json(f.col("value").cast("string"), schema).alias("flight"),
-    ).select(
-        "key",
-        "partition",
-        "offset",
-        "timestamp",
-        "flight.carrier",
-        "flight.dep_delay",
-        "flight.origin",
-        "flight.dest",
-        f.col("flight.month").alias("scheduled_month"),
-        f.month(f.from_utc_timestamp("timestamp", LOCAL_ZONE)).alias("month"),
-    )
-    path = str(OUTPUT / "flights.parquet")
-    with_bar(spark, progress, "Spark: topic → Parquet", lambda: rows.write.partitionBy("month").parquet(path))
-    return int(spark.read.parquet(path).count())
-
-
-def with_bar(spark: "SparkSession", progress: Progress, title: str, act: Callable[[], Any]) -> None:
-    """Run `act` and show how many of its Spark tasks are done."""
-    bar = progress.add_task(title, total=None)
-    tracker = spark.sparkContext.statusTracker()
-    with ThreadPoolExecutor(1) as beside:
-        acting = beside.submit(act)
-        while not acting.done():
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            for stage in filter(None, stages):
-                progress.update(bar, total=stage.numTasks, completed=stage.numCompletedTasks)
-            time.sleep(0.1)  # update interval of the progress bar
-        acting.result()
-    total = next(task.total for task in progress.tasks if task.id == bar) or 1
-    progress.update(bar, total=total, completed=total)
-
-
-def check_parquet(spark: "SparkSession", table: FlightTable) -> dict[str, float]:
-    """Compare the files that Spark wrote with the package's own table, and return the mean delay by carrier."""
-    from pyspark.sql import functions as f
-
-    written = spark.read.parquet(str(OUTPUT / "flights.parquet"))
-    check("different offsets", FLIGHT_COUNT, written.select("partition", "offset").distinct().count())
-    check("rows without a delay", NO_DELAY_COUNT, written.where("dep_delay IS NULL").count())
-    check("rows whose key is not the carrier", 0, written.where("key <> carrier").count())
-    check("rows in another month's folder", 0, written.where("month <> scheduled_month").count())
-    check("rows by month", dict(table.by_month), counts(written, "month"))
-    means = {
-        row.carrier: row.mean
-        for row in written.where("dep_delay IS NOT NULL")
-        .groupBy("carrier")
-        .agg(f.mean("dep_delay").alias("mean"))
-        .collect()
-    }
-    expected = table.mean_delays()
-    check("carriers", sorted(expected), sorted(means))
-    for carrier, mean in expected.items():
-        if not math.isclose(mean, means[carrier], rel_tol=1e-9):
-            raise DemoFailed(f"mean delay of {carrier}: the package says {mean}, Spark says {means[carrier]}")
-    return means
-
-
-def counts(rows: "DataFrame", column: str) -> dict[int, int]:
-    return {row[column]: row["count"] for row in rows.groupBy(column).count().collect()}
+def enrich(spark: "SparkSession", bootstrap: str, table: FlightTable, progress: Progress) -> int:
+    """Write the flights with weather and planes to the second topic, and return the number of rows in it."""
+    act = partial(enrichment.enrich, spark, bootstrap, TOPIC, ENRICHED, OUTPUT / "state" / "enrich")
+    with_bar(spark, progress, "Spark: enrich the flights", act)
+    found = enrichment.read_back(spark, bootstrap, ENRICHED)
+    enrichment.Enriched.expected(table).check(found)
+    check("flights without weather in the package", WITHOUT_WEATHER_COUNT, found.without_weather)
+    check("flights without a known plane in the package", WITHOUT_PLANE_COUNT, found.without_plane)
+    return found.rows
 
 
 # Functions that print the final tables.
@@ -459,7 +378,8 @@ def show(figures: list[Figure], seconds: float) -> None:
     for figure in figures:
         table.add_row(figure.what, f"{figure.rows:,}", f"{figure.seconds:.1f}", f"{figure.rows / figure.seconds:,.0f}")
     console.print(table)
-    console.print(f"Parquet by month: {OUTPUT / 'flights.parquet'}")
+    console.print(f"Parquet by month: {OUTPUT / 'flights.parquet'}, archives: {OUTPUT / 'archive'}")
+    console.print(f"Statistics: {OUTPUT / 'stats' / 'index.html'}")
 
 
 if __name__ == "__main__":

