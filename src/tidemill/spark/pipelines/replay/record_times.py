@@ -4,8 +4,9 @@ The broker's index of times would not do: it returns the first record of the who
 may lie before the range if records are not in the order of their timestamps.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from tidemill.columnar.offset_ranges import OffsetRange
 from tidemill.columnar.range_reader import RangeReader
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Offsets = Mapping[TopicPartition, int]
-ReadTimes = Callable[[int, int], Iterator["pa.RecordBatch"]]
+ReadTimes = Callable[[int, int], Iterable["pa.RecordBatch"]]
 """Reads the columns `offset` and `timestamp` of the records from an offset up to an offset."""
+
+CHUNK_OFFSETS: Final = 5_000
+"""How many offsets are read at once.  Nothing is left half read, because a record may be due only after hours."""
+_EDGE_OFFSETS: Final = 100
 
 
 class RecordTimesAhead:
@@ -27,10 +32,10 @@ class RecordTimesAhead:
     A record is not due before the records in front of it, so that the order of the partition is kept.
     """
 
-    def __init__(self, offset: int, read: ReadTimes) -> None:
+    def __init__(self, offset: int, read: ReadTimes, *, chunk_offsets: int = CHUNK_OFFSETS) -> None:
         self._read = read
-        self._read_end = offset  # all records before it are read, or are in `_batches`
-        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._chunk_offsets = chunk_offsets
+        self._read_end = offset  # all records before it are read
         self._offsets: pa.Int64Array | None = None  # of records that are read and not due; never empty
         self._times: pa.Int64Array | None = None  # their timestamps in milliseconds
 
@@ -61,36 +66,42 @@ class RecordTimesAhead:
     def _fill(self, end: int) -> bool:
         """Read more if no record is pending.  Return whether one is."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         while self._times is None:
-            rows = next(self._batches, None)
-            if rows is None and self._read_end >= end:
+            if self._read_end >= end:
                 return False
-            if rows is None:
-                self._batches, self._read_end = self._read(self._read_end, end), end
-            elif rows.num_rows:
-                self._offsets = rows.column("offset")
-                self._times = pc.divide(rows.column("timestamp").cast(pa.int64()), 1_000)
+            start, self._read_end = self._read_end, min(self._read_end + self._chunk_offsets, end)
+            batches = list(self._read(start, self._read_end))
+            if sum(rows.num_rows for rows in batches):
+                table = pa.Table.from_batches(batches).combine_chunks()
+                self._offsets = table.column("offset").chunk(0)
+                self._times = _milliseconds(table.column("timestamp").chunk(0))
         return True
 
 
 def times_ahead(source: SourceOptions, partition: TopicPartition, offset: int) -> RecordTimesAhead:
     """Return the timestamps of a partition from `offset` on, read from the cluster."""
-    reader = RangeReader(source, ["offset", "timestamp"])
-
-    def read(start: int, end: int) -> Iterator["pa.RecordBatch"]:
-        return reader.record_batches(OffsetRange(partition.topic, partition.partition, start, end))
-
-    return RecordTimesAhead(offset, read)
+    return RecordTimesAhead(offset, partial(_read, source, partition))
 
 
 def edge_timestamps(source: SourceOptions, start: Offsets, end: Offsets) -> list[int]:
-    """Return the timestamps of the first and the last record of every partition, in milliseconds, where there are."""
-    found = []
+    """Return timestamps of the first and the last records of every partition, in milliseconds, where there are."""
+    found: list[int] = []
     for partition, last in end.items():
-        for first in {start[partition], max(start[partition], last - 1)}:  # the last offset may be a gap
-            timestamp = times_ahead(source, partition, first).next_timestamp(last)
-            if timestamp is not None:
-                found.append(timestamp)
+        first = start[partition]
+        for begin in {first, max(first, last - _EDGE_OFFSETS)}:
+            for rows in _read(source, partition, begin, min(begin + _EDGE_OFFSETS, last)):
+                found += _milliseconds(rows.column("timestamp")).to_pylist()
     return found
+
+
+def _read(source: SourceOptions, partition: TopicPartition, start: int, end: int) -> Iterable["pa.RecordBatch"]:
+    work = OffsetRange(partition.topic, partition.partition, start, end)
+    return RangeReader(source, ["offset", "timestamp"]).record_batches(work)
+
+
+def _milliseconds(timestamps: "pa.Array") -> "pa.Int64Array":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.divide(timestamps.cast(pa.int64()), 1_000)

@@ -6,13 +6,22 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="extra 'spark' is not installed")
 
-from tidemill.spark.pipelines.replay.record_times import RecordTimesAhead  # noqa: E402
+from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic  # noqa: E402
+from tidemill.columnar import source_options  # noqa: E402
+from tidemill.model.partition import TopicPartition  # noqa: E402
+from tidemill.spark.pipelines.replay.record_times import (  # noqa: E402
+    RecordTimesAhead,
+    edge_timestamps,
+    times_ahead,
+)
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1_000)
 
 
-def ahead(seconds: dict[int, int], *, offset: int = 0, batch_rows: int = 2) -> tuple[RecordTimesAhead, list[int]]:
+def ahead(
+    seconds: dict[int, int], *, offset: int = 0, batch_rows: int = 2, chunk_offsets: int = 3
+) -> tuple[RecordTimesAhead, list[int]]:
     """Return the times of a partition with these offsets and seconds, and the list of offsets that it will read."""
     read: list[int] = []
 
@@ -26,7 +35,7 @@ def ahead(seconds: dict[int, int], *, offset: int = 0, batch_rows: int = 2) -> t
                 {"offset": pa.array(part, pa.int64()), "timestamp": pa.array(stamps, pa.timestamp("us", "UTC"))}
             )
 
-    return RecordTimesAhead(offset, times), read
+    return RecordTimesAhead(offset, times, chunk_offsets=chunk_offsets), read
 
 
 def test_records_are_due_up_to_the_first_with_a_later_timestamp():
@@ -55,11 +64,11 @@ def test_records_before_the_range_do_not_delay_it():
     assert 2 == times.due_end(START_MS, 3)
 
 
-def test_only_what_is_due_is_read_ahead():
-    times, read = ahead({offset: offset for offset in range(100)})
+def test_at_most_one_chunk_is_read_ahead():
+    times, read = ahead({offset: offset for offset in range(100)}, chunk_offsets=10)
 
-    assert 3 == times.due_end(START_MS + 2_000, 100)
-    assert [0, 1, 2, 3] == read
+    assert 13 == times.due_end(START_MS + 12_000, 100)
+    assert list(range(20)) == read
 
 
 def test_a_range_may_grow_and_may_have_gaps():
@@ -71,3 +80,40 @@ def test_a_range_may_grow_and_may_have_gaps():
     assert START_MS + 20_000 == times.next_timestamp(15)
     assert 12 == times.due_end(START_MS + 15_000, 15)
     assert 15 == times.due_end(START_MS + 20_000, 15)
+
+
+@pytest.fixture
+def cluster():
+    with FakeCluster() as running:
+        running.topics["t"] = Topic(partitions={0: Partition(), 1: Partition()})
+        yield running
+
+
+def source_of(cluster):
+    host, port = cluster.settings().bootstrap[0]
+    return source_options.for_batch({"kafka.bootstrap.servers": f"{host}:{port}", "subscribe": "t"})
+
+
+def test_partitions_are_read_in_turns_over_one_connection(cluster):
+    """All partitions share the connections of this process, which a read that is left open would occupy."""
+    for partition in cluster.topics["t"].partitions.values():
+        for second in range(200):
+            partition.append_records([b"x" * 2_000] * 100, timestamp=START_MS + second * 1_000)
+    both = [times_ahead(source_of(cluster), TopicPartition("t", number), 0) for number in (0, 1)]
+
+    for second in range(0, 200, 7):
+        for times in both:
+            assert (second + 1) * 100 == times.due_end(START_MS + second * 1_000, 20_000)
+    assert 1 == cluster.count("api_versions")
+
+
+def test_the_edges_are_the_first_and_the_last_records(cluster):
+    for second in range(50):
+        cluster.topics["t"].partitions[0].append_records([b"x"] * 100, timestamp=START_MS + second * 1_000)
+    source = source_of(cluster)
+    ranges = {TopicPartition("t", 0): 1_000, TopicPartition("t", 1): 0}, {
+        TopicPartition("t", 0): 4_000, TopicPartition("t", 1): 0,
+    }  # fmt: skip
+
+    assert {START_MS + 10_000, START_MS + 39_000} == set(edge_timestamps(source, *ranges))
+    assert [] == edge_timestamps(source, ranges[0], ranges[0])
