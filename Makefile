@@ -12,7 +12,7 @@ JAVA_MISSING := Java 17 or newer is missing. Install it, on Debian with `apt-get
 list:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-demo: java install  ## send all flights of 2013 through a broker, a consumer group and Spark; BROKERS=3 kills leaders meanwhile
+demo: java install  ## send all flights of 2013 through a broker, a group, Spark and pipelines; BROKERS=3 kills leaders meanwhile
 	@$(PYTHON) -m examples.demo --brokers $(or $(BROKERS),1)
 
 test: java install  ## run the whole suite, and report the time of each stage

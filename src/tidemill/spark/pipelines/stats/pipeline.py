@@ -53,7 +53,7 @@ def _refuse_continuous(job: Job[StatsOptions]) -> None:
 
 PIPELINE = Pipeline(
     name="stats",
-    summary="rates, sizes, hot keys and hashes of keys, as tables, charts and one page",
+    summary="count rates, sizes, hot keys and hashes of keys: tables, charts and one page",
     options=StatsOptions,
     plan=plan,
     run=run,
