@@ -31,6 +31,9 @@ from tests.integration.cli.command import tidemill
         ("consume", "t", "--partition", "0", "--group", "g"),
         ("top", "--interval", "0"),
         ("top", "--http", "nowhere"),
+        ("pipeline", "describe", "nonsense"),
+        ("pipeline", "run", "nonsense"),
+        ("pipeline", "run", "audit", "--topic", "t", "--target", "t", "--state", "s"),
         ("bench", "produce", "--records", "0"),
         ("bench", "latency", "--rate", "0"),
         ("dev", "--kafka", "0.0.0.0:0"),
@@ -143,6 +146,10 @@ def test_a_missing_http_listener_exits_with_3() -> None:
         ("configs", "set"),
         ("top",),
         ("doctor",),
+        ("pipeline", "list"),
+        ("pipeline", "describe"),
+        ("pipeline", "run"),
+        ("pipeline", "run", "audit"),
         ("bench", "produce"),
         ("bench", "consume"),
         ("bench", "latency"),
@@ -176,7 +183,17 @@ def test_help_imports_no_large_library() -> None:
     """
     `tidemill --help` stays quick because it imports neither a client nor a broker, nor anything that they need.
     """
-    large = {"asyncio", "confluent_kafka", "pyarrow", "pydantic", "prometheus_client", "uvicorn", "uvloop", "yaml"}
+    large = {
+        "asyncio",
+        "confluent_kafka",
+        "pyarrow",
+        "pydantic",
+        "prometheus_client",
+        "pyspark",
+        "uvicorn",
+        "uvloop",
+        "yaml",
+    }
     finished = tidemill("--help", PYTHONPROFILEIMPORTTIME="1")
 
     imported = {
@@ -185,5 +202,5 @@ def test_help_imports_no_large_library() -> None:
 
     assert "tidemill.cli.main" in imported
     assert set() == large & imported
-    layers = ("tidemill.app", "tidemill.broker", "tidemill.client")
+    layers = ("tidemill.app", "tidemill.broker", "tidemill.client", "tidemill.spark")
     assert [] == [name for name in imported if name.startswith(layers)]

@@ -20,7 +20,7 @@ CLEANING = {
 }
 
 
-@pytest.mark.parametrize("group", ["topics", "configs", "groups", "bench", "log", "cluster"])
+@pytest.mark.parametrize("group", ["topics", "configs", "groups", "bench", "log", "cluster", "pipeline"])
 def test_the_examples_of_a_group_work(group: str, dev_broker: dict[str, Any], tmp_path: Path) -> None:
     """
     A newcomer copies the examples from top to bottom, and each of them succeeds.

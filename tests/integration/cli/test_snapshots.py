@@ -76,6 +76,10 @@ STEPS: dict[str, list[Step]] = {
         Step("configs describe --broker 1 listeners log.retention.ms tidemill.cluster.key"),
         Step("configs describe --broker 7"),
     ],
+    "pipelines": [
+        Step("pipeline list"),
+        Step("pipeline describe audi"),
+    ],
 }
 """The steps of each snapshot.  They run in this order on one broker."""
 

@@ -20,7 +20,8 @@ def test_a_pipeline_has_the_name_of_its_folder_and_of_its_function(name: str) ->
     pipeline = registry.load(name)
 
     assert (name, name) == (pipeline.name, getattr(pipelines, name).pipeline.name)
-    assert pipeline.summary and pipeline.checks and pipeline.example
+    assert pipeline.summary[0].islower() and not pipeline.summary.endswith(".")  # it follows the name in a list
+    assert pipeline.checks.endswith(".") and pipeline.example.startswith("--")
     assert options_of(pipeline.options)
 
 
