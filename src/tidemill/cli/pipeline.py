@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from tidemill.cli.bootstrap import JsonOption
+from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.failure import usage
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ class PipelineCommands(TyperGroup):
 
 
 def register(application: typer.Typer) -> None:
-    pipeline = typer.Typer(
-        name="pipeline", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
-    )
+    pipeline = CommandGroup("pipeline", __doc__)
     pipeline.command(name="list")(list_)
     pipeline.command()(describe)
     runs = typer.Typer(
