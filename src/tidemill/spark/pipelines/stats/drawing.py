@@ -56,13 +56,12 @@ def png(chart: Chart) -> bytes:
     with _settings():
         width, height = WIDE if chart.is_wide else HALF
         figure, axes = _figure(width, height + 84)
-        top = 1 - 76 / (height + 84)
         figure.subplots_adjust(**_margins(chart, width, height + 84, top_px=84))
         figure.text(16 / width, 1 - 24 / (height + 84), chart.title, color=LIGHT["text"], fontsize=15, weight="bold")
         summary = "\n".join(textwrap.wrap(chart.summary, width // 7)[:2])
         figure.text(16 / width, 1 - 34 / (height + 84), summary, color=LIGHT["muted"], fontsize=10, va="top")
         if chart.legend:
-            _legend(figure, chart, top)
+            _legend(figure, chart, top_px=58)
         _draw(axes, chart, width)
         out = io.BytesIO()
         figure.savefig(out, format="png", dpi=_POINTS_PER_INCH * _PNG_SCALE, facecolor=LIGHT["surface"])
@@ -114,15 +113,17 @@ def _margins(chart: Chart, width: int, height: int, top_px: int) -> dict[str, fl
 
 
 def _label_width(bars: Bars) -> int:
-    return 18 + round(max(map(len, bars.labels)) * TEXT_PX * 0.6)
+    return 24 + round(max(map(len, bars.labels)) * TEXT_PX * 0.6)
 
 
-def _legend(figure: "Figure", chart: Chart, top: float) -> None:
+def _legend(figure: "Figure", chart: Chart, top_px: int) -> None:
     from matplotlib.patches import Patch
+
+    top = 1 - top_px / (figure.get_figheight() * _POINTS_PER_INCH)
 
     patches = [Patch(color=LIGHT[colour], label=label) for colour, label in chart.legend]
     figure.legend(
-        handles=patches, loc="upper right", bbox_to_anchor=(0.99, 0.99), ncols=4, frameon=False, fontsize=9,
+        handles=patches, loc="upper right", bbox_to_anchor=(0.99, top), ncols=8, frameon=False, fontsize=9,
         labelcolor=LIGHT["muted"], handlelength=0.9, handleheight=0.9, columnspacing=1.2,
     )  # fmt: skip
 
