@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 from tidemill.batches.control import AbortedTransaction
 from tidemill.client.back_off import BackOff
 from tidemill.client.broker_connection import BrokerConnection
-from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
-from tidemill.client.failures import BrokerUnreachable, ClientError, OffsetOutOfRange, TopicRecreated
+from tidemill.client.cluster_metadata import ClusterMetadata, Leader, LeaderUnknown
+from tidemill.client.failures import BrokerUnreachable, ClientError, OffsetOutOfRange, TopicRecreated, UnknownTopic
 from tidemill.client.fetched_batches import CorruptBatch, FetchedBatches, data_batches
 from tidemill.client.offset_lookup import EARLIEST, LATEST, LEADER_MOVED, look_up
 from tidemill.model import errors
@@ -69,7 +69,7 @@ class RawFetcher:
     def _batches_of_leader(self, position: "_Position", back_off: BackOff) -> Iterator[memoryview]:
         """Yield batches from the current leader up to the end offset, or raise if the metadata must be refreshed."""
         self._check_topic_id(position)
-        leader = self._cluster.leader(position.partition)
+        leader = self._leader(position.partition)
         connection = self._cluster.connection_to(leader.broker_id)
         request = _Request(self._cluster, connection, position, leader.epoch)
         try:
@@ -91,6 +91,14 @@ class RawFetcher:
         finally:
             if not connection.is_idle:
                 connection.close()  # The outstanding response would be taken for that of the next request.
+
+    def _leader(self, partition: TopicPartition) -> Leader:
+        """Return the leader.  The partition may be newer than the metadata that a worker keeps for later reads."""
+        try:
+            return self._cluster.leader(partition)
+        except UnknownTopic:
+            self._cluster.refresh({partition.topic})
+            return self._cluster.leader(partition)
 
     def _receive(self, connection: BrokerConnection, position: "_Position") -> FetchedBatches:
         response: fetch.Response = connection.receive()

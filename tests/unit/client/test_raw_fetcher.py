@@ -250,6 +250,23 @@ def test_a_deleted_topic_is_unknown():
             read(cluster.settings(), 0, 100)
 
 
+def test_a_partition_is_read_that_is_newer_than_the_kept_metadata():
+    """
+    A client that has read the topic before reads a partition that was added since.
+    """
+    with FakeCluster() as cluster:
+        numbered(cluster)
+        kept = ClusterMetadata(cluster.settings())
+        kept.refresh({"t"})
+        added = cluster.topics["t"].partitions[1] = Partition()
+        added.append_records([b"new"])
+
+        runs = list(RawFetcher(kept).batches(TopicPartition("t", 1), 0, 1))
+        kept.close()
+
+    assert 1 == len(runs)
+
+
 def test_a_batch_damaged_in_transit_is_fetched_again():
     """
     If a batch was damaged in transit, the client detects this by the CRC and fetches the batch again.
