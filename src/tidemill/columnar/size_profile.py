@@ -44,6 +44,13 @@ class SizeProfile:
         start, end = self.borders[piece], self.borders[piece + 1]
         return start + (after * (end - start) // self.sizes[piece] if after else 0)
 
+    def size_before(self, offset: int) -> int:
+        """Return about how many bytes the range has before `offset`."""
+        total = 0
+        for (start, end), size in zip(pairwise(self.borders), self.sizes, strict=True):
+            total += size * (min(max(offset, start), end) - start) // (end - start)
+        return total
+
 
 def sampled(
     start_offset: int, end_offset: int, batch_at: Callable[[int], BatchSize | None], *, samples_max: int = SAMPLES_MAX

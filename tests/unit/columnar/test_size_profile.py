@@ -37,6 +37,16 @@ def log_of(*batches):
     return Log([(count, size, False) for count, size in batches])
 
 
+def test_the_bytes_before_an_offset_are_the_inverse_of_the_offset_at_bytes():
+    """
+    `size_before` is monotonic, from 0 to the total, and exact at borders.
+    """
+    profile = SizeProfile((10, 20, 30), (100, 1_000))
+
+    assert [0, 0, 50, 100, 1_000, 1_100, 1_100] == [profile.size_before(it) for it in (0, 10, 15, 20, 29, 30, 99)]
+    assert 25 == profile.offset_at(profile.size_before(25))
+
+
 def test_a_range_of_few_batches_is_measured_exactly():
     """
     A range that has no more batches than samples is walked batch by batch, so its size is exact.
