@@ -1,6 +1,7 @@
 """Producer settings: Kafka's producer keys as one frozen, picklable value.
 
-Connection keys, such as addresses, TLS and `request.timeout.ms`, are in `connection_settings`.
+Connection keys, such as addresses, TLS and `request.timeout.ms`, are in `connection_settings`.  Unlike those, no
+producer key is a secret: a reference (`setting_values`) is looked up once, where the settings are parsed.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,6 +10,7 @@ from typing import Final
 
 from tidemill.batches.compression import Codec
 from tidemill.client.failures import SettingsError
+from tidemill.client.setting_values import SettingValues
 
 IN_FLIGHT_MAX: Final = (
     5  # brokers remember the last five batches of an idempotent producer, and find duplicates in these
@@ -94,24 +96,25 @@ def from_keys(keys: Mapping[str, str]) -> ProducerSettings:
     librdkafka's names of these keys are accepted as well.  Raise SettingsError for a key or value that is not
     supported; its message names the key, the value and the fix.
     """
+    values = SettingValues(keys)
     for key, fix in _REFUSED.items():
-        if key in keys:
-            raise SettingsError(f"{key}={keys[key]} is not supported: {fix}")
-    _check_acks(keys)
-    _check_partitioner(keys)
-    codec = _codec(keys)
-    is_idempotent = _truth(keys, "enable.idempotence", default=True)
+        if key in values:
+            raise SettingsError(f"{values.shown(key)} is not supported: {fix}")
+    _check_acks(values)
+    _check_partitioner(values)
+    codec = _codec(values)
+    is_idempotent = values.truth("enable.idempotence", default=True)
     return ProducerSettings(
         codec=codec,
-        level=_level(keys, codec),
-        batch_bytes=_number(keys, ("batch.size",), 1 << 20),
-        request_bytes_max=_number(keys, ("max.request.size", "message.max.bytes"), 4 << 20),
-        buffer_bytes=_number(keys, ("buffer.memory",), 32 << 20),
-        delivery_timeout_ms=_number(keys, ("delivery.timeout.ms", "message.timeout.ms"), 120_000),
-        in_flight_max=_in_flight_max(keys, is_idempotent=is_idempotent),
-        retries_max=_retries_max(keys, is_idempotent=is_idempotent),
+        level=_level(values, codec),
+        batch_bytes=values.number("batch.size", 1 << 20),
+        request_bytes_max=values.number(_first(values, "max.request.size", "message.max.bytes"), 4 << 20),
+        buffer_bytes=values.number("buffer.memory", 32 << 20),
+        delivery_timeout_ms=values.number(_first(values, "delivery.timeout.ms", "message.timeout.ms"), 120_000),
+        in_flight_max=_in_flight_max(values, is_idempotent=is_idempotent),
+        retries_max=_retries_max(values, is_idempotent=is_idempotent),
         is_idempotent=is_idempotent,
-        are_keys_ignored=_truth(keys, "partitioner.ignore.keys", default=False),
+        are_keys_ignored=values.truth("partitioner.ignore.keys", default=False),
     )
 
 
@@ -120,88 +123,76 @@ def unknown_keys(keys: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(key for key in keys if key not in _KNOWN and key not in NO_EFFECT))
 
 
-def _check_acks(keys: Mapping[str, str]) -> None:
+def _first(values: SettingValues, *names: str) -> str:
+    """Return the first of a key's names that is set, or its usual name, which is the first."""
+    return next((name for name in names if name in values), names[0])
+
+
+def _check_acks(values: SettingValues) -> None:
     for key in ("acks", "request.required.acks"):
-        if keys.get(key, "all").strip().lower() not in ("all", "-1"):
+        if values.get(key, "all").strip().lower() not in ("all", "-1"):
             raise SettingsError(
-                f"{key}={keys[key]} is not supported: a write is complete only when all in-sync replicas have every "
+                f"{values.shown(key)} is not supported: a write is complete only when all in-sync replicas have every "
                 f"record; set {key}=all or leave it out"
             )
 
 
-def _check_partitioner(keys: Mapping[str, str]) -> None:
-    partitioner = keys.get("partitioner", "murmur2_random").strip().lower()
-    if partitioner not in ("murmur2", "murmur2_random"):
+def _check_partitioner(values: SettingValues) -> None:
+    if values.get("partitioner", "murmur2_random").strip().lower() not in ("murmur2", "murmur2_random"):
         raise SettingsError(
-            f"partitioner={keys['partitioner']} is not supported: records with a key are routed by murmur2, as in "
-            "Java; set partitioner=murmur2_random, or add a column 'partition'"
+            f"{values.shown('partitioner')} is not supported: records with a key are routed by murmur2, as in Java; "
+            "set partitioner=murmur2_random, or add a column 'partition'"
         )
 
 
-def _codec(keys: Mapping[str, str]) -> Codec:
-    key = "compression.codec" if "compression.codec" in keys else "compression.type"
-    name = keys.get(key, "none").strip().upper()
+def _codec(values: SettingValues) -> Codec:
+    key = _first(values, "compression.codec", "compression.type")
+    name = values.get(key, "none").strip().upper()
     if name not in Codec.__members__:
-        raise SettingsError(f"{key}={keys[key]} is unknown: use none, gzip, snappy, lz4 or zstd")
+        raise SettingsError(f"{values.shown(key)} is unknown: use none, gzip, snappy, lz4 or zstd")
     return Codec[name]
 
 
-def _level(keys: Mapping[str, str], codec: Codec) -> int | None:
+def _level(values: SettingValues, codec: Codec) -> int | None:
     """Return the codec's level; the level keys of other codecs have no effect, as in Java's producer."""
     for key in (f"compression.{codec.name.lower()}.level", "compression.level"):
-        if key not in keys or codec not in _LEVELS:
+        if key not in values or codec not in _LEVELS:
             continue
         lowest, highest, default = _LEVELS[codec]
-        value = keys[key].strip()
+        value = values[key].strip()
         if not value.removeprefix("-").isdecimal():
-            raise SettingsError(f"{key}={keys[key]} must be a whole number")
+            raise SettingsError(f"{values.shown(key)} must be a whole number")
         level = int(value)
         if level == -1 and default is None and codec != Codec.ZSTD:
             return None
         if level != default and not lowest <= level <= highest:
-            raise SettingsError(f"{key}={level} is out of range: {codec.name.lower()} has levels {lowest} to {highest}")
+            raise SettingsError(
+                f"{values.shown(key)} is out of range: {codec.name.lower()} has levels {lowest} to {highest}"
+            )
         return level
     return None
 
 
-def _in_flight_max(keys: Mapping[str, str], *, is_idempotent: bool) -> int:
-    names = ("max.in.flight.requests.per.connection", "max.in.flight")
+def _in_flight_max(values: SettingValues, *, is_idempotent: bool) -> int:
     if not is_idempotent:
         return 1  # without sequence numbers, several requests in flight could change the order of records
-    wanted = _number(keys, names, IN_FLIGHT_MAX)
+    key = _first(values, "max.in.flight.requests.per.connection", "max.in.flight")
+    wanted = values.number(key, IN_FLIGHT_MAX)
     if wanted > IN_FLIGHT_MAX:
-        key = next(name for name in names if name in keys)
         raise SettingsError(
-            f"{key}={wanted} is too large: brokers find duplicates only in the last {IN_FLIGHT_MAX} batches; set at "
-            f"most {IN_FLIGHT_MAX}"
+            f"{values.shown(key)} is too large: brokers find duplicates only in the last {IN_FLIGHT_MAX} batches; set "
+            f"at most {IN_FLIGHT_MAX}"
         )
     return wanted
 
 
-def _retries_max(keys: Mapping[str, str], *, is_idempotent: bool) -> int | None:
-    value = keys.get("retries")
+def _retries_max(values: SettingValues, *, is_idempotent: bool) -> int | None:
+    value = values.get("retries")
     if value is None:
         return None
     if not value.strip().isdecimal() or (int(value) == 0 and is_idempotent):
         raise SettingsError(
-            f"retries={value} must be a whole number above 0, or 0 with enable.idempotence=false; leave it out, "
-            "because delivery.timeout.ms limits retries"
+            f"{values.shown('retries')} must be a whole number above 0, or 0 with enable.idempotence=false; leave it "
+            "out, because delivery.timeout.ms limits retries"
         )
     return int(value)
-
-
-def _truth(keys: Mapping[str, str], key: str, *, default: bool) -> bool:
-    value = keys.get(key, str(default)).strip().lower()
-    if value not in ("true", "false"):
-        raise SettingsError(f"{key}={keys[key]} must be true or false")
-    return value == "true"
-
-
-def _number(keys: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
-    for key in names:
-        value = keys.get(key)
-        if value is not None:
-            if not value.strip().isdecimal() or int(value) == 0:
-                raise SettingsError(f"{key}={value} must be a whole number above 0")
-            return int(value)
-    return default

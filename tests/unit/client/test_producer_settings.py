@@ -72,3 +72,17 @@ def test_unknown_keys_are_found():
     assert ("batch.sise", "request.timeout.ms") == unknown_keys(
         ["request.timeout.ms", "batch.size", "linger.ms", "batch.sise"]
     )
+
+
+def test_references_are_looked_up(monkeypatch: pytest.MonkeyPatch):
+    """Errors show the reference instead of its value."""
+    monkeypatch.setenv("CODEC", "zstd")
+    monkeypatch.setenv("BYTES", "hunter2")
+
+    assert Codec.ZSTD == from_keys({"compression.type": "env:CODEC"}).codec
+    for key in ("batch.size", "retries", "compression.type", "acks", "partitioner", "enable.idempotence"):
+        with pytest.raises(SettingsError, match=f"{key}=env:BYTES ") as refused:
+            from_keys({key: "env:BYTES"})
+        assert "hunter2" not in str(refused.value)
+    with pytest.raises(SettingsError, match=r"batch.size=env:MISSING: the environment variable MISSING is not set"):
+        from_keys({"batch.size": "env:MISSING"})
