@@ -22,6 +22,7 @@ from tidemill.client.connection_settings import ConnectionSettings, Endpoint
 from tidemill.client.failures import BrokerUnreachable, ClientError, ProtocolMismatch, SettingsError
 from tidemill.client.sasl_login import log_in, no_sasl
 from tidemill.client.socket_dial import dial
+from tidemill.client.socket_send import send_parts
 from tidemill.model import errors
 from tidemill.wire.client_connection import ClientConnection
 from tidemill.wire.messages import api_versions, sasl_handshake
@@ -135,7 +136,7 @@ class BrokerConnection:
             if self._opens_until is not None:
                 self._patience_used_s = self._patience_s()
                 self._socket.settimeout(self._patience_used_s)
-            self._socket.sendall(b"".join(parts))
+            send_parts(self._socket, parts)
         except OSError as error:
             self.close()
             raise self._broken(error) from error
