@@ -117,6 +117,7 @@ class PipelineRun:
         """Turn the errors that a run may raise into one sentence.  Another error is a bug, and shows its traceback."""
         from pyspark.errors import PySparkException
 
+        from tidemill.cli.spark_error import sentence
         from tidemill.client.failures import ClientError
         from tidemill.columnar.data_loss import DataLossError
 
@@ -158,19 +159,3 @@ class PipelineRun:
 
 def _cell(value: object) -> object:
     return round(value, 3) if isinstance(value, float) else value
-
-
-def sentence(error: BaseException) -> str:
-    """
-    Return the first sentence of an error.
-
-    Spark puts a code in brackets and its own words before the sentence of an error in Python, and a trace after it.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(_OUR_ERRORS)]
-    if ours:
-        return ours[-1].partition(": ")[2] or ours[-1]
-    return lines[0] if lines else type(error).__name__
-
-
-_OUR_ERRORS: Final = ("ValueError: ", "tidemill.", "TypeError: ")

@@ -47,11 +47,11 @@ def run(job: Job[AuditOptions]) -> Report:
         _save(job, sides, found, is_done=False)
         left -= part.offset_count
         job.progress.advance(part.offset_count, lag=left)
-    differences = _differences(job, sides, found.differing)
-    report = _report(job, sides, found, differences)
+    differences: list[Difference] = []
     if found.step == len(parts):
+        differences = _differences(job, sides, found.differing)
         _save(job, sides, found, is_done=True)
-    return report
+    return _report(job, sides, found, differences)
 
 
 def _begun(job: Job[AuditOptions]) -> tuple[Sides, _Found]:
@@ -126,8 +126,10 @@ def _duplicates(rows: Any, size: int, ranges: list[tuple[int, int]]) -> int:
 def _differences(job: Job[AuditOptions], sides: Sides, differing: list[list[int]]) -> list[Difference]:
     """Return the first differences, from as few ranges as have so many."""
     found: list[Difference] = []
+    if differing:
+        job.progress.begin("finding the differences", None)
     for partition, start, end, *_ in differing:
-        if len(found) >= job.options.differences:
+        if len(found) >= job.options.differences or job.stop_requested():
             break
         found += _in_range(job, sides, Bounds({partition: start}, {partition: end}))
     return found[: job.options.differences]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 SOURCE, TARGET = 0, 1  # the column `side`
 _HEADERS = "array<struct<key:string,value:binary>>"
 _LOW = 0xFFFFFFFF
+_READABLE = "^[ -~]{1,60}$"  # a key that a table can show
 
 
 def labelled(source: "DataFrame | None", target: "DataFrame | None") -> "DataFrame":
@@ -62,7 +63,11 @@ def described() -> list["Column"]:
     headers = F.col("headers")
     count = F.coalesce(F.size(headers), F.lit(0))
     return [
-        _text("key").alias("key_text"),
+        F.when(
+            F.col("key").cast("string").rlike(_READABLE), F.concat(F.lit('"'), F.col("key").cast("string"), F.lit('"'))
+        )
+        .otherwise(_text("key"))
+        .alias("key_text"),
         _text("value").alias("value_text"),
         F.when(count <= 0, F.lit("no headers"))
         .otherwise(F.concat(count.cast("string"), F.lit(" headers, "), _digest(_headers())))
