@@ -25,7 +25,7 @@ def _run(job: Job[ArchiveOptions]) -> "Report":
 
 PIPELINE = Pipeline(
     name="archive",
-    summary="Copy a topic to Parquet files or an Iceberg table, each offset exactly once.",
+    summary="copy a topic to Parquet files or an Iceberg table, each offset exactly once",
     options=ArchiveOptions,
     plan=_plan,
     run=_run,
