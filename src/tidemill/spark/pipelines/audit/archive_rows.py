@@ -1,36 +1,36 @@
-"""The offsets and the rows of an archive that an audit compares."""
+"""The offsets and the rows of an archive that an audit compares: those of the batches that its manifest names."""
 
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemill.spark.pipelines.archive import archive_reader, manifest
 from tidemill.spark.pipelines.audit.bounds import Bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SCHEMA = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-)
+
+def bounds_of(archive: str, topic: str) -> Bounds:
+    """
+    Return the offsets that the archive has; none if it has no batch yet.
+
+    Raise ArchiveRefused if `archive` is no archive or its manifest is damaged, ValueError if it is that of another
+    topic.
+    """
+    path = Path(archive)
+    manifest.data_files(path)  # refuses what is no archive
+    starts: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for entry in manifest.entries(path):
+        if entry.topic != topic:
+            raise ValueError(f"archive={archive} is the archive of topic {entry.topic}, not {topic}: name another one")
+        starts = {partition: start for partition, (start, _) in entry.ranges.items()} | starts
+        ends |= entry.ends
+    return Bounds(starts, ends)
 
 
-def bounds_of(spark: "SparkSession", archive: str, topic: str) -> Bounds:
-    """Return the offsets that the archive has."""
-    from pyspark.sql import functions as F  # noqa: N812 - PySpark's own name for it
-
-    found = (
-        _read(spark, archive, topic)
-        .groupBy("partition")
-        .agg(F.min("offset").alias("start"), F.max("offset").alias("last"))
-        .collect()
-    )
-    if not found:
-        raise ValueError(f"archive={archive} has no records of topic {topic}: check the path and the topic")
-    return Bounds({row.partition: row.start for row in found}, {row.partition: row.last + 1 for row in found})
-
-
-def rows_of(spark: "SparkSession", archive: str, topic: str, bounds: Bounds) -> "DataFrame | None":
+def rows_of(spark: "SparkSession", archive: str, bounds: Bounds) -> "DataFrame | None":
     """Return the archived records of these offsets; None if there are no offsets."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -40,12 +40,4 @@ def rows_of(spark: "SparkSession", archive: str, topic: str, bounds: Bounds) -> 
     ]
     if not conditions:
         return None
-    return _read(spark, archive, topic).where(reduce(lambda one, other: one | other, conditions))
-
-
-def _read(spark: "SparkSession", archive: str, topic: str) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if not Path(archive).is_dir():
-        raise ValueError(f"archive={archive} is no directory: write the --to of the archive")
-    return spark.read.schema(SCHEMA).parquet(str(Path(archive).absolute())).where(F.col("topic") == topic)
+    return archive_reader.read(spark, archive).where(reduce(lambda one, other: one | other, conditions))

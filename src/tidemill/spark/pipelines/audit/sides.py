@@ -53,7 +53,7 @@ def resolve(job: Job[AuditOptions]) -> Sides:
             )
         return Sides(source=source, target=target, compared=with_all(source, target, options))
     assert options.archive is not None
-    target = archive_rows.bounds_of(job.spark, options.archive, options.topic)
+    target = archive_rows.bounds_of(options.archive, options.topic)
     return Sides(source=source, target=target, compared=with_archived(source, target, options))
 
 
@@ -67,7 +67,7 @@ def rows(job: Job[AuditOptions], sides: Sides, compared: Bounds | None = None) -
         target = topic_rows.rows_of(job.spark, job.kafka, options.target, target_bounds)
     else:
         assert options.archive is not None
-        target = archive_rows.rows_of(job.spark, options.archive, options.topic, target_bounds)
+        target = archive_rows.rows_of(job.spark, options.archive, target_bounds)
     return None if source is None and target is None else labelled(source, target)
 
 
@@ -75,7 +75,7 @@ def _target_by_key(job: Job[AuditOptions]) -> Bounds:
     options = job.options
     if options.target is None:
         assert options.archive is not None
-        return archive_rows.bounds_of(job.spark, options.archive, options.topic)
+        return archive_rows.bounds_of(options.archive, options.topic)
     return topic_rows.bounds_of(job.kafka, options.target, options.target_start, options.target_end)
 
 
