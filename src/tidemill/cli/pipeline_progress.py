@@ -52,7 +52,7 @@ class _Metered:
 
 
 class LineProgress(_Metered):
-    """Prints a line every few seconds, for logs and programs."""
+    """Prints a line when a phase begins and ends, and every few seconds meanwhile, for logs and programs."""
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -64,6 +64,8 @@ class LineProgress(_Metered):
 
     def _began(self, meter: ProgressMeter) -> None:
         self._printed = time.monotonic()
+        count = "" if meter.total_records is None else f": {meter.total_records:,} records"
+        self._print(json.dumps(meter.to_json(self._printed)) if self._as_json else meter.what + count)
 
     def _advanced(self, meter: ProgressMeter, now: float) -> None:
         if now - self._printed >= LINE_EVERY_S:

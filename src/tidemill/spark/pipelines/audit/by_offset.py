@@ -182,9 +182,9 @@ def _report(job: Job[AuditOptions], sides: Sides, found: _Found, differences: li
         "differing_ranges": found.differing_ranges,
         "duplicates": found.duplicates,
     }
-    if options.archive is None:
+    if options.archive is None and options.start == "earliest":
         rows["expired_on_one_side"] = sides.expired
-    elif not options.complete:
+    if options.archive is not None and not options.complete:
         rows["not_archived_yet"] = sides.not_archived
     if not found.differing_ranges:
         return Report(rows)
