@@ -62,7 +62,7 @@ def checked_header(
         return _too_short(batch)
     numbers = unpack_header(batch)
     (
-        _,
+        base_offset,
         batch_length,
         _,
         magic,
@@ -78,6 +78,11 @@ def checked_header(
     ) = numbers
     if magic != MAGIC:
         return _wrong_magic(magic)
+    if base_offset:
+        return BatchProblem(
+            errors.INVALID_RECORD,
+            f"the batch has base offset {base_offset}; a producer sends 0, and the broker sets it",
+        )
     if batch_length + LENGTH_BYTES != size:
         return _wrong_size(batch_length + LENGTH_BYTES, size)
     if crc32c(memoryview(batch)[CRC_START:]) != crc:

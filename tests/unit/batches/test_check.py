@@ -86,6 +86,8 @@ def test_old_message_formats_are_refused_with_a_specific_error(magic, code):
 @pytest.mark.parametrize(
     ("form", "position", "value", "code"),
     [
+        (">q", 0, 1, "INVALID_RECORD"),  # base offset
+        (">q", 0, -1, "INVALID_RECORD"),
         (">i", 57, 0, "INVALID_RECORD"),  # record count
         (">i", 57, -1, "INVALID_RECORD"),
         (">i", 57, 4, "INVALID_RECORD"),

@@ -58,18 +58,16 @@ def with_payload(batch, payload):
 @settings(max_examples=15)
 @given(
     records=record_lists,
-    base_offset=st.integers(0, 1 << 40),
     leader_epoch=st.integers(-1, 1 << 20),
     producer=st.none() | st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 14), st.integers(0, 1 << 30)),
     is_transactional=st.booleans(),
 )
-def test_only_the_codec_changes(source, target, records, base_offset, leader_epoch, producer, is_transactional):
+def test_only_the_codec_changes(source, target, records, leader_epoch, producer, is_transactional):
     """The records are the same bytes, and the header keeps all fields but batch length, codec and CRC."""
     fields = dict(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True)) if producer else {}
     batch = build_batch(
         records,
         codec=source,
-        base_offset=base_offset,
         leader_epoch=leader_epoch,
         is_transactional=is_transactional and producer is not None,
         **fields,
@@ -227,6 +225,6 @@ def test_timestamps_of_all_records_are_checked(source):
 
 def test_records_are_read_back():
     """After recompression, the CLI's reader returns the same records."""
-    batch = build_batch(RECORDS, codec=Codec.SNAPPY, base_offset=7)
+    batch = build_batch(RECORDS, codec=Codec.SNAPPY)
 
     assert read_records(recompressed(batch, Codec.LZ4)) == read_records(batch)
