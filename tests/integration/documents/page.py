@@ -1,14 +1,15 @@
-"""The commands of a Markdown page: what a reader types, terminal by terminal, and what they are told to expect.
+"""The steps of a Markdown page: what a reader types, terminal by terminal, and what they are told to expect.
 
 A fence is a step of the page.  Its info string says what kind of step it is:
 
     ```sh                          commands, typed into terminal 1
     ```sh title="terminal 2"       commands, typed into that terminal; each terminal is a shell that stays open
-    ```text title="prints"         what the commands before it print; `…` stands for any text
+    ```python                      a cell, typed into the page's Python session, which keeps the names of earlier cells
+    ```text title="prints"         what the commands or the cell before it print; `…` stands for any text
     ```python title="job.py"       a file of this name; also yaml, and any other language with a title
 
-A fence in another language, or without a title, is an illustration and is skipped.  `<!-- not run: REASON -->` on the
-line before a fence skips it; the reason is for the reader of the source.
+Any other `text` is an illustration and is skipped; any other fence is an error.  `<!-- not run: REASON -->` on the line
+before a fence skips it; the reason is for the reader of the source.
 """
 
 import re
@@ -34,16 +35,18 @@ class Commands:
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prints:
     line: int
     text: str
 
     def pattern(self) -> re.Pattern[str]:
-        """
-        Return a pattern that matches the text whatever the amount of white space, and in which `…` matches anything.
-        """
-        parts = (r"\s+".join(map(re.escape, part.split())) for part in self.text.split("…"))
-        return re.compile(r"\s*.*?\s*".join(parts), re.DOTALL)
+        return pattern_of(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,20 @@ class File:
     text: str
 
 
-Step = Commands | Prints | File
+Step = Commands | Cell | Prints | File
+
+
+def pattern_of(text: str) -> re.Pattern[str]:
+    """Return a pattern that matches the text whatever the amount of white space, and in which `…` matches anything."""
+    parts = (r"\s+".join(map(re.escape, part.split())) for part in text.split("…"))
+    return re.compile(r"\s*.*?\s*".join(parts), re.DOTALL)
+
+
+def quotes_of(page: Path, heading: str) -> dict[str, re.Pattern[str]]:
+    """Return, by their titles, the patterns of the illustrations in the section below `heading`."""
+    section = page.read_text().partition(f"\n{heading}")[2].partition("\n## ")[0]
+    fences = [fence for fence in _FENCE.finditer(section) if fence["language"] == "text" and fence["title"]]
+    return {fence["title"]: pattern_of(fence["body"]) for fence in fences if fence["title"] != PRINTS}
 
 
 def steps_of(page: Path) -> Iterator[Step]:
@@ -66,7 +82,12 @@ def steps_of(page: Path) -> Iterator[Step]:
         match fence["language"], fence["title"]:
             case "sh", title:
                 yield Commands(line, title or _FIRST_TERMINAL, fence["body"])
-            case "text", "prints":
-                yield Prints(line, fence["body"])
+            case "text", title:
+                if title == PRINTS:
+                    yield Prints(line, fence["body"])
+            case "python", None:
+                yield Cell(line, fence["body"])
             case _, str(title):
                 yield File(line, title, fence["body"])
+            case language, None:
+                raise ValueError(f"{page.name}:{line}: the fence is in {language} and has no title: it is no step")

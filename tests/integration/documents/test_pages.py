@@ -9,7 +9,8 @@ from typing import Final
 
 import pytest
 
-from tests.integration.documents.page import Commands, File, Prints, steps_of
+from tests.integration.documents.notebook import Notebook
+from tests.integration.documents.page import Cell, Commands, File, Prints, steps_of
 from tests.integration.documents.terminal import Terminal
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -23,7 +24,10 @@ INSTALLED_PAGES: Final = (
 """Pages whose reader has installed Tidemill, as README.md says."""
 SECONDS_MAX: Final = 600  # for one step; an installation from an empty cache takes minutes
 PRINTS_SECONDS_MAX: Final = 60
-READY: Final = re.compile(r"is ready|ready: |\bready\b.*kafka")
+READY: Final = re.compile(
+    r"is ready|ready: |\bready\b.*kafka"
+    r"|New state: ALIVE|Successfully registered with master|Spark Connect server started"  # servers of Spark
+)
 PLACEHOLDERS: Final = {"<this repository>": str(ROOT)}
 
 
@@ -40,8 +44,10 @@ class Reader:
         self._directory = directory
         self._environment = {
             "HOME": str(home),
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # Spark's queries are short: most of their time is start-up
             "LANG": "C.UTF-8",
             "PATH": os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part),
+            "SPARK_LOCAL_IP": "127.0.0.1",
             "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip")),
             **{name: os.environ[name] for name in ("JAVA_HOME", "PIP_INDEX_URL") if name in os.environ},
         }
@@ -51,7 +57,8 @@ class Reader:
             self._environment["PYTHONPATH"] = str(ROOT / "src")
             (directory / "examples").symlink_to(ROOT / "examples")
         self._terminals: dict[str, Terminal] = {}
-        self._last: Terminal | None = None
+        self._notebook: Notebook | None = None
+        self._last: Terminal | Notebook | None = None
 
     def follow(self, page: Path) -> None:
         for step in steps_of(page):
@@ -59,14 +66,18 @@ class Reader:
             match step:
                 case Commands():
                     self._type(step, where)
+                case Cell():
+                    self._run(step, where)
                 case Prints():
                     assert self._last is not None, f"{where}: nothing was typed before"
                     found = self._last.wait_for(step.pattern(), PRINTS_SECONDS_MAX)
-                    assert found, f"{where}: expected\n{step.text}\nbut the terminal shows\n{self._last.screen}"
+                    assert found, f"{where}: expected\n{step.text}\nbut the screen shows\n{self._last.screen}"
                 case File():
                     self._have(step, where)
 
     def close(self) -> None:
+        if self._notebook is not None:
+            self._notebook.close()
         for terminal in reversed(self._terminals.values()):
             terminal.close()
 
@@ -96,6 +107,12 @@ class Reader:
         assert status in (0, None), f"{where}: exit status {status}\n{text}\n{terminal.screen}"
         self._last = terminal
 
+    def _run(self, step: Cell, where: str) -> None:
+        if self._notebook is None:
+            self._notebook = Notebook(self._here(), self._environment)
+        assert self._notebook.run(step.text), f"{where}:\n{step.text}\n{self._notebook.screen}"
+        self._last = self._notebook
+
 
 @pytest.fixture
 def newcomer(tmp_path: Path) -> Iterator[Reader]:
@@ -120,6 +137,7 @@ def test_a_page_does_what_it_says(page: str, newcomer: Reader) -> None:
     newcomer.follow(ROOT / page)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", INSTALLED_PAGES)
 def test_a_page_does_what_it_says_once_tidemill_is_installed(page: str, user: Reader) -> None:
     """
