@@ -119,7 +119,7 @@ def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
 
 def unknown_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
     """Return the sorted keys that are neither used nor known to have no effect.  They are probably misspelt."""
-    return tuple(sorted(key for key in keys if not (key in _OBEYED or key in NO_EFFECT or key in SECURITY_KEYS)))
+    return tuple(sorted(key for key in keys if not (key in OBEYED or key in NO_EFFECT or key in SECURITY_KEYS)))
 
 
 def _parsed(values: SettingValues) -> ConnectionSettings:
@@ -186,7 +186,7 @@ def _warn_of_unused(values: SettingValues, protocol: str, *, has_tls: bool, has_
 
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_OBEYED: Final = frozenset(
+OBEYED: Final = frozenset(
     {
         "bootstrap.servers",
         "check.crcs",
