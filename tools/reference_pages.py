@@ -1,8 +1,10 @@
-"""Write the pages of `docs/reference` from the code: configuration keys, metrics and commands.
+"""
+Write the pages of `docs/reference` from the code, and the tables of options in `docs/spark.md`.
 
 python tools/reference_pages.py
 """
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +12,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
+SPARK_PAGE = ROOT / "docs" / "spark.md"
+A_TABLE = re.compile(
+    r"(?P<begin><!-- written by tools/reference_pages\.py: (?P<name>[a-z ]+) -->\n).*?(?P<end>\n<!-- end -->)",
+    re.DOTALL,
+)
 WRITTEN_BY = "\n`tools/reference_pages.py` writes this page; do not edit it.\n"
 HELP_COLUMNS = 100
 
@@ -136,10 +143,70 @@ def _help_sections(command: Any, parent: Any, name: str) -> Iterator[str]:
         yield from _help_sections(command.get_command(context, subname), context, subname)
 
 
+def spark_page(text: str) -> str:
+    """Return the text of `docs/spark.md` with every generated table as the code has it.  Raise KeyError for a name."""
+    sys.path.insert(0, str(ROOT / "src"))
+    tables = _spark_tables()
+    return A_TABLE.sub(lambda found: f"{found['begin']}\n{tables[found['name']]}{found['end']}", text)
+
+
+def _spark_tables() -> dict[str, str]:
+    from tidemill.client import connection_settings, producer_settings
+    from tidemill.client.security_keys import SECURITY_KEYS, Use
+    from tidemill.columnar import connection_option_table, sink_options, source_option_table
+
+    ignored = (
+        (connection_settings.NO_EFFECT, "a consumer's key; the query plans its reads and keeps its offsets itself"),
+        (producer_settings.NO_EFFECT, "a producer's key; rows arrive in bulk and are sent at once"),
+    )
+    keys: dict[Use, list[Any]] = {use: [key for key in SECURITY_KEYS.values() if key.use is use] for use in Use}
+    return {
+        "source options": _options(source_option_table.OPTIONS),
+        "sink options": _options(sink_options.OPTIONS),
+        "connection keys": _options(connection_option_table.OPTIONS),
+        "security keys": _table(
+            ("key", "type", "default", "meaning", "secret"),
+            (
+                (_code(f"kafka.{key.name}"), key.type, _default(key.default), key.text, "yes" if key.is_secret else "")
+                for key in keys[Use.USED]
+            ),
+        ),
+        "keys without effect": _table(
+            ("keys", "why they have no effect"),
+            [
+                *((", ".join(_code(f"kafka.{name}") for name in sorted(names)), why) for names, why in ignored),
+                *_by_text(keys[Use.NO_EFFECT]),
+            ],
+        ),
+        "refused keys": _table(("keys", "what to do instead"), _by_text(keys[Use.REFUSED])),
+    }
+
+
+def _options(options: Iterable[Any]) -> str:
+    rows = ((_code(one.name), one.type, _default(one.default), one.meaning) for one in options)
+    return _table(("option", "type", "default", "meaning"), rows)
+
+
+def _default(text: str) -> str:
+    """Return a default as code, unless it is a description, which has a space or an apostrophe."""
+    return text if re.search(r"[ ']", text) else _code(text)
+
+
+def _by_text(keys: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Yield a row for all keys with the same text, with the values of refused keys that are accepted."""
+    names: dict[str, list[str]] = {}
+    for key in keys:
+        allowed = f" (except {', '.join(map(_code, sorted(key.allowed)))})" if key.allowed else ""
+        names.setdefault(key.text, []).append(_code(f"kafka.{key.name}") + allowed)
+    for text, same in names.items():
+        yield ", ".join(same), text
+
+
 def main() -> None:
     PAGES.mkdir(exist_ok=True)
     for name, text in pages().items():
         (PAGES / name).write_text(text)
+    SPARK_PAGE.write_text(spark_page(SPARK_PAGE.read_text()))
 
 
 if __name__ == "__main__":

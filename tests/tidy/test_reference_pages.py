@@ -1,8 +1,8 @@
-"""The pages of `docs/reference` are what `tools/reference_pages.py` writes."""
+"""The pages of `docs/reference`, and the tables in `docs/spark.md`, are what `tools/reference_pages.py` writes."""
 
 import pytest
 
-from tools.reference_pages import PAGES, pages
+from tools.reference_pages import A_TABLE, PAGES, SPARK_PAGE, pages, spark_page
 
 WRITTEN = pages()
 
@@ -20,3 +20,16 @@ def test_every_reference_page_is_written_by_the_tool() -> None:
     The tool writes every page in `docs/reference`: none is left over from an earlier version of the tool.
     """
     assert sorted(WRITTEN) == sorted(path.name for path in PAGES.glob("*.md"))
+
+
+def test_the_tables_of_the_spark_guide_are_up_to_date() -> None:
+    """
+    The guide has every option of source, sink and connection.  `python tools/reference_pages.py` rewrites the tables.
+    """
+    text = SPARK_PAGE.read_text()
+    tables = [found["name"] for found in A_TABLE.finditer(text)]
+
+    assert spark_page(text) == text
+    assert [
+        "source options", "sink options", "connection keys", "security keys", "keys without effect", "refused keys",
+    ] == tables  # fmt: skip

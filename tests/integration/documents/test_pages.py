@@ -20,6 +20,7 @@ INSTALLED_PAGES: Final = (
     "docs/operations/settings.md",
     "docs/operations/restart.md",
     "docs/operations/failures.md",
+    "docs/spark.md",
 )
 """Pages whose reader has installed Tidemill, as README.md says."""
 SECONDS_MAX: Final = 600  # for one step; an installation from an empty cache takes minutes
