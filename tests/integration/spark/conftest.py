@@ -24,30 +24,46 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
+class BrokerProcess:
+    """A `tidemill dev` in a directory of its own.  It can be killed and started again at the same address."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.bootstrap = "127.0.0.1:0"  # until the first start: any free port
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tidemill", "dev", "--json", "--data", str(self._directory / "data")]
+        with (self._directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--kafka", self.bootstrap, "--http", "127.0.0.1:0"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the broker did not start: {(self._directory / 'log').read_text()[-2000:]}"
+        self.bootstrap = str(json.loads(line)["kafka"])
+
+    def stop(self) -> None:
+        assert self.process.stdout is not None
+        self.process.terminate()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     named = os.environ.get("TIDEMILL_TEST_BOOTSTRAP")
     if named:
         yield named
         return
-    directory = tmp_path_factory.mktemp("broker")
-    command = [sys.executable, "-m", "tidemill", "dev", "--json", "--data", str(directory / "data")]
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        )
-        assert process.stdout is not None
-        try:
-            line = process.stdout.readline()
-            assert line, f"the broker did not start: {(directory / 'log').read_text()[-2000:]}"
-            yield str(json.loads(line)["kafka"])
-        finally:
-            process.terminate()
-            process.wait(10)
-            process.stdout.close()
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    try:
+        yield broker.bootstrap
+    finally:
+        broker.stop()
 
 
 @pytest.fixture(scope="session")
