@@ -116,3 +116,81 @@ def test_a_missing_file_is_one_sentence_with_the_setting(spark, bootstrap, topic
 
     with pytest.raises(Exception, match=f"client.id=file:{missing}: the file cannot be read: No such file"):
         frame.count()
+
+
+@pytest.fixture
+def events(spark, tmp_path):
+    """Write the event log of the running session to a directory; `events()` ends it and returns its text."""
+    context, jvm = spark.sparkContext._jsc.sc(), spark._jvm
+    conf = context.conf().clone().set("spark.eventLog.compress", "false").set("spark.eventLog.rolling.enabled", "false")
+    listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        "secrets", jvm.scala.Option.empty(), jvm.java.net.URI(tmp_path.as_uri()), conf, context.hadoopConfiguration()
+    )
+    listener.start()
+    context.addSparkListener(listener)
+
+    def end():
+        context.listenerBus().waitUntilEmpty()
+        context.removeSparkListener(listener)
+        listener.stop()
+        return "".join(path.read_text() for path in tmp_path.glob("*secrets*"))
+
+    return end
+
+
+def test_a_batch_write_shows_no_secret(spark, bootstrap, topic, reference, events, capfd):
+    """
+    The plans of a write, the event log and what is printed are without secrets, literal ones included.
+    """
+    sink = spark.range(3).selectExpr("CAST(id AS STRING) AS value").write.format("tidemill").mode("append")
+
+    sink.options(**{"kafka.bootstrap.servers": bootstrap, "topic": topic, **LITERAL, **reference}).save()
+
+    stored, logged, printed = plans_in_the_web_pages(spark), events(), capfd.readouterr()
+    assert "SparkListenerSQLExecutionStart" in logged
+    assert "hunter2" not in "".join([*stored, logged, printed.out, printed.err])
+
+
+def test_a_streaming_write_shows_no_secret(spark, bootstrap, topic, make_topic, reference, events, tmp_path, capfd):
+    """
+    The progress, the plan, the checkpoint and the event log of a query from topic to topic are without secrets.
+    """
+    checkpoint = tmp_path / "checkpoint"
+    options = {"kafka.bootstrap.servers": bootstrap, **LITERAL, **reference}
+    stream = spark.readStream.format("tidemill").options(**options).option("subscribe", topic)
+    query = (
+        stream.option("startingOffsets", "earliest")
+        .load()
+        .select("value")
+        .writeStream.format("tidemill")
+        .options(**options)
+        .option("topic", make_topic())
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    query.explain(extended=True)
+
+    progress = [one.json for one in query.recentProgress]
+    stored = [path.read_bytes().decode(errors="replace") for path in checkpoint.rglob("*") if path.is_file()]
+    logged, printed = events(), capfd.readouterr()
+    assert progress and stored
+    assert "QueryProgressEvent" in logged
+    assert "hunter2" not in "".join([*progress, *stored, logged, printed.out, printed.err])
+
+
+def test_an_error_of_a_write_shows_no_secret(spark, bootstrap, reference):
+    """
+    A write that is refused on the driver, and one whose row is refused in a task, name the fault and no secret.
+    """
+    options = {"kafka.bootstrap.servers": bootstrap, **LITERAL, **reference}
+    rows = spark.range(1).selectExpr("'v' AS value", "'no-such-topic' AS topic")
+
+    failures = []
+    for more in ({"topic": "no-such-topic"}, {}):
+        with pytest.raises(Exception, match="topic 'no-such-topic'") as failed:
+            rows.write.format("tidemill").mode("append").options(**options, **more).save()
+        failures.append(str(failed.value))
+
+    assert "hunter2" not in "".join(failures)
