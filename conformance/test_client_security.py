@@ -1,10 +1,11 @@
-"""Tidemill's own client reads a topic of Apache Kafka through listeners with TLS and every SASL mechanism."""
+"""Tidemill's own client reads and writes topics of Apache Kafka through listeners with TLS and every SASL mechanism."""
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -22,12 +23,13 @@ from tidemill.client import connection_settings
 from tidemill.client.broker_connection import BrokerConnection
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import ClientError
-from tidemill.columnar import source_options
+from tidemill.columnar import sink_options, source_options
 from tidemill.columnar.offset_ranges import OffsetRange
 from tidemill.columnar.range_reader import RangeReader
+from tidemill.columnar.topic_writer import TopicWriter
 from tidemill.wire.messages import metadata
 
-TOPIC = "secured"
+TOPIC, WRITTEN = "secured", "written"
 VALUES = [b"a", b"b", b"c"]
 PASSWORD = "Gr\u00fc\u00dfe-\u00aa"  # SASLprep would change the last character; Kafka does not
 LOGIN_LIFETIME_MS = 2_000
@@ -114,7 +116,8 @@ def escaped(text: str) -> str:
 def fill(bootstrap: str) -> None:
     """Create the topic, its records, and the users of SCRAM, through the listener without login."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    for created in admin.create_topics([NewTopic(TOPIC, 1, 1), NewTopic(WRITTEN, 1, 1)]).values():
+        created.result(30)
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         user = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4_096), PASSWORD.encode())
         admin.alter_user_scram_credentials([user])["alice"].result(30)  # a request may change a user once
@@ -134,6 +137,18 @@ def values_read(keys: dict[str, str]) -> list[bytes]:
     return [value for batch in rows for value in batch.column("value").to_pylist()]
 
 
+def values_written(keys: dict[str, str], text: str) -> list[bytes]:
+    """Write a few rows as Spark's executors do, and return their values as the cluster has them."""
+    options = sink_options.parse({"topic": WRITTEN, **{f"kafka.{key}": value for key, value in keys.items()}})
+    rows = pa.record_batch({"value": [f"{text} {number}" for number in range(len(VALUES))]})
+    with TopicWriter(options, rows.schema) as writer:
+        writer.write(rows)
+        ((start, end),) = writer.flush().offsets.values()
+    read = source_options.for_batch({"subscribe": WRITTEN, **{f"kafka.{key}": value for key, value in keys.items()}})
+    found = RangeReader(read, ["value"]).record_batches(OffsetRange(WRITTEN, 0, start, end))
+    return [value for batch in found for value in batch.column("value").to_pylist()]
+
+
 def failure(keys: dict[str, str]) -> str:
     with pytest.raises(ClientError) as failed:
         ClusterMetadata(connection_settings.from_keys(keys)).refresh({TOPIC})
@@ -149,6 +164,35 @@ def test_a_topic_is_read_with_tls_and_every_mechanism(kafka: SecuredKafka, mecha
     keys = kafka.keys("SASL_SSL", sasl_mechanism=mechanism) | MECHANISMS[mechanism]
 
     assert VALUES == values_read(keys)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_topic_is_written_with_tls_and_every_mechanism(kafka: SecuredKafka, mechanism: str) -> None:
+    """
+    The sink's producer logs in with the mechanism over TLS, and the cluster has every row.
+    """
+    keys = kafka.keys("SASL_SSL", sasl_mechanism=mechanism) | MECHANISMS[mechanism]
+
+    assert [b"%s %d" % (mechanism.encode(), number) for number in range(len(VALUES))] == values_written(keys, mechanism)
+
+
+def test_a_write_renews_its_login_before_the_broker_ends_it(kafka: SecuredKafka) -> None:
+    """
+    A write that lasts longer than the broker's connections.max.reauth.ms loses no connection and no row (KIP-368).
+    """
+    keys = kafka.keys("SASL_SSL", sasl_mechanism="SCRAM-SHA-512") | MECHANISMS["SCRAM-SHA-512"]
+    options = sink_options.parse({"topic": WRITTEN, **{f"kafka.{key}": value for key, value in keys.items()}})
+    rows = pa.record_batch({"value": ["row"]})
+    ends_at = time.monotonic() + 1.5 * LOGIN_LIFETIME_MS / 1_000
+    count = 0
+
+    with TopicWriter(options, rows.schema) as writer:
+        while time.monotonic() < ends_at:
+            writer.write(rows)
+            count += 1
+            summary = writer.flush()
+
+    assert count == summary.records
 
 
 def test_a_topic_is_read_with_a_login_but_without_tls(kafka: SecuredKafka) -> None:
