@@ -11,6 +11,7 @@ from tidemill.columnar.offset_bound import EARLIEST
 from tidemill.spark.pipelines.backfill.options import BackfillOptions
 from tidemill.spark.pipelines.backfill.rate_limit import RateLimit
 from tidemill.spark.pipelines.frame.job import Job
+from tidemill.spark.pipelines.frame.one_topic import OneTopic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,19 +26,21 @@ _ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ARROW_ROWS_MAX: Final = "500"  # Spark measures a batch with nested columns after each row, so large ones are slow
 
 
-def copy(job: Job[BackfillOptions], noted: Mapping[int, int], partitions: int) -> int:
+def copy(job: Job[BackfillOptions], noted: Mapping[int, int]) -> int:
     """
     Copy the records of the topic `then` to the target, and return how many this run has copied.
 
-    `noted` has the end offset of each partition of the topic from before the first record was written; `partitions` is
-    how many it has now.  A first run begins at these offsets, and a later one at Spark's checkpoint.  The copy ends
-    with the records that are there now, or, if the job is continuous, when a stop is requested.
+    `noted` has the end offset of each partition of the topic from before the first record was written.  A first run
+    begins at these offsets, and a later one at Spark's checkpoint.  The copy ends with the records that are there now,
+    or, if the job is continuous, when a stop is requested.
 
     The copy is at-least-once: after an interruption, the last micro-batch is written again.  A record keeps its key,
     value, headers and timestamp, and its partition if the pipeline has the option `partition`; without it, the key
     chooses the partition, as it does for the records of the files.
     """
     job.progress.begin(f"copying {job.options.then}", None)
+    with OneTopic(str(job.options.then), job.kafka) as live:
+        partitions = live.partition_count()
     with _small_arrow_batches(job.spark):
         query = _written(job, _read(job, noted, partitions)).start()
     try:

@@ -1,22 +1,22 @@
 """Writes the parts of a backfill, one after the other, and notes each one that is done."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.failures import ClientError
 from tidemill.spark.pipelines.backfill.backfill_state import BackfillState, Position
 from tidemill.spark.pipelines.backfill.options import BackfillOptions
 from tidemill.spark.pipelines.backfill.part_writer import PartWriter, polled
 from tidemill.spark.pipelines.backfill.parts import Part, of_group
 from tidemill.spark.pipelines.backfill.preparation import Preparation
-from tidemill.spark.pipelines.backfill.target_topic import TargetTopic
 from tidemill.spark.pipelines.frame.job import Job
+from tidemill.spark.pipelines.frame.one_topic import OneTopic
 
 _POLL_S: Final = 1.0
-_POLL_TIMEOUT_MS: Final = 5_000  # the end of a part waits for a request that shows only progress
+# The end of a part waits for a request that shows only progress.
+_IMPATIENT: Final = {"kafka.default.api.timeout.ms": "5000", "fetchOffset.numRetries": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +32,13 @@ class PartLoop:
     prepared: Preparation
     state: BackfillState
     writer: PartWriter
-    open_topic: Callable[[ConnectionSettings, str], TargetTopic] = TargetTopic
+    open_topic: Callable[[str, Mapping[str, str]], OneTopic] = OneTopic
 
     def run(self) -> Position:
         """Write until all parts are done or a stop is requested.  Return the position that was reached."""
         position = self.state.position()
         groups = self.prepared.plan.groups
-        with self.open_topic(self.prepared.sink.connection, self.job.options.topic) as topic:
+        with self.open_topic(self.job.options.topic, self.job.kafka) as topic:
             while position.group < len(groups):
                 parts = self._parts(position.group)
                 while position.part < len(parts):
@@ -63,17 +63,15 @@ class PartLoop:
         self.state.keep_parts(index, parts)
         return parts
 
-    def _write(self, topic: TargetTopic, part: Part, position: Position) -> Position:
+    def _write(self, topic: OneTopic, part: Part, position: Position) -> Position:
         """Write one part, and return the position after it."""
         if position.begun_at:
             position = replace(position, repeated_parts=position.repeated_parts + 1)
             self.job.progress.note(f"part {position.parts + 1} was begun before and is written again")
         else:
-            position = replace(position, begun_at=topic.end_offsets())
+            position = replace(position, begun_at=topic.numbered_ends())
         self.state.keep_position(position)
-        connection = self.prepared.sink.connection
-        impatient = replace(connection, api_timeout_ms=min(connection.api_timeout_ms, _POLL_TIMEOUT_MS))
-        with self.open_topic(impatient, self.job.options.topic) as polled_topic:
+        with self.open_topic(self.job.options.topic, {**self.job.kafka, **_IMPATIENT}) as polled_topic:
             progress = _PartProgress(self.job, part, polled_topic, left=self.prepared.plan.records - position.records)
             with polled(progress.poll, _POLL_S):
                 written = self.writer.write(part)
@@ -83,7 +81,7 @@ class PartLoop:
                 f"{part.records} when the run was planned: restore them, or start again with another state directory"
             )
         progress.end()
-        ends = topic.end_offsets()
+        ends = topic.numbered_ends()
         grown = sum(end - position.begun_at.get(partition, 0) for partition, end in ends.items())
         position = replace(
             position,
@@ -102,18 +100,18 @@ class PartLoop:
 class _PartProgress:
     """Estimates from the topic's end offsets how much of a part is written, while Spark writes it."""
 
-    def __init__(self, job: Job[BackfillOptions], part: Part, topic: TargetTopic, left: int) -> None:
+    def __init__(self, job: Job[BackfillOptions], part: Part, topic: OneTopic, left: int) -> None:
         """`left` is the number of records that all parts from this one on have."""
         self._progress = job.progress
         self._part = part
         self._topic = topic
         self._left = left
-        self._ends = sum(topic.end_offsets().values())
+        self._ends = sum(topic.numbered_ends().values())
         self._shown = 0  # records of the part that were shown
 
     def poll(self) -> None:
         try:
-            grown = sum(self._topic.end_offsets().values()) - self._ends
+            grown = sum(self._topic.numbered_ends().values()) - self._ends
         except ClientError:
             return  # The tasks report what keeps them from writing; this is only an estimate.
         self._show(min(grown, self._part.records))

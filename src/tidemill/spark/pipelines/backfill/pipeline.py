@@ -14,7 +14,6 @@ from tidemill.spark.pipelines.backfill.options import BackfillOptions
 from tidemill.spark.pipelines.backfill.part_loop import PartLoop
 from tidemill.spark.pipelines.backfill.part_writer import PartWriter
 from tidemill.spark.pipelines.backfill.preparation import Preparation, prepare
-from tidemill.spark.pipelines.backfill.target_topic import TargetTopic
 from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.pipeline import Pipeline
 from tidemill.spark.pipelines.frame.plan import Plan
@@ -86,7 +85,7 @@ def run(job: Job[BackfillOptions]) -> Report:
     if is_complete:
         shutil.rmtree(state.sorted_directory(0).parent, ignore_errors=True)
         if prepared.plan.then is not None and not job.stop_requested():
-            copied = live_tail.copy(job, prepared.plan.then, _partitions(prepared, str(options.then)))
+            copied = live_tail.copy(job, prepared.plan.then)
     return Report(_counts(options, prepared.plan, before, position, wall_s, copied))
 
 
@@ -109,11 +108,6 @@ def _cores(spark: "SparkSession") -> int:
         return int(spark.sparkContext.defaultParallelism)
     except PySparkException:  # Spark Connect does not tell
         return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-
-
-def _partitions(prepared: Preparation, topic: str) -> int:
-    with TargetTopic(prepared.sink.connection, topic) as live:
-        return live.partition_count()
 
 
 def _counts(

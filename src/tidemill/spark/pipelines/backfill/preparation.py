@@ -14,10 +14,10 @@ from tidemill.spark.pipelines.backfill.parts import RecordReader
 from tidemill.spark.pipelines.backfill.record_columns import RecordColumns
 from tidemill.spark.pipelines.backfill.scan import Scan
 from tidemill.spark.pipelines.backfill.source_format import ListedFile, SourceFormat
-from tidemill.spark.pipelines.backfill.target_topic import TargetTopic
 from tidemill.spark.pipelines.backfill.time_groups import SourceFile, time_groups
 from tidemill.spark.pipelines.frame import topic_fitness
 from tidemill.spark.pipelines.frame.job import Job
+from tidemill.spark.pipelines.frame.one_topic import OneTopic
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,7 +47,7 @@ def prepare(job: Job[BackfillOptions]) -> Preparation:
     state = BackfillState(job.state)
     known = state.plan()
     format = SourceFormat(format=options.format, reader=options.reader_options())
-    with TargetTopic(sink.connection, options.topic) as topic:
+    with OneTopic(options.topic, job.kafka) as topic:
         notes: tuple[str, ...] = ()
         listed: list[ListedFile] = []
         if known is None:
@@ -66,7 +66,7 @@ def prepare(job: Job[BackfillOptions]) -> Preparation:
         if plan is None:
             limit = _bytes_max(sink, topic)
             scan = Scan(spark=job.spark, format=format, schema=schema, columns=columns, batch_bytes_max=limit)
-            plan = _new_plan(job, sink, topic, scan, listed)
+            plan = _new_plan(job, topic, scan, listed)
         refusals = _refusals(options, topic, plan)
     return Preparation(
         plan=plan,
@@ -78,14 +78,12 @@ def prepare(job: Job[BackfillOptions]) -> Preparation:
     )
 
 
-def _new_plan(
-    job: Job[BackfillOptions], sink: SinkOptions, topic: TargetTopic, scan: Scan, listed: Sequence[ListedFile]
-) -> BackfillPlan:
+def _new_plan(job: Job[BackfillOptions], topic: OneTopic, scan: Scan, listed: Sequence[ListedFile]) -> BackfillPlan:
     then = None
     if job.options.then is not None:
         # These offsets are looked up before the scan, and so before the first record is written.
-        with TargetTopic(sink.connection, job.options.then) as live:
-            then = live.end_offsets()
+        with OneTopic(job.options.then, job.kafka) as live:
+            then = live.numbered_ends()
     job.progress.begin(f"scanning {len(listed):,} files", None)
     files = scan.files(listed)
     part_records = job.options.records_per_part(sum(file.records for file in files), sum(file.bytes for file in files))
@@ -124,7 +122,7 @@ def _struct(plan: BackfillPlan) -> "StructType":
     return StructType.fromJson(dict(plan.schema))
 
 
-def _bytes_max(sink: SinkOptions, topic: TargetTopic) -> int | None:
+def _bytes_max(sink: SinkOptions, topic: OneTopic) -> int | None:
     """Return the largest batch of one record; None if records are compressed, because their size is then unknown."""
     if sink.producer.codec is not Codec.NONE:
         return None
@@ -132,7 +130,7 @@ def _bytes_max(sink: SinkOptions, topic: TargetTopic) -> int | None:
     return None if told is None else min(int(told), sink.producer.request_bytes_max)
 
 
-def _refusals(options: BackfillOptions, topic: TargetTopic, plan: BackfillPlan) -> tuple[str, ...]:
+def _refusals(options: BackfillOptions, topic: OneTopic, plan: BackfillPlan) -> tuple[str, ...]:
     if not plan.groups:
         return ()
     configs = topic.configurations(topic_fitness.KEYS)
@@ -160,7 +158,7 @@ def _partition_bytes(plan: BackfillPlan) -> dict[int, int]:
 
 def _checked_again(
     options: BackfillOptions,
-    topic: TargetTopic,
+    topic: OneTopic,
     plan: BackfillPlan,
     needed: Sequence[SourceFile],
     listed: Sequence[ListedFile],

@@ -39,6 +39,14 @@ class OneTopic:
         """Return the end offset of every partition that the topic has now.  Raise UnknownTopic and ClientError."""
         return self.offsets.latest(self.offsets.partitions())
 
+    def partition_count(self) -> int:
+        """Return how many partitions the topic has now.  Raise as `ends`."""
+        return max(number for _, number in self.offsets.partitions()) + 1
+
+    def numbered_ends(self) -> dict[int, int]:
+        """Return the same as `ends`, by the numbers of the partitions."""
+        return {number: offset for (_, number), offset in self.ends().items()}
+
     def topic_id(self) -> str | None:
         """Return the id of the topic as text; None if the broker has no topic ids.  Raise as `ends`."""
         self.offsets.partitions()

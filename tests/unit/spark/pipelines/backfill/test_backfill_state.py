@@ -13,7 +13,7 @@ FILE = SourceFile(
     partitions={0: 1, 2: 2},
 )  # fmt: skip
 PLAN = BackfillPlan(
-    schema={"type": "struct", "fields": []}, topic_id="0b50fa9c-c675-4203-bfce-67a379bd7775", partition_count=3,
+    schema={"type": "struct", "fields": []}, topic_id="C1D6nMZ1QgO_zmejeb13dQ", partition_count=3,
     part_records=2, groups=(FileGroup(files=(FILE,), is_sorted_first=True),), empty_files=("file:/data/b.csv",),
     then={0: 7, 1: 0},
 )  # fmt: skip

@@ -50,7 +50,7 @@ class Machine:
 class Topic:
     machine: Machine
 
-    def end_offsets(self):
+    def numbered_ends(self):
         return {0: len(self.machine.log)}
 
     def __enter__(self):
