@@ -58,7 +58,7 @@ def rows_of(files):
     """Return (key, value, timestamp in ms, headers) of all rows by (partition, offset), read with pyarrow."""
     rows = {}
     for file in files:
-        for row in pq.ParquetFile(file).read().to_pylist():
+        for row in pq.ParquetFile(str(file).removeprefix("file://")).read().to_pylist():
             place = row["partition"], row["offset"]
             assert place not in rows, f"{place} is archived twice"
             time_ms = int(row["timestamp"].timestamp() * 1_000)
@@ -272,6 +272,36 @@ def test_a_topic_that_was_created_again_is_refused(spark, admin, make_topic, sen
         pipelines.archive(spark, **options)
 
     assert 10 == len(rows_of(manifest.data_files(Path(arguments["to"]))))
+
+
+def test_flights_are_archived_in_an_iceberg_table(
+    spark, bootstrap, make_topic, send, some_flights, arguments, tmp_path
+):
+    """
+    Each batch is a snapshot of the table, whose newest entry a later run goes on from; PyIceberg reads every record.
+    """
+    load_catalog = pytest.importorskip("pyiceberg.catalog", reason="extra 'iceberg' is not installed").load_catalog
+    topic = make_topic(partitions=2)
+    send(topic, some_flights[:100])
+    catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    properties = [f"{name}={value}" for name, value in catalog.items()]
+    options = {**arguments, "topic": topic, "to": "air.flights", "format": "iceberg", "iceberg_property": properties}
+
+    plan = pipelines.archive.plan(spark, **options)
+    pipelines.archive(spark, **options, batch_records=60)
+    send(topic, some_flights[100:150])
+    report = pipelines.archive(spark, **options)
+
+    assert ("0", "100") == (dict(plan.rows)["next batch"], dict(plan.rows)["offsets"])
+    assert (1, 50) == (report.rows["batches"], report.rows["records"])
+    opened = load_catalog("default", **catalog)
+    table = opened.load_table("air.flights")
+    assert ["0", "1", "2"] == [it.summary["tidemill.archive.batch"] for it in table.snapshots()]
+    assert consumed(bootstrap, topic, 2) == rows_of([it.file.file_path for it in table.scan().plan_files()])
+    found = table.scan(row_filter="timestamp >= '2013-01-01T11:00:00+00:00'").to_arrow()
+    from_11 = [one for one in some_flights[:150] if one.timestamp_ms >= 1_357_038_000_000]
+    assert sorted(one.value for one in from_11) == sorted(found["value"].to_pylist())
+    opened.close()
 
 
 def test_a_manifest_is_json_that_anybody_reads(spark, make_topic, send, some_flights, arguments):

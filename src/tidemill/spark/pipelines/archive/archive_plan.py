@@ -17,7 +17,8 @@ from tidemill.spark.pipelines.frame.table import Table
 def plan(job: Job[ArchiveOptions]) -> Plan:
     """Return what a run would archive now.  Raise what the run would raise before its first batch."""
     options = job.options
-    last = open_target(options).last()
+    with closing(open_target(job)) as target:
+        last = target.last()
     next_batch.check_division(last, options.partition_by)
     with closing(SourceTopic(job.kafka, options.topic)) as source:
         pending = next_batch.everything(last, source.bounds(last))
@@ -25,7 +26,7 @@ def plan(job: Job[ArchiveOptions]) -> Plan:
     stored = next_batch.stored_bytes(pending, profiles)
     files = plan_files(pending.offset_count, stored, options.target_size, last)
     batches = max(ceil(pending.offset_count / options.batch_records), ceil(stored / options.batch_bytes))
-    target = size_text(options.target_size)
+    size = size_text(options.target_size)
     division = f", at least one for each {options.partition_by.columns[-1]}" if options.partition_by.columns else ""
     rows = (
         ("topic", options.topic),
@@ -40,7 +41,7 @@ def plan(job: Job[ArchiveOptions]) -> Plan:
         ("bytes of files", f"about {files.estimated_bytes}"),
         (
             "files",
-            f"about {files.task_count if pending.offset_count else 0} of {target}{division}",
+            f"about {files.task_count if pending.offset_count else 0} of {size}{division}",
         ),
     )
     offsets = [

@@ -37,9 +37,8 @@ def run(job: Job[ArchiveOptions]) -> Report:
     """
     options = job.options
     job.state.claim("archive", options.identity)
-    target = open_target(options)
     done = _Done()
-    with closing(SourceTopic(job.kafka, options.topic)) as source, target.locked():
+    with closing(open_target(job)) as target, closing(SourceTopic(job.kafka, options.topic)) as source, target.locked():
         last = target.last()
         next_batch.check_division(last, options.partition_by)
         target.clean(last)

@@ -7,8 +7,8 @@ A batch is committed in these steps, of which only the third matters to readers 
 3. the entry is linked into the manifest, unless there is already one with its number;
 4. the staging directory is removed.
 
-A run that finds a staging directory removes it, and if the entry in it is not in the manifest, also the files that the
-entry names.
+A run that finds a staging directory renames it, so that nothing can be linked from it, then removes it; if the entry in
+it is not in the manifest, also the files that the entry names.
 """
 
 import errno
@@ -31,6 +31,7 @@ from tidemill.spark.pipelines.archive.target import StagedFiles
 STAGING: Final = "_staging"
 _ENTRY: Final = "entry.json"
 _LOCK: Final = "lock"
+_REMOVED: Final = "removed-"
 
 
 class ParquetTarget:
@@ -38,6 +39,8 @@ class ParquetTarget:
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
+
+    def close(self) -> None: ...
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -61,8 +64,11 @@ class ParquetTarget:
         return last_entry(self._path)
 
     def clean(self, last: BatchEntry | None) -> None:
-        for path in sorted((self._path / STAGING).glob("[0-9]*-*")):
-            number, _, batch_id = path.name.partition("-")
+        for path in sorted((self._path / STAGING).glob("*-*")):
+            if not path.name.startswith(_REMOVED):
+                # If the run still exists, on a machine that does not share the lock, it can no longer link its entry.
+                path = path.rename(path.with_name(f"{_REMOVED}{path.name}"))
+            number, _, batch_id = path.name.removeprefix(_REMOVED).partition("-")
             staging = Staging(int(number), batch_id, path)
             if (path / _ENTRY).exists() and not self._is_committed(staging):
                 entry = batch_entry.from_text((path / _ENTRY).read_bytes(), str(path / _ENTRY))
@@ -91,10 +97,10 @@ class ParquetTarget:
     def _link(self, staging: Staging, entry: BatchEntry) -> None:
         try:
             os.link(staging.path / _ENTRY, entry_path(self._path, entry.number))
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):
             raise ArchiveRefused(
-                f"to={self._path}: another run has committed batch {entry.number} meanwhile; let only one run write to "
-                "a target, and run again"
+                f"to={self._path}: another run has taken over batch {entry.number} meanwhile; let only one run write "
+                "to a target, and run again"
             ) from None
         _sync(self._path / MANIFEST)
 

@@ -18,8 +18,12 @@ class Target(Protocol):
     A call of `commit` for a number that another run has committed raises ArchiveRefused and changes nothing.
     """
 
+    def close(self) -> None:
+        """Close connections."""
+        ...
+
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the target for this run.  Raise ArchiveRefused if another run on this machine holds it."""
+        """Hold the target for this run, and create it.  Raise ArchiveRefused if another run holds it."""
         ...
 
     def last(self) -> BatchEntry | None:

@@ -174,12 +174,33 @@ def test_two_runs_do_not_write_at_once(tmp_path):
         pass
     commit(first, 0, 0, 3)
 
-    with pytest.raises(ArchiveRefused, match="another run has committed batch 0 meanwhile"):
+    with pytest.raises(ArchiveRefused, match="another run has taken over batch 0 meanwhile"):
         commit(second, 0, 0, 4)
 
     second.clean(second.last())
     assert [*range(3)] == archived(tmp_path)
     assert 1 == len(list(tmp_path.rglob("*.parquet")))
+
+
+def test_a_run_whose_staging_directory_was_removed_commits_nothing(tmp_path):
+    """
+    Where locks are not shared, a run may take another one for killed; the other one can then no longer commit.
+    """
+    slow, other = opened(tmp_path), opened(tmp_path)
+    staging = stage(slow, 0, range(3))
+    work = batch(staging, 0, 3)
+    link = slow._link
+
+    def overtaken(*arguments):
+        other.clean(other.last())
+        link(*arguments)
+
+    slow._link = overtaken
+    with pytest.raises(ArchiveRefused, match="another run has taken over batch 0"):
+        slow.commit(staging, *work)
+
+    assert other.last() is None
+    assert [] == [*tmp_path.rglob("*.parquet"), *(tmp_path / "_staging").iterdir()]
 
 
 def test_a_gap_in_the_manifest_is_refused(tmp_path):
