@@ -25,7 +25,8 @@ class PartLoop:
     Writes the parts that are not done.
 
     Before a part begins, the topic's end offsets are noted, once for all attempts; after it is done, they show how many
-    records its attempts have written in all.
+    records its attempts have written in all.  The next part of the run counts from there, because a process of a killed
+    run may still write.
     """
 
     job: Job[BackfillOptions]
@@ -38,13 +39,14 @@ class PartLoop:
         """Write until all parts are done or a stop is requested.  Return the position that was reached."""
         position = self.state.position()
         groups = self.prepared.plan.groups
+        ends: Mapping[int, int] = {}  # of the topic, after the last part of this run
         with self.open_topic(self.job.options.topic, self.job.kafka) as topic:
             while position.group < len(groups):
                 parts = self._parts(position.group)
                 while position.part < len(parts):
                     if self.job.stop_requested():
                         return position
-                    position = self._write(topic, parts[position.part], position)
+                    position, ends = self._write(topic, parts[position.part], position, ends)
                 position = replace(position, group=position.group + 1, part=0)
                 self.state.keep_position(position)
                 shutil.rmtree(self.state.sorted_directory(position.group - 1), ignore_errors=True)
@@ -63,13 +65,15 @@ class PartLoop:
         self.state.keep_parts(index, parts)
         return parts
 
-    def _write(self, topic: OneTopic, part: Part, position: Position) -> Position:
-        """Write one part, and return the position after it."""
+    def _write(
+        self, topic: OneTopic, part: Part, position: Position, ends: Mapping[int, int]
+    ) -> tuple[Position, Mapping[int, int]]:
+        """Write one part.  Return the position and the topic's end offsets after it."""
         if position.begun_at:
             position = replace(position, repeated_parts=position.repeated_parts + 1)
             self.job.progress.note(f"part {position.parts + 1} was begun before and is written again")
         else:
-            position = replace(position, begun_at=topic.numbered_ends())
+            position = replace(position, begun_at=ends or topic.numbered_ends())
         self.state.keep_position(position)
         with self.open_topic(self.job.options.topic, {**self.job.kafka, **_IMPATIENT}) as polled_topic:
             progress = _PartProgress(self.job, part, polled_topic, left=self.prepared.plan.records - position.records)
@@ -94,7 +98,7 @@ class PartLoop:
             begun_at={},
         )
         self.state.keep_position(position)
-        return position
+        return position, ends
 
 
 class _PartProgress:

@@ -194,6 +194,28 @@ def test_a_stop_is_obeyed_between_parts(tmp_path):
     assert (list(range(9)), 4, 0, 0) == (machine.log, done.parts, done.repeated_parts, done.extra_records)
 
 
+def test_what_a_process_of_a_killed_run_writes_between_parts_is_counted(tmp_path):
+    """Only what it writes after the last part is not, because then no run looks at the topic."""
+    machine = Machine()
+
+    class Haunted(BackfillState):
+        def keep_position(self, position):
+            super().keep_position(position)
+            if not position.begun_at:
+                machine.log.append(0)  # of an earlier run
+
+    job = Job(None, OPTIONS, {}, StateDirectory(tmp_path), SilentProgress(), False, lambda: False)
+    prepared = Preparation(
+        plan=plan([3, 3, 3]), is_resumed=False, sink=SINK, reader=Reader(machine), refusals=(), notes=()
+    )
+    loop = PartLoop(
+        job=job, prepared=prepared, state=Haunted(job.state), writer=Writer(machine),
+        open_topic=lambda *_: Topic(machine),
+    )  # fmt: skip
+
+    assert (4, 9 + 6) == (loop.run().extra_records, len(machine.log))
+
+
 def test_a_part_that_has_other_records_than_planned_is_refused(tmp_path):
     """A source file was replaced after the run was planned."""
     machine, made = Machine(), plan([2])
