@@ -15,7 +15,7 @@ from tests.fault.judgement import show_kept
 JOINER = 3
 TOPIC = "joined"
 CALLS = "fsync,fdatasync,pwritev2,rename"
-STEPS_MAX = 60  # joining makes fewer of these `CALLS`; later ones write the replicas that the broker gets afterwards
+STEPS_MAX = 60  # joining makes fewer `CALLS` than this; those after it write the replicas that the broker is then given
 STEPS = (5,)  # the steps that are tested in the test suite
 
 

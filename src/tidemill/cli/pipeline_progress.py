@@ -105,7 +105,7 @@ class BarProgress(_Metered):
 
 @contextmanager
 def shown_progress(*, as_json: bool) -> Iterator[Progress]:
-    """Yield the progress of a run, and end it."""
+    """Yield a Progress that shows how far a run is, and remove what it shows when the block ends."""
     if as_json or not sys.stderr.isatty():
         lines = LineProgress(as_json=as_json)
         yield lines

@@ -13,7 +13,7 @@ _NEW_TOPIC_MS: Final = 1_000  # a broker of Apache Kafka may learn of a new topi
 
 
 class SinkTopics:
-    """What a write knows about its topics.  The number of partitions stays the same while the write needs no other."""
+    """What a write knows about its topics.  Partition counts are cached until a row names a partition beyond them."""
 
     def __init__(
         self, cluster: ClusterMetadata, *, deadline_ms: int, random_below: Callable[[int], int] = random.randrange

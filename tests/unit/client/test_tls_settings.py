@@ -74,7 +74,7 @@ def escaped(pem):
 @pytest.mark.parametrize("key", ["ssl_ca_pem", "ssl_truststore_certificates"])
 def test_trusted_authorities_may_be_inline(cluster, authority, key, written):
     """
-    Authorities may be PEM text in the setting, as in a variable or a line of properties.
+    The setting may contain the authorities as PEM text: with line breaks, on one line, or with escaped line breaks.
     """
     assert ["t"] == topics(cluster, **{key: written(authority.pair.certificate.read_text())})
 

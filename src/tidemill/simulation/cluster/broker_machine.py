@@ -362,7 +362,7 @@ class BrokerMachine:
     def crash_within(self, operations: int, fate: Fate | None) -> None:
         """
         End the process after `operations` further disk operations, in the middle of a write or a recovery.  The machine
-        loses power with `fate`; if `fate` is None, only the process dies.
+        loses power, and `fate` decides what its disk keeps; if `fate` is None, only the process dies.
         """
         self.disk.cut_before = self.disk.operations + 1 + operations
         self._fate_of_crash = fate

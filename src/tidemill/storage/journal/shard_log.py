@@ -108,7 +108,7 @@ class ShardLog:
         self.install_parts: list[bytes] = []  # in recovery: the parts of a row that is not complete yet
         self.damage: str | None = None  # why this replica must not serve, vote or count
         self.is_marked = False  # the journal has a DAMAGED row, and no install has ended since
-        self.marked: dict[int, int] = {}  # partition → offset; damaged from the segment that holds this offset on
+        self.marked: dict[int, int] = {}  # partition → offset; its segment and all later ones are damaged
         # Partition → offset, as in `marked`, for damage that recovery has found and that no row marks yet.
         self.damaged_unmarked: dict[int, int] = {}
         self.changed = True  # whether anything has changed since `section` was encoded

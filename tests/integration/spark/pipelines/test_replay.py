@@ -66,7 +66,7 @@ def consumed(bootstrap):
 
 
 def number_of(message):
-    """Return the number of a flight, which only its header has."""
+    """Return the flight's number, which is stored only in a header of the record."""
     (name, value), second = message.headers()
     assert ("number", ("number", None)) == (name, second)
     return int(value)
@@ -211,7 +211,7 @@ class Feed(SilentProgress):
 def test_a_continuous_run_follows_the_topic(
     spark, bootstrap, replay, make_topic, produce, consumed, some_flights, tmp_path
 ):
-    """It ends when it is asked to, after the step at hand; a later run goes on where it was."""
+    """A continuous run that is asked to stop ends after the current step; a later run continues where it left off."""
     topic, to = make_topic(partitions=3), make_topic(partitions=3)
     produce(topic, some_flights[:100])
     feed = Feed(lambda records: produce(topic, records), [some_flights[100:150], some_flights[150:300]])

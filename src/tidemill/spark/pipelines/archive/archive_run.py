@@ -25,7 +25,7 @@ from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.report import Report
 from tidemill.spark.pipelines.frame.table import Table
 
-_STOP_SECONDS: Final = 0.2  # how often a run that waits for records checks whether it shall stop
+_STOP_SECONDS: Final = 0.2  # how often a run that is waiting for records checks whether to stop
 
 
 def run(job: Job[ArchiveOptions]) -> Report:
@@ -163,7 +163,7 @@ def _lag(pending: PlannedBatch, entry: BatchEntry) -> int:
 
 
 def _wait(job: Job[ArchiveOptions]) -> None:
-    """Wait for the poll interval, or until the run shall stop."""
+    """Wait for the poll interval, or until the run is asked to stop."""
     ends_at = time.monotonic() + job.options.poll_interval.total_seconds()
     while not job.stop_requested() and (left := ends_at - time.monotonic()) > 0:
         time.sleep(min(left, _STOP_SECONDS))

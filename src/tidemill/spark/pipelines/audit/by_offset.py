@@ -76,7 +76,7 @@ def _compare(job: Job[AuditOptions], sides: Sides, part: Bounds, found: _Found) 
 
     size = job.options.range_records
     found.step += 1
-    # Ranges without a record on either side are equal, and have no row below.
+    # Count here, because a range without records on both sides is equal, and has no row in the result below.
     found.ranges += sum(-(-end // size) - start // size for start, end in part.non_empty().values())
     rows = both.rows(job, sides, part)
     if rows is None:

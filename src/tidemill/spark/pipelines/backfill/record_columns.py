@@ -52,7 +52,7 @@ class RecordColumns:
         return [KEY, VALUE, TIMESTAMP, PARTITION, *header_names(len(self.options.header_columns))]
 
     def record_schema(self) -> str:
-        """Return the columns of a record with their types, as Spark parses them."""
+        """Return the schema of a record in Spark's DDL syntax."""
         headers = "".join(f", {name} BINARY" for name in header_names(len(self.options.header_columns)))
         return f"{KEY} BINARY, {VALUE} BINARY, {TIMESTAMP} TIMESTAMP, {PARTITION} INT{headers}"
 

@@ -78,7 +78,8 @@ def _overlapping(files: Iterable[SourceFile]) -> Iterator[list[SourceFile]]:
     """
     Yield lists of files whose time ranges overlap directly or through another file.
 
-    A file may begin at the very time at which the one before ends: records of the same time have no order.
+    Files do not overlap if one begins at the timestamp at which another ends, because records with the same
+    timestamp may be in any order.
     """
     together: list[SourceFile] = []
     end_us = 0

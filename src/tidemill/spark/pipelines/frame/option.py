@@ -67,7 +67,7 @@ class Option:
 
     @property
     def default_text(self) -> str | None:
-        """The default as a command line has it; None if there is none."""
+        """The default value as written on a command line, or None if the option has no default."""
         if self.is_required or self.default is None or self.default == ():
             return None
         values = self.default if self.is_repeatable else (self.default,)

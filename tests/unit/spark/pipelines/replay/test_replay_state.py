@@ -26,7 +26,7 @@ def test_a_state_survives_json(state):
 
 
 def test_the_json_is_that_of_the_documentation():
-    """The form is read by later versions; docs/formats/pipelines.md has it."""
+    """Later versions must be able to read this format, which docs/formats/pipelines.md describes."""
     state = FIRST.step_begun(STEP).step_done(read=45, written=40).step_begun(STEP)
 
     assert {

@@ -21,7 +21,7 @@ FIRST = Manifest(
 
 
 def test_the_json_is_that_of_the_documentation(tmp_path):
-    """The form is read by later versions; docs/formats/pipelines.md has it."""
+    """Later versions must be able to read this format, which docs/formats/pipelines.md describes."""
     (tmp_path / "v0000007").mkdir()
 
     manifest.commit(tmp_path, FIRST)
