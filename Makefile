@@ -33,7 +33,7 @@ fault: install  ## test what must survive kill -9 and other faults
 simulate: install  ## simulate crash points of the disk, and replicas and whole brokers under faults
 	@$(PYTHON) -m pytest tests/simulation
 
-conformance: install  ## run the client contract in Java and Go, and Kafka's own commands (needs JDK, Maven, Go)
+conformance: install  ## run the client contract in Java and Go, Kafka's own commands, and the Spark connector with Apache Kafka
 	@$(PYTHON) -m pytest conformance
 
 bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as JSON; OLD=REVISION compares revisions
@@ -42,6 +42,8 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks.idle_shards
 	@$(PYTHON) -m benchmarks.restart
 	@$(PYTHON) -m benchmarks.spark_read
+	@$(PYTHON) -m benchmarks.spark_write
+	@$(PYTHON) -m benchmarks.spark_stream
 	@$(PYTHON) -m benchmarks.arrow_read
 	@test -z "$(OLD)" || $(PYTHON) -m benchmarks.checkouts "$(OLD)"
 

@@ -8,13 +8,9 @@ loop that fills the same five columns is the yardstick instead.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -26,42 +22,14 @@ from benchmarks import report, workloads
 from benchmarks.apache_kafka import ApacheKafka
 from benchmarks.broker import BrokerProcess, Unavailable
 from benchmarks.cases import Case, Kind
-from benchmarks.maven import Artifact, cache_directory, jars
 from benchmarks.measure import prepare_machine
-from benchmarks.tidemill_broker import REPOSITORY, TidemillBroker
+from benchmarks.spark_environment import CONNECTOR_NAME, OURS, connector_jars, run_job, spark_python
+from benchmarks.tidemill_broker import TidemillBroker
 
 ROWS, PARTITIONS, VALUE_BYTES = 5_000_000, 8, 100
 TOPIC = "rows"
-# Version 4.2.0 of the token provider is not available everywhere; 4.0.0 works, because no token is used.
-PROVIDER = "spark-token-provider-kafka-0-10_2.13"
-CONNECTOR = (
-    Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", without=(f"org.apache.spark:{PROVIDER}",)),
-    Artifact("org.apache.spark", PROVIDER, "4.0.0"),
-)
-# The other dependencies (Scala, Hadoop, logging) are in PySpark, and two versions of a library would conflict.
-CONNECTOR_JARS = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
-PACKAGES = (
-    "pyspark>=4.2,<4.3", "pyarrow>=18", "pandas>=2.2,<3", "numpy>=1.26", "confluent-kafka", "crc32c", "cramjam", "lz4",
-    "zstandard", "Cython>=3.1",
-)  # fmt: skip
-JOB_SECONDS_MAX = 600
-OURS = 'Tidemill, format("tidemill")'
-CONNECTOR_NAME = 'Apache Kafka, format("kafka")'
 LOOP_NAME = "confluent-kafka loop"
 TARGETS = {CONNECTOR_NAME: 2.5, LOOP_NAME: 8.0}
-
-
-def spark_python() -> Path:
-    """Return the interpreter of the benchmark's own environment, which the first call creates."""
-    home = cache_directory() / "spark" / "venv"
-    python, wanted = home / "bin" / "python", home / "packages"
-    if not wanted.exists() or wanted.read_text() != "\n".join(PACKAGES):
-        venv.create(home, with_pip=True, clear=True)
-        outcome = subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], capture_output=True, text=True)
-        if outcome.returncode != 0:
-            raise Unavailable(f"PySpark could not be installed: {outcome.stderr.strip().splitlines()[-1:]}")
-        wanted.write_text("\n".join(PACKAGES))
-    return python
 
 
 def fill(bootstrap: str, rows: int) -> None:
@@ -80,28 +48,11 @@ def fill(bootstrap: str, rows: int) -> None:
 
 
 def spark_rates(format_name: str, bootstrap: str, *, rows: int, rounds: int, jar_files: Sequence[str]) -> list[float]:
-    order = {
-        "format": format_name, "bootstrap": bootstrap, "topic": TOPIC, "rows": rows, "value_bytes": VALUE_BYTES,
-        "rounds": rounds, "jars": list(jar_files),
-    }  # fmt: skip
-    python = spark_python()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(REPOSITORY / "src"),
-        "PYSPARK_PYTHON": str(python),
-        "PYSPARK_DRIVER_PYTHON": str(python),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    environment.pop("SPARK_HOME", None)
-    job = Path(__file__).with_name("spark_job.py")
-    with tempfile.TemporaryDirectory(prefix="tidemill-spark-") as directory:
-        outcome = subprocess.run(
-            [python, str(job), json.dumps(order)],
-            capture_output=True, text=True, timeout=JOB_SECONDS_MAX, env=environment, cwd=directory,
-        )  # fmt: skip
-    if outcome.returncode != 0:
-        raise RuntimeError(f"the Spark job failed:\n{outcome.stderr[-4_000:]}")
-    return [float(rate) for rate in json.loads(outcome.stdout.splitlines()[-1])["rates"]]
+    figures = run_job(
+        "read", format=format_name, bootstrap=bootstrap, topic=TOPIC, rows=rows, value_bytes=VALUE_BYTES,
+        rounds=rounds, jars=list(jar_files),
+    )  # fmt: skip
+    return [float(rate) for rate in figures["rates"]]
 
 
 def loop_rate(bootstrap: str, *, rows: int) -> float:
@@ -170,8 +121,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tidemill-bench-") as directory:
         if "kafka" not in options.without:
             try:
-                found = sorted(jars("spark-connector", CONNECTOR).glob("*.jar"))
-                jar_files = [str(jar) for jar in found if jar.name.startswith(CONNECTOR_JARS)]
+                jar_files = connector_jars()
                 measure(CONNECTOR_NAME, ApacheKafka(Path(directory) / "kafka"), "kafka", jar_files, loop=options.loop)
                 loop_wanted = False
             except Unavailable as reason:
