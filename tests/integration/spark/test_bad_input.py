@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ QUOTES = quotes_of(GUIDE, "## Errors")
 NO_BROKER = "127.0.0.1:1"  # a port that nothing listens on
 ROWS = 400
 WRITTEN, BATCH_ROWS = 40_000, 1_000  # a thousand bytes each
+STORED_SECONDS_MAX = 60
 TASKS = 8  # more than the session has cores, so some tasks start after the first has ended
 
 
@@ -218,15 +220,29 @@ def small_batches(spark):
     spark.conf.set(key, before)
 
 
-def killing(frame, broker, flag, after_rows=0):
-    """Return the rows of `frame`; the first task that has passed on `after_rows` kills the broker before the next."""
-    pid = broker.process.pid
+def killing(frame, broker, flag, *, after_rows=0, stored_in=None):
+    """
+    Return the rows of `frame`; the first task that has passed on `after_rows` kills the broker before the next.
+
+    If `stored_in` names a topic, the task first waits until the sink behind it has stored rows there.
+    """
+    pid, bootstrap = broker.process.pid, broker.bootstrap
+
+    def has_records():
+        import tidemill.arrow
+
+        read = tidemill.arrow.read(stored_in, bootstrap_servers=bootstrap, columns=["offset"])
+        return any(rows.num_rows for rows in read)
 
     def kill(batches):
         passed = 0
         for rows in batches:
             if rows.num_rows and passed >= after_rows and not flag.exists():
                 flag.touch()
+                until = time.monotonic() + STORED_SECONDS_MAX
+                while stored_in is not None and not has_records():
+                    assert time.monotonic() < until, "the sink stores nothing"
+                    time.sleep(0.05)
                 os.kill(pid, signal.SIGKILL)
             passed += rows.num_rows
             yield rows
@@ -235,7 +251,7 @@ def killing(frame, broker, flag, after_rows=0):
 
 
 def numbered(spark):
-    """Return a frame of one task with WRITTEN numbers as text, padded so that no buffer on the way holds a half."""
+    """Return a frame of one task with WRITTEN numbers as text, padded to more than the sink gathers before it sends."""
     return spark.range(0, WRITTEN, 1, 1).select(F.rpad(F.col("id").cast("string"), 1_000, " ").alias("value"))
 
 
@@ -269,7 +285,7 @@ def test_a_broker_that_goes_away_during_a_write_fails_it_and_the_next_write_comp
 ):
     """A write fails after kafka.delivery.timeout.ms, and a second one stores every row, some of them again."""
     options = {"topic": "written", "kafka.bootstrap.servers": mortal.bootstrap}
-    killed = killing(numbered(spark), mortal, tmp_path / "killed", after_rows=WRITTEN * 3 // 4)
+    killed = killing(numbered(spark), mortal, tmp_path / "killed", after_rows=WRITTEN * 3 // 4, stored_in="written")
 
     with pytest.raises(Exception) as failed:
         hurried = {**options, "kafka.delivery.timeout.ms": "1500"}
@@ -287,7 +303,7 @@ def test_a_broker_that_goes_away_during_a_write_fails_it_and_the_next_write_comp
 
 def test_a_write_waits_for_a_broker_that_comes_back(spark, mortal, small_batches, tmp_path):
     """Within kafka.delivery.timeout.ms the task waits, and every row is stored once: producers are idempotent."""
-    killed = killing(numbered(spark), mortal, tmp_path / "killed", after_rows=WRITTEN * 3 // 4)
+    killed = killing(numbered(spark), mortal, tmp_path / "killed", after_rows=WRITTEN * 3 // 4, stored_in="written")
 
     def restart():
         mortal.process.wait()
