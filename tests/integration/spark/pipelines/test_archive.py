@@ -16,7 +16,7 @@ from examples import flights
 from tidemill.client.failures import UnknownTopic
 from tidemill.columnar.data_loss import DataLossError
 from tidemill.spark import pipelines
-from tidemill.spark.pipelines.archive import archive_reader, manifest
+from tidemill.spark.pipelines.archive import manifest
 from tidemill.spark.pipelines.archive.batch_entry import ArchiveRefused
 from tidemill.spark.pipelines.frame.progress import SilentProgress
 from tidemill.spark.pipelines.frame.run import make_job, run
@@ -143,13 +143,13 @@ def test_spark_reads_exactly_the_files_of_the_manifest(spark, make_topic, send, 
     topic = make_topic()
     options = {**arguments, "topic": topic, "partition_by": "date"}
     pipelines.archive(spark, **options)
-    nothing = archive_reader.read(spark, arguments["to"])
+    nothing = pipelines.archive.read(spark, arguments["to"])
     send(topic, some_flights[:100])
     pipelines.archive(spark, **options)
     (file, *_) = manifest.data_files(Path(arguments["to"]))
     (file.parent / "stray.parquet").write_bytes(file.read_bytes())
 
-    rows = archive_reader.read(spark, arguments["to"])
+    rows = pipelines.archive.read(spark, arguments["to"])
 
     assert 0 == nothing.count()
     source = spark.read.format("tidemill").option("includeHeaders", True)
