@@ -4,13 +4,18 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from tidemill.spark import slow_nulls
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULTS: Final = {
     # Spark's default, and the keys of literal secrets that it would show in plans, the event log and its web pages.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key[.]pem|ssl[.]keystore[.]key",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # A limit of bytes makes Spark slow (`slow_nulls`), so only rows are limited.  2,000 records of 1 MiB, the default
+    # limit of Kafka, fit into an Arrow column of 2 GiB.
+    slow_nulls.KEY: slow_nulls.UNLIMITED,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Iceberg's readers refuse Spark's default, INT96
     "spark.sql.python.filterPushdown.enabled": "true",  # without it, the option filterPushdown has no effect

@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from tidemill.columnar.sink_options import SinkOptions
 from tidemill.columnar.topic_writer import TopicWriter, WriteSummary
+from tidemill.spark import slow_nulls
 from tidemill.spark.plain_errors import plain_errors
 from tidemill.spark.write_commit import TaskReport
 
@@ -44,10 +45,12 @@ def write(options: SinkOptions, batches: Iterator["pa.RecordBatch"]) -> TaskRepo
     batch_id = context.getLocalProperty(_BATCH_ID)
     writer: TopicWriter | None = None
     summary = WriteSummary()
+    is_warned = False
     try:
         for rows in batches:
             if writer is None:
                 writer = TopicWriter(options, rows.schema)
+            is_warned = is_warned or slow_nulls.warn(rows, context.getLocalProperty(slow_nulls.KEY))
             writer.write(rows)
         if writer is not None:
             summary = writer.flush()
