@@ -3,10 +3,11 @@
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
+import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,31 +17,42 @@ COLUMNS: Final = 120
 ROWS: Final = 60
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 _END: Final = "@@end"
+_SHELL: Final = """
+import fcntl, os, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp("bash", ["bash", "--norc", "--noprofile", "+o", "history"])
+"""
+"""Makes the pseudo-terminal, which is stdin, the controlling terminal, so that Ctrl-C works, and becomes a shell.
+
+It is a program, because Python may not run code between fork and exec in a process with threads.
+"""
 
 
 class Terminal:
     """
     A shell behind a pseudo-terminal.  `screen` contains everything that has been printed since the last commands were
-    typed.
+    typed.  A thread reads it, because a server blocks when its log is not read while the reader is at another terminal.
     """
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self.screen = ""
         self.is_occupied = False  # whether a server runs in the foreground
         self._typed = 0  # how many groups of commands have been typed
+        self._changed = threading.Condition()  # guards `screen`
         self._ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (ROWS, COLUMNS))
         self._shell = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "+o", "history"],
+            [sys.executable, "-c", _SHELL],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=directory,
             env=dict(environment) | {"PS1": "", "PS2": "", "TERM": "xterm", "COLUMNS": str(COLUMNS)},
             start_new_session=True,
-            preexec_fn=_take_terminal,
         )
         os.close(theirs)
+        self._receiver = threading.Thread(target=self._receive, daemon=True)
+        self._receiver.start()
         self._type("stty -echo; set -m\n")
         self.run("true", lambda _: False, 30)
 
@@ -50,16 +62,18 @@ class Terminal:
 
         Fail if neither happens within `seconds_max`.
         """
-        self.screen = ""
+        with self._changed:
+            self.screen = ""
         self._typed += 1
         end = re.compile(rf"{_END}{self._typed}:(\d+)\n")
         # One group of commands: the shell reads all of it before it starts, so no command reads the next one as input.
         self._type(f"{{ {commands.rstrip()}\n}}; echo {_END}{self._typed}:$?\n")
         until = time.monotonic() + seconds_max
         while True:
-            if ended := end.search(self.screen):
-                self.screen = self.screen[: ended.start()]
-                return int(ended[1])
+            with self._changed:
+                if ended := end.search(self.screen):
+                    self.screen = self.screen[: ended.start()]
+                    return int(ended[1])
             if is_server_ready(self.screen):
                 self.is_occupied = True
                 return None
@@ -93,23 +107,23 @@ class Terminal:
         if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait()
+        self._receiver.join(5)
         os.close(self._ours)
 
     def _type(self, text: str) -> None:
         os.write(self._ours, text.encode())
 
     def _read(self, seconds: float) -> None:
-        ready, _, _ = select.select([self._ours], [], [], seconds)
-        if ready:
+        """Wait until more is printed, at most `seconds`."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def _receive(self) -> None:
+        while True:
             try:
                 data = os.read(self._ours, 1 << 16)
-            except OSError:  # Linux reports EIO when the shell has closed its side.
+            except OSError:  # Linux reports EIO when the last process has closed its side.
                 return
-            self.screen += _ESCAPE.sub("", data.decode(errors="replace"))
-
-
-def _take_terminal() -> None:
-    """Make the pseudo-terminal, which is stdin, the controlling terminal, so that Ctrl-C works."""
-    import fcntl
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            with self._changed:
+                self.screen += _ESCAPE.sub("", data.decode(errors="replace"))
+                self._changed.notify_all()
