@@ -1,8 +1,8 @@
 """Reads an archive of Parquet files with Spark: exactly the files that its manifest names.
 
-    from tidemill.spark import pipelines
+from tidemill.spark import pipelines
 
-    rows = pipelines.archive.read(spark, "/archive/flights")
+rows = pipelines.archive.read(spark, "/archive/flights")
 """
 
 from pathlib import Path
