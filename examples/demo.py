@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -90,11 +89,11 @@ def run(bootstrap: str, replication_factor: int, kills: Calm) -> list[Figure]:
         TimeElapsedColumn(),
         console=console,
     ) as progress:
-        with ThreadPoolExecutor(1) as beside:
-            starting = beside.submit(spark_session, OUTPUT, python_path())  # takes seconds: starts while producing
-            produced = timed("produced", lambda: produce(bootstrap, table, progress, kills))
-            consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress, kills))
-            spark = starting.result()
+        produced = timed("produced", lambda: produce(bootstrap, table, progress, kills))
+        consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress, kills))
+        spark = spark_session(
+            OUTPUT, python_path()
+        )  # Spark finds `format("tidemill")` only in the thread of its session
         try:
             path = OUTPUT / "flights.parquet"
             read = timed("read by Spark into Parquet", lambda: write_parquet(spark, bootstrap, TOPIC, path, progress))

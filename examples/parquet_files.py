@@ -2,18 +2,19 @@
 
 import math
 import os
-import time
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from examples.failure import DemoFailed, check
 from examples.flights import FLIGHT_COUNT, LOCAL_ZONE, NO_DELAY_COUNT, FlightTable
 
 if TYPE_CHECKING:
+    from pyspark import StatusTracker
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -72,19 +73,25 @@ def write_parquet(spark: "SparkSession", bootstrap: str, topic: str, path: Path,
 
 
 def with_bar(spark: "SparkSession", progress: Progress, title: str, act: Callable[[], Any]) -> None:
-    """Run `act` and show how many of its Spark tasks are done."""
+    """Run `act` in this thread, which has the session, and show how many of its Spark tasks are done."""
     bar = progress.add_task(title, total=None)
-    tracker = spark.sparkContext.statusTracker()
+    is_done = threading.Event()
     with ThreadPoolExecutor(1) as beside:
-        acting = beside.submit(act)
-        while not acting.done():
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            for stage in filter(None, stages):
-                progress.update(bar, total=stage.numTasks, completed=stage.numCompletedTasks)
-            time.sleep(0.1)  # update interval of the progress bar
-        acting.result()
+        shown = beside.submit(_show_tasks, spark.sparkContext.statusTracker(), progress, bar, is_done)
+        try:
+            act()
+        finally:
+            is_done.set()
+        shown.result()
     total = next(task.total for task in progress.tasks if task.id == bar) or 1
     progress.update(bar, total=total, completed=total)
+
+
+def _show_tasks(tracker: "StatusTracker", progress: Progress, bar: TaskID, is_done: threading.Event) -> None:
+    while not is_done.wait(0.1):  # update interval of the progress bar
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        for stage in filter(None, stages):
+            progress.update(bar, total=stage.numTasks, completed=stage.numCompletedTasks)
 
 
 def check_parquet(spark: "SparkSession", path: Path, table: FlightTable) -> dict[str, float]:
