@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from examples import flights
+from tests.fault.extent import soak_only
 from tidemill.client.failures import UnknownTopic
 from tidemill.columnar.data_loss import DataLossError
 from tidemill.spark import pipelines
@@ -135,6 +136,7 @@ def test_a_later_run_archives_what_is_new(spark, admin, bootstrap, make_topic, s
     assert everything == rows_of(manifest.data_files(Path(arguments["to"])))
 
 
+@soak_only
 def test_spark_reads_exactly_the_files_of_the_manifest(spark, make_topic, send, some_flights, arguments):
     """
     The reader ignores files that no entry names, has the columns of the source and of the directories, and reads an
@@ -162,6 +164,7 @@ def offset_of(row):
     return row["offset"]
 
 
+@soak_only
 def test_the_target_size_decides_the_number_of_files(spark, make_topic, send, some_flights, arguments):
     """
     Without a division by time, a batch is divided into files of about the target size, in the order of offsets.
@@ -197,6 +200,7 @@ def test_a_plan_writes_nothing(spark, make_topic, send, some_flights, arguments)
     assert DAY == sum(end - start for _, _, start, end in offsets.rows)
 
 
+@soak_only
 def test_a_continuous_run_goes_on_until_it_is_stopped(spark, bootstrap, make_topic, send, some_flights, arguments):
     """
     A continuous run archives records that arrive while it runs, and ends between two batches.
@@ -229,6 +233,7 @@ def test_a_continuous_run_goes_on_until_it_is_stopped(spark, bootstrap, make_top
     assert consumed(bootstrap, topic, 1) == rows_of(manifest.data_files(archive))
 
 
+@soak_only
 def test_records_that_were_removed_are_lost_by_choice_only(spark, admin, make_topic, send, some_flights, arguments):
     """
     Records that retention removed before they were archived fail the run; with `skip` and `report` the manifest names
@@ -254,6 +259,7 @@ def test_records_that_were_removed_are_lost_by_choice_only(spark, admin, make_to
     assert [*range(100), *range(150, 300)] == sorted(offset for _, offset in kept)
 
 
+@soak_only
 def test_a_topic_that_was_created_again_is_refused(spark, admin, make_topic, send, some_flights, arguments):
     """
     Records of another topic with the same name are never added; nor is a missing topic.
@@ -304,6 +310,7 @@ def test_flights_are_archived_in_an_iceberg_table(
     opened.close()
 
 
+@soak_only
 def test_a_manifest_is_json_that_anybody_reads(spark, make_topic, send, some_flights, arguments):
     """
     An entry has the fields that docs/formats/pipelines.md lists, and nothing else.

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.flights import FlightTable, read
+from tests.fault.extent import soak_only
 from tidemill.spark import pipelines
 from tidemill.spark.pipelines.archive import manifest
 from tidemill.spark.pipelines.audit import archive_rows, bounds
@@ -175,6 +176,7 @@ def test_differences_by_key(spark, bootstrap, make_topic, produce, by_key_record
     assert (7, 0) == tuple(lenient.rows[name] for name in ("differing_keys", "reordered_keys"))
 
 
+@soak_only
 def test_a_stopped_audit_resumes(spark, bootstrap, make_topic, produce, flights, tmp_path, monkeypatch):
     """
     An audit that was stopped between two steps resumes, compares the offsets with which it began, and finds what a

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.fault.extent import soak_only
 from tidemill.batches.scan import murmur2
 from tidemill.spark import pipelines
 from tidemill.spark.pipelines.backfill.part_writer import PartWriter
@@ -351,6 +352,7 @@ def test_history_is_followed_by_the_live_topic(
         assert sorted(numbers) == numbers
 
 
+@soak_only
 def test_the_same_state_is_refused_for_another_backfill(spark, make_topic, flights_job, run_until, flight_files):
     """What is written where is fixed by the first run; so are the files that are not written yet."""
     arguments = flights_job(make_topic())
@@ -365,6 +367,7 @@ def test_the_same_state_is_refused_for_another_backfill(spark, make_topic, fligh
         pipelines.backfill(spark, **arguments)
 
 
+@soak_only
 @pytest.mark.parametrize(
     ("lines", "options", "sentence"),
     [
@@ -417,6 +420,7 @@ def test_a_row_or_column_that_cannot_be_written_is_named_before_anything_is(
     assert [] == flat(consume(topic))
 
 
+@soak_only
 def test_a_topic_that_would_remove_the_records_is_refused(spark, bootstrap, flights_job, consume):
     """By default, a topic keeps records for a week after their timestamps."""
     topic = "kept-for-a-week"

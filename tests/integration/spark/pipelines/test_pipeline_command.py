@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.fault.extent import soak_only
 from tests.integration.spark.conftest import SOURCE
 from tidemill.cli.spark_error import sentence
 from tidemill.spark import pipelines
@@ -47,6 +48,7 @@ def test_a_command_finds_differences(bootstrap, make_topic, produce, tmp_path):
     assert {"event": "error", "exit_code": 1, "error": None, "message": failure} == events[-1]
 
 
+@soak_only
 def test_a_plan_reads_offsets_only(spark, bootstrap, make_topic, produce, tmp_path):
     """
     The plan of an audit has the offsets of both topics, and writes nothing; topics with other partitions are refused.
@@ -66,6 +68,7 @@ def test_a_plan_reads_offsets_only(spark, bootstrap, make_topic, produce, tmp_pa
     assert [] == [*tmp_path.iterdir()]
 
 
+@soak_only
 def test_an_error_of_spark_is_one_sentence(spark, bootstrap, make_topic):
     """
     What the source refuses inside Spark is shown by the command as the source says it.

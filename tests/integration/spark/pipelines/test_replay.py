@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 
 from examples import flights
+from tests.fault.extent import soak_only
 from tidemill.spark import pipelines
 from tidemill.spark.pipelines.frame.progress import SilentProgress
 from tidemill.spark.pipelines.frame.run import make_job, run
@@ -208,6 +209,7 @@ class Feed(SilentProgress):
             self.is_done = True
 
 
+@soak_only
 def test_a_continuous_run_follows_the_topic(
     spark, bootstrap, replay, make_topic, produce, consumed, some_flights, tmp_path
 ):
@@ -228,6 +230,7 @@ def test_a_continuous_run_follows_the_topic(
     assert all(in_order(numbers) for numbers in numbers_by_key(consumed(to)).values())
 
 
+@soak_only
 def test_the_plan_counts_records_by_time_and_writes_nothing(
     spark, bootstrap, make_topic, produce, consumed, some_flights, tmp_path
 ):
@@ -251,6 +254,7 @@ def test_the_plan_counts_records_by_time_and_writes_nothing(
     assert not (tmp_path / "state").exists()
 
 
+@soak_only
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -272,6 +276,7 @@ def test_a_replay_that_cannot_work_is_refused_and_leaves_no_state(replay, make_t
     assert not (tmp_path / "state" / "pipeline.json").exists()
 
 
+@soak_only
 @pytest.mark.parametrize(
     ("configs", "options", "sentence"),
     [
@@ -293,6 +298,7 @@ def test_timestamps_that_the_target_does_not_keep_are_refused(
     assert [] == consumed(to)
 
 
+@soak_only
 def test_a_filter_that_is_never_true_leaves_the_counts(replay, make_topic, produce, consumed, some_flights):
     """Spark's optimizer must not remove the counting with the rows."""
     topic, to = make_topic(), make_topic()
@@ -304,6 +310,7 @@ def test_a_filter_that_is_never_true_leaves_the_counts(replay, make_topic, produ
     assert [] == consumed(to)
 
 
+@soak_only
 def test_the_state_of_another_replay_is_refused(replay, make_topic):
     topic, to = make_topic(), make_topic()
     replay(topic, to)
@@ -312,6 +319,7 @@ def test_the_state_of_another_replay_is_refused(replay, make_topic):
         replay(topic, to, shift="1s")
 
 
+@soak_only
 def test_a_range_may_be_replayed_to_its_own_topic(replay, make_topic, produce, consumed, some_flights):
     """The range is fixed when the run starts, so the replay does not read what it writes."""
     topic = make_topic(partitions=2)

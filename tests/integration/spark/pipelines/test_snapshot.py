@@ -6,6 +6,7 @@ from itertools import islice
 import pytest
 
 from examples import flights
+from tests.fault.extent import soak_only
 from tidemill.spark import pipelines
 from tidemill.spark.pipelines.frame.run import make_job, run
 from tidemill.spark.pipelines.snapshot import manifest
@@ -162,6 +163,7 @@ def test_a_crash_before_the_manifest_leaves_the_last_version(
     assert (300, 2) == (report.rows["records_read"], report.rows["version"])
 
 
+@soak_only
 def test_a_key_in_several_partitions_has_the_newest_timestamp(snapshot, kept, make_topic, produce):
     """Within a partition the offset decides, also where timestamps go back; such keys are counted."""
     topic = make_topic(partitions=3)
@@ -180,6 +182,7 @@ def test_a_key_in_several_partitions_has_the_newest_timestamp(snapshot, kept, ma
     assert 3 == report.rows["keys_in_several_partitions"]
 
 
+@soak_only
 def test_an_empty_topic_has_an_empty_snapshot(snapshot, kept, make_topic, produce):
     topic = make_topic(partitions=2)
 
@@ -191,6 +194,7 @@ def test_an_empty_topic_has_an_empty_snapshot(snapshot, kept, make_topic, produc
     assert ({}, 1, 1) == (kept(), report.rows["keys_deleted"], report.rows["records_without_key"])
 
 
+@soak_only
 def test_a_continuous_run_follows_the_topic(
     spark, bootstrap, kept, dictionary, make_topic, produce, by_plane, tmp_path
 ):
@@ -218,6 +222,7 @@ def test_a_continuous_run_follows_the_topic(
     assert without_headers(dictionary(topic)) == kept()
 
 
+@soak_only
 def test_the_plan_estimates_keys_and_writes_nothing(spark, bootstrap, make_topic, produce, by_plane, tmp_path):
     topic = make_topic(partitions=2)
     produce(topic, by_plane[:500])
@@ -233,6 +238,7 @@ def test_the_plan_estimates_keys_and_writes_nothing(spark, bootstrap, make_topic
     assert [] == list(tmp_path.iterdir())
 
 
+@soak_only
 def test_a_snapshot_that_cannot_be_continued_is_refused(snapshot, make_topic, produce, bootstrap, tmp_path):
     from confluent_kafka.admin import AdminClient
 

@@ -9,6 +9,7 @@ from math import ceil
 import pytest
 
 from examples import flights
+from tests.fault.extent import soak_only
 from tidemill.batches.native import scan
 from tidemill.spark import pipelines
 from tidemill.spark.pipelines.frame.progress import SilentProgress
@@ -227,6 +228,7 @@ def check_in_a_browser(page, topic):
     assert {page.as_uri()} == {url for url in requests if not url.startswith("data:")}
 
 
+@soak_only
 def test_a_range_of_time_is_counted(make_topic, produce, stats):
     """
     A range may begin and end at times: the end is exclusive, as for offsets.
@@ -241,6 +243,7 @@ def test_a_range_of_time_is_counted(make_topic, produce, stats):
     assert [(0, 3), (1, 4), (2, 0)] == [row[:2] for row in report.tables[0].rows]
 
 
+@soak_only
 def test_a_topic_without_records_has_a_page(make_topic, stats, tmp_path):
     """
     A run on an empty topic succeeds, and its page says that there is nothing.
