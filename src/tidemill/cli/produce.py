@@ -68,7 +68,7 @@ def produce(
 
       echo 'paid' | tidemill produce orders --key a --header source=shop --partition 0
 
-      tidemill consume orders --format json | tidemill produce copies --format json
+      tidemill consume orders --format json | tidemill produce copies --format json --create
     """
     if key_separator is not None and format_ is not Format.TEXT:
         raise usage(f"--key-separator {key_separator!r} requires --format text; json has a field for the key")

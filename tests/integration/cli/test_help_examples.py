@@ -1,14 +1,20 @@
-"""The examples in the help of each group of commands work."""
+"""The examples in the help of each group of commands, and of `produce`, work."""
 
+import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.cli.command import ENVIRONMENT, tidemill
+from tidemill.cli.produce import produce
+
+Ran = tuple[str, int, str]
+"""The line, its exit code and its stderr."""
 
 PREPARATION = {
     "configs": ["topics create orders"],
@@ -20,13 +26,9 @@ CLEANING = {
 }
 
 
-@pytest.mark.parametrize("group", ["topics", "configs", "groups", "bench", "log", "cluster", "pipeline"])
-def test_the_examples_of_a_group_work(group: str, dev_broker: dict[str, Any], tmp_path: Path) -> None:
-    """
-    A newcomer copies the examples from top to bottom, and each of them succeeds.
-    """
-    help_text = tidemill(group, "--help").out
-    examples = [line.strip() for line in help_text.splitlines() if line.startswith("    tidemill ")]
+@pytest.fixture
+def run(dev_broker: dict[str, Any], tmp_path: Path) -> Callable[[str], Ran]:
+    """Return a function that runs a line in a shell, as on the broker's machine."""
     command = tmp_path / "tidemill"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tidemill "$@"\n')
     command.chmod(0o755)
@@ -37,12 +39,23 @@ def test_the_examples_of_a_group_work(group: str, dev_broker: dict[str, Any], tm
         "TIDEMILL_HTTP": dev_broker["http"],
     }
 
-    def run(line: str) -> tuple[str, int, str]:
+    def run(line: str) -> Ran:
         line = line.replace("127.0.0.1:9081", dev_broker["http"])
         finished = subprocess.run(
             ["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, env=environment, capture_output=True, timeout=90
         )
         return line, finished.returncode, finished.stderr.decode()
+
+    return run
+
+
+@pytest.mark.parametrize("group", ["topics", "configs", "groups", "bench", "log", "cluster", "pipeline"])
+def test_the_examples_of_a_group_work(group: str, run: Callable[[str], Ran]) -> None:
+    """
+    A newcomer copies the examples from top to bottom, and each of them succeeds.
+    """
+    help_text = tidemill(group, "--help").out
+    examples = [line.strip() for line in help_text.splitlines() if line.startswith("    tidemill ")]
 
     try:
         prepared = [run(f"tidemill {line}") for line in PREPARATION.get(group, [])]
@@ -53,3 +66,19 @@ def test_the_examples_of_a_group_work(group: str, dev_broker: dict[str, Any], tm
 
     assert 2 <= len(examples)
     assert [] == [told for told in prepared + ran if told[1] != 0]
+
+
+def test_the_examples_of_produce_work(run: Callable[[str], Ran]) -> None:
+    """
+    The examples create the topics that they need.  They are read from the docstring, because the help wraps them.
+    """
+    examples = [line.strip() for line in (inspect.getdoc(produce) or "").splitlines() if "| tidemill produce " in line]
+
+    try:
+        ran = [run(line) for line in examples]
+    finally:
+        for name in ("orders", "copies"):
+            run(f"tidemill topics delete {name}")
+
+    assert 2 <= len(examples)
+    assert [] == [told for told in ran if told[1] != 0]
