@@ -11,10 +11,15 @@ from tidemill.app.readiness import NEARLY_FULL, problems
 from tidemill.broker.broker import Broker
 from tidemill.broker.peers.replica_lag import RESTED_TICKS
 from tidemill.broker.shards.ready_loop import SYNC_MS_MAX
+from tidemill.storage.partition.segment import SegmentDamaged
 
 
 def names(broker: Broker) -> list[str]:
     return [problem["problem"] for problem in problems(broker)]
+
+
+def counts(broker: Broker) -> dict[str, int]:
+    return {problem["problem"]: problem["count"] for problem in problems(broker)}
 
 
 def test_a_healthy_broker_has_no_problems() -> None:
@@ -97,6 +102,46 @@ def test_a_cluster_that_lacks_a_broker_says_so() -> None:
     assert ([], ["under_replicated_partitions"]) == (before, [*found])
     assert 1 <= found["under_replicated_partitions"]["count"]
     assert found == json.loads(json.dumps(found))
+
+
+def test_partitions_that_refuse_writes_are_counted() -> None:
+    """
+    Five partitions lack a replica, and only the two that demand all three refuse writes with acks=all.
+    """
+    world = ClusterWorld()
+    world.create("flights", 2, min_insync_replicas="3")
+    world.create("trains", 3)
+    for topic, count in (("flights", 2), ("trains", 3)):
+        for number in range(count):
+            world.lead(topic, number, by=1)
+    world.pass_time(250 * (RESTED_TICKS + 1))
+    before = counts(world[1].broker)
+    world.stopped.add(3)
+    world.cut_off(3)
+
+    world.pass_time(250 * (RESTED_TICKS + 1))
+
+    found = counts(world[1].broker)
+    assert ({}, 2) == (before, found["under_min_insync_partitions"])
+    assert 5 <= found["under_replicated_partitions"]
+
+
+def test_partitions_with_damaged_files_are_counted_until_they_are_repaired() -> None:
+    """
+    The whole replica of the shard is out of use, and the shard has two partitions.
+    """
+    world = ClusterWorld()
+    world.create("flights", 2)
+    world.lead("flights", by=1)
+    world[1].produce("flights", b"value")
+    world.pass_time(250 * (RESTED_TICKS + 1))
+    broker, partition = world[3].broker, world[3].partition("flights")
+
+    partition.shard.damage.mark(SegmentDamaged(partition.log.segments[0].path, 0, 0, "a flipped bit"))
+    damaged = counts(broker)
+    world.until(lambda: "damaged_partitions" not in counts(broker), "it is repaired")
+
+    assert {"damaged_partitions": 2} == damaged
 
 
 def test_an_isolated_broker_says_that_it_hears_no_majority() -> None:
