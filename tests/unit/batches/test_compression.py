@@ -197,3 +197,15 @@ def test_lz4_is_written_in_independent_blocks(level):
     frame = compress(Codec.LZ4, b"tide mill " * 20_000, level)
 
     assert (b"\x04\x22\x4d\x18", 1) == (frame[:4], frame[4] >> 5 & 1)
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [(Codec.GZIP, (0, 1, 6)), (Codec.LZ4, (0, 3, 12)), (Codec.ZSTD, (-5, 3, 19))]
+)
+def test_a_higher_level_makes_the_data_smaller(codec, levels):
+    """The level reaches the library: on data with some redundancy, levels that are far apart differ in size."""
+    squares = b" ".join(b"%d" % (number * number) for number in range(20_000))
+
+    sizes = [len(compress(codec, squares, level)) for level in levels]
+
+    assert sizes[0] > sizes[1] > sizes[2]
