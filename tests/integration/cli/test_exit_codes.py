@@ -1,6 +1,7 @@
 """Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.  These tests need no broker."""
 
 import json
+import re
 import socket
 from pathlib import Path
 
@@ -158,11 +159,13 @@ def test_a_missing_http_listener_exits_with_3() -> None:
 )
 def test_help_contains_examples(command: tuple[str, ...]) -> None:
     """
-    The help of every command has examples to copy.
+    The help of every command has examples to copy.  An example is an indented line, unlike the usage, and runs the
+    command itself.
     """
     finished = tidemill(*command, "--help")
 
-    assert 0 == finished.exit_code and "tidemill " in finished.out
+    example = rf"^ +(Example: |[^`\n]+ \| )?{' '.join(('tidemill', *command))}\b"
+    assert 0 == finished.exit_code and re.search(example, finished.out, re.MULTILINE), finished.out
 
 
 @pytest.mark.parametrize(
