@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.documents.test_pages import ROOT, Reader, user
+from tests.integration.documents.test_pages import CONTAINERS, ROOT, SYSTEMD, Reader, user
 
 __all__ = ["user"]
 
@@ -35,7 +35,7 @@ def test_the_page_about_containers_does_what_it_says(user: Reader, in_the_reposi
     """
     The image is built, one container and then the cluster of the compose file run, and each command succeeds.
     """
-    user.follow(ROOT / "docs" / "containers.md")
+    user.follow(CONTAINERS)
 
 
 @pytest.mark.timeout(3_600)
@@ -44,4 +44,4 @@ def test_the_page_about_systemd_does_what_it_says(user: Reader, in_the_repositor
     """
     The unit is installed, started, restarted and stopped, and each command succeeds.
     """
-    user.follow(ROOT / "docs" / "systemd.md")
+    user.follow(SYSTEMD)

@@ -9,13 +9,14 @@ from typing import Final
 
 import pytest
 
-from tests.integration.documents.test_pages import INSTALLED_PAGES, PAGES, ROOT
+from tests.integration.documents.page import Commands, steps_of
+from tests.integration.documents.test_pages import CONTAINERS, INSTALLED_PAGES, PAGES, ROOT, SYSTEMD, TYPED_PAGES
 
 EXECUTED_ELSEWHERE: Final = {
     "CONTRIBUTING.md": "recipes for editing files; the tests that each recipe names check the result",
-    "docs/containers.md": "conformance/test_packaging.py, which needs Docker",
+    CONTAINERS: "conformance/test_packaging.py, which needs Docker",
     "docs/http.md": "tests/tidy/test_monitoring.py: promtool checks the configuration",
-    "docs/systemd.md": "conformance/test_packaging.py, which needs root and systemd",
+    SYSTEMD: "conformance/test_packaging.py, which needs root and systemd",
 }
 _FENCE: Final = re.compile(r"^\s*```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^\s*```$", re.MULTILINE | re.DOTALL)
 _ILLUSTRATIONS: Final = ("mermaid", "text")  # languages that are not typed
@@ -67,3 +68,14 @@ def test_no_command_or_snippet_is_left_out() -> None:
     }
 
     assert set() == left_out
+
+
+@pytest.mark.parametrize("page", TYPED_PAGES)
+def test_the_steps_of_a_page_can_be_read(page: str) -> None:
+    """
+    A fence that is no step is an error also on a page that this machine cannot type, because it lacks Docker or
+    systemd.
+    """
+    steps = [*steps_of(ROOT / page)]
+
+    assert [step for step in steps if isinstance(step, Commands)]
