@@ -173,8 +173,10 @@ def _timeline(table: "DataFrame", bucket_s: int) -> Timeline:
     (times,) = aggregates.usual_times(table, _STRAY_SHARE).collect()
     first, last = times.first, times.last
     usual_first, usual_last = int(times.usual[0]), int(times.usual[1])
-    if last - first > _STRETCH_MAX * max(usual_last - usual_first, bucket_s):
-        first, last = usual_first, usual_last
+    span = max(usual_last - usual_first, bucket_s)
+    if last - first > _STRETCH_MAX * span:
+        # Most records that are beyond the usual times are near them, so these are drawn, too.
+        first, last = max(first, usual_first - span), min(last, usual_last + span)
     step_s = step_length(first, last, bucket_s)
     rows = aggregates.timeline(table, step_s, first, last).collect()
     steps = tuple(
