@@ -28,7 +28,7 @@ OPTIONS: Final = (
         "kafka.fetch.max.bytes",
         "bytes",
         "8388608",
-        "Source only. The largest response to a Fetch request. Of this key and the next, the lower value holds.",
+        "Source only. The largest response to a Fetch request. The lower value of this key and the next one applies.",
     ),
     Option(
         "kafka.max.partition.fetch.bytes", "bytes", "8388608", "Source only. The largest part of one topic partition."

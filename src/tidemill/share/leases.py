@@ -12,7 +12,7 @@ epoch, for the times of release.
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemill.model import errors
 from tidemill.share.interval_map import Interval, IntervalMap
@@ -29,6 +29,9 @@ class Acknowledgement(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
+
+
+_KINDS: Final = frozenset(Acknowledgement)
 
 
 class Held(NamedTuple):
@@ -350,7 +353,7 @@ def _parts(batches: Sequence[AcknowledgementBatch]) -> Iterator[tuple[int, int, 
             )
         last_end = end
         for kind in types:
-            if kind not in Acknowledgement.__members__.values():
+            if kind not in _KINDS:
                 raise AcknowledgementRefused(errors.INVALID_REQUEST, f"acknowledgement type {kind} is unknown")
         if len(types) == 1:
             yield first, end, types[0]
