@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,18 +11,17 @@ from tidemill.spark.pipelines.backfill.options import BackfillOptions
 from tidemill.spark.pipelines.backfill.rate_limit import RateLimit
 from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.one_topic import OneTopic
+from tidemill.spark.pipelines.frame.small_batches import small_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _TRIGGER_S: Final = 5  # with a rate, a micro-batch has about as much as may be written in this time
 _POLL_S: Final = 0.5
 _SLICE_S: Final = 0.2
-_ARROW_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_ARROW_ROWS_MAX: Final = "500"  # Spark measures a batch with nested columns after each row, so large ones are slow
 
 
 def copy(job: Job[BackfillOptions], noted: Mapping[int, int]) -> int:
@@ -41,7 +39,7 @@ def copy(job: Job[BackfillOptions], noted: Mapping[int, int]) -> int:
     job.progress.begin(f"copying {job.options.then}", None)
     with OneTopic(str(job.options.then), job.kafka) as live:
         partitions = live.partition_count()
-    with _small_arrow_batches(job.spark):
+    with small_batches(job.spark):
         query = _written(job, _read(job, noted, partitions)).start()
     try:
         return _followed(job, query)
@@ -108,17 +106,6 @@ def _lag(source: Any) -> int | None:
         for topic, offsets in latest.items()
         for partition, offset in offsets.items()
     )
-
-
-@contextmanager
-def _small_arrow_batches(spark: "SparkSession") -> Iterator[None]:
-    """Set a size of Arrow batches for the queries that start in the block."""
-    before = spark.conf.get(_ARROW_ROWS)
-    spark.conf.set(_ARROW_ROWS, _ARROW_ROWS_MAX)
-    try:
-        yield
-    finally:
-        spark.conf.set(_ARROW_ROWS, str(before))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

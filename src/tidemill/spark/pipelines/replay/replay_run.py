@@ -11,6 +11,7 @@ from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.one_topic import OneTopic
 from tidemill.spark.pipelines.frame.positions import parse_position
 from tidemill.spark.pipelines.frame.report import Report
+from tidemill.spark.pipelines.frame.small_batches import small_batches
 from tidemill.spark.pipelines.frame.source_range import resolve
 from tidemill.spark.pipelines.frame.table import Table
 from tidemill.spark.pipelines.frame.topic_rows import topic_rows
@@ -174,7 +175,7 @@ class ReplayRun:
         source = topic_rows(self._job.spark, self._job.kafka, self.state.done, end)
         chosen = step_frame.counted(source, self._options.filter, counts)
         rows = step_frame.shifted(chosen, self._options.shift, has_partition=self._options.keep_partitions)
-        with step_frame.small_batches(self._job.spark):
+        with small_batches(self._job.spark):
             sink = rows.write.format("tidemill").mode("append").options(**self._job.kafka)
             sink.option("topic", self._options.to).save()
         return counts.get["read"], counts.get["kept"]

@@ -3,17 +3,13 @@
 Every operation keeps the rows of a source partition in one task and in their order.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation
 
 _IS_KEPT: Final = "is_kept"
-_ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_ROWS_PER_BATCH_WITH_HEADERS: Final = "1024"  # Spark's time for a batch with nested columns is quadratic in its rows
 
 
 def filtered(frame: "DataFrame", condition: str | None) -> "DataFrame":
@@ -59,17 +55,3 @@ def shifted(frame: "DataFrame", shift: timedelta, *, has_partition: bool) -> "Da
     milliseconds = shift // timedelta(milliseconds=1)
     timestamp = F.timestamp_millis(F.unix_millis("timestamp") + F.lit(milliseconds))
     return frame.select(*columns, timestamp.alias("timestamp"))
-
-
-@contextmanager
-def small_batches(spark: "SparkSession") -> Iterator[None]:
-    """Write with small Arrow batches meanwhile."""
-    before = spark.conf.get(_ROWS_PER_BATCH, None)
-    spark.conf.set(_ROWS_PER_BATCH, _ROWS_PER_BATCH_WITH_HEADERS)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_ROWS_PER_BATCH)
-        else:
-            spark.conf.set(_ROWS_PER_BATCH, before)
