@@ -537,13 +537,21 @@ def test_a_broker_waiting_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         join = f"tidemill.join=127.0.0.1:{nobody.getsockname()[1]}"
-        free = ("--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "tidemill.peer.listener=127.0.0.1:0")
-        directory = f"log.dirs={tmp_path}"
-        with started("broker", "--set", join, "--set", "broker.id=3", "--set", directory, *free) as process:
+        keys = (
+            "listeners=PLAINTEXT://127.0.0.1:0",
+            "tidemill.peer.listener=127.0.0.1:0",
+            "tidemill.http.listener=127.0.0.1:0",
+        )
+        settings = [join, "broker.id=3", f"log.dirs={tmp_path}", *keys]
+        with started("broker", *(word for setting in settings for word in ("--set", setting))) as process:
             assert process.stderr is not None
-            event = json.loads(process.stderr.readline())
+            first = json.loads(process.stderr.readline())
             stop(process, signal.SIGTERM)
-            (last,) = [json.loads(line)["event"] for line in process.stderr.readlines()[-1:]]
+            events = [first, *logged(process)]
 
-    assert ("waiting to join", 3) == (event["event"], event["broker"])
-    assert (0, "stopped") == (process.returncode, last)
+    assert ("waiting to join", 3, "stopped") == (
+        events[0].get("event"),
+        events[0].get("broker"),
+        events[-1]["event"],
+    ), events
+    assert 0 == process.returncode
