@@ -17,6 +17,7 @@ COLUMNS: Final = 120
 ROWS: Final = 60
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 _END: Final = "@@end"
+_FAILED: Final = "_failed_with"  # the shell's variable with the status of the first command that failed
 _SHELL: Final = """
 import fcntl, os, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -53,12 +54,14 @@ class Terminal:
         os.close(theirs)
         self._receiver = threading.Thread(target=self._receive, daemon=True)
         self._receiver.start()
-        self._type("stty -echo; set -m\n")
+        # Like `set -e`, the trap notices every command that fails, but the shell goes on.
+        self._type(f"stty -echo; set -m -o pipefail; trap '{_FAILED}=${{{_FAILED}:-$?}}' ERR\n")
         self.run("true", lambda _: False, 30)
 
     def run(self, commands: str, is_server_ready: Callable[[str], object], seconds_max: float) -> int | None:
         """
-        Type `commands` and return their exit status, or None if a server in the foreground is ready before they end.
+        Type `commands` and return the exit status of the first one that fails, or 0.  Return None if a server in the
+        foreground is ready before they end.
 
         Fail if neither happens within `seconds_max`.
         """
@@ -67,7 +70,7 @@ class Terminal:
         self._typed += 1
         end = re.compile(rf"{_END}{self._typed}:(\d+)\n")
         # One group of commands: the shell reads all of it before it starts, so no command reads the next one as input.
-        self._type(f"{{ {commands.rstrip()}\n}}; echo {_END}{self._typed}:$?\n")
+        self._type(f"{_FAILED}=; {{ {commands.rstrip()}\n}}; echo {_END}{self._typed}:${{{_FAILED}:-$?}}\n")
         until = time.monotonic() + seconds_max
         while True:
             with self._changed:

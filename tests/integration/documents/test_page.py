@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.documents.notebook import Notebook
 from tests.integration.documents.page import Cell, Commands, File, Prints, quotes_of, steps_of
+from tests.integration.documents.terminal import Terminal
 
 PAGE = """
 ```sh title="terminal 2"
@@ -90,3 +91,26 @@ def test_a_cell_keeps_the_names_of_earlier_ones_and_shows_what_it_prints(tmp_pat
         assert notebook.run("print(x + 2)\n") and "3\n" == notebook.screen
     finally:
         notebook.close()
+
+
+@pytest.mark.parametrize(
+    ("commands", "status"),
+    [
+        ("true\ntrue", 0),
+        ("false\ntrue", 1),
+        ("(exit 3)\n(exit 4)\ntrue", 3),
+        ("false | true\ntrue", 1),
+        ("if false; then true; fi\nfalse || true", 0),
+        ("false && true", 1),
+    ],
+)
+def test_a_failing_line_is_noticed_wherever_it_stands(tmp_path: Path, commands: str, status: int) -> None:
+    """
+    The status is that of the first command that fails, not that of the last one, and the shell goes on.
+    """
+    terminal = Terminal(tmp_path, os.environ)
+    try:
+        assert status == terminal.run(commands, lambda _: False, 30)
+        assert 0 == terminal.run("true", lambda _: False, 30)
+    finally:
+        terminal.close()
