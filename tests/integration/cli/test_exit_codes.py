@@ -1,7 +1,6 @@
 """Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.  These tests need no broker."""
 
 import json
-import re
 import socket
 from pathlib import Path
 
@@ -130,42 +129,6 @@ def test_a_missing_http_listener_exits_with_3() -> None:
     told = json.loads(finished.err)
     assert (3, 3, "") == (finished.exit_code, told["exit_code"], finished.out)
     assert all(text in told["message"] for text in ("127.0.0.1:1: ", "127.0.0.1:2: ", "--http", "another broker"))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        (),
-        ("dev",),
-        ("broker",),
-        ("produce",),
-        ("consume",),
-        ("topics",),
-        ("topics", "create"),
-        ("cluster", "status"),
-        ("groups", "reset"),
-        ("configs", "set"),
-        ("top",),
-        ("doctor",),
-        ("pipeline", "list"),
-        ("pipeline", "describe"),
-        ("pipeline", "run"),
-        ("pipeline", "run", "audit"),
-        ("bench", "produce"),
-        ("bench", "consume"),
-        ("bench", "latency"),
-    ],
-    ids=" ".join,
-)
-def test_help_contains_examples(command: tuple[str, ...]) -> None:
-    """
-    The help of every command has examples to copy.  An example is an indented line, unlike the usage, and runs the
-    command itself.
-    """
-    finished = tidemill(*command, "--help")
-
-    example = rf"^ +(Example: |[^`\n]+ \| )?{' '.join(('tidemill', *command))}\b"
-    assert 0 == finished.exit_code and re.search(example, finished.out, re.MULTILINE), finished.out
 
 
 @pytest.mark.parametrize(
