@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from benchmarks.apache_kafka import ApacheKafka
 from benchmarks.broker import Unavailable
 from conformance import jvm
 from conformance.franz_client import FranzClient
@@ -61,3 +63,17 @@ def tools(java: None, broker: RunningBroker) -> KafkaTools:
 @pytest.fixture(scope="session")
 def cluster_tools(java: None, cluster: RunningCluster) -> KafkaTools:
     return KafkaTools(cluster.bootstrap)
+
+
+@pytest.fixture
+def apache_kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
+    """Yield a running broker of Apache Kafka."""
+    try:
+        broker = ApacheKafka(tmp_path / "kafka")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        broker.wait_until_ready()
+        yield broker
+    finally:
+        broker.stop()

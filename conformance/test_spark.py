@@ -3,37 +3,22 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.apache_kafka import ApacheKafka
-from benchmarks.broker import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITE = ("test_batch_read.py", "test_batch_write.py", "test_stream_read.py", "test_stream_write.py")
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
-    pytest.importorskip("pyspark", reason="extra 'spark' is not installed")
-    try:
-        broker = ApacheKafka(tmp_path / "kafka")
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    try:
-        broker.wait_until_ready()
-        yield broker
-    finally:
-        broker.stop()
-
-
 @pytest.mark.timeout(3_600)
-def test_the_source_and_the_sink_work_with_apache_kafka(kafka: ApacheKafka) -> None:
+def test_the_source_and_the_sink_work_with_apache_kafka(apache_kafka: ApacheKafka) -> None:
     """Every test passes whose broker can be chosen; none is skipped."""
+    pytest.importorskip("pyspark", reason="extra 'spark' is not installed")
     files = [str(ROOT / "tests" / "integration" / "spark" / name) for name in SUITE]
-    environment = {**os.environ, "TIDEMILL_TEST_BOOTSTRAP": kafka.bootstrap}
+    environment = {**os.environ, "TIDEMILL_TEST_BOOTSTRAP": apache_kafka.bootstrap}
 
     outcome = subprocess.run(
         [sys.executable, "-m", "pytest", *files],
