@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.fault.cluster_processes import wait_until
-from tests.fault.extent import IS_WHOLE, times
+from tests.fault.extent import times
 
 pytest.importorskip("pyspark", reason="extra 'spark' is not installed")
 
@@ -22,10 +22,12 @@ from tests.fault.spark_jobs.archived_rows import differences, rows_of
 from tests.fault.spark_jobs.backfill_job import BackfillJob
 from tests.fault.spark_jobs.driver import RUN_SECONDS_MAX, SparkDriver
 from tests.fault.spark_jobs.job import KillableJob
+from tests.fault.spark_jobs.replay_job import ReplayJob
 from tests.fault.spark_jobs.scene import JobScene, Victim
+from tests.fault.spark_jobs.sink_job import SinkJob
 from tests.fault.spark_jobs.topic_records import create_topic, read_all, send_numbered
 
-JOBS: Final[tuple[type[KillableJob], ...]] = (ArchiveJob, ArchiveTableJob) + ((BackfillJob,) if IS_WHOLE else ())
+JOBS: Final[tuple[type[KillableJob], ...]] = (SinkJob, ArchiveJob, ArchiveTableJob, BackfillJob, ReplayJob)
 """The jobs that a seed chooses from."""
 
 KILLS: Final = times(1, 17)  # per victim

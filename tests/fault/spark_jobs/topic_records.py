@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 _SECONDS_MAX: Final = 60.0
+_KEYS: Final = 100
 START_MS: Final = 1_357_034_400_000  # January 1, 2013
 
 
@@ -28,18 +29,31 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(_SECONDS_MAX)
 
 
+def numbered(number: int) -> tuple[bytes, bytes, int, tuple[tuple[str, bytes | None], ...]]:
+    """Return the key, value, timestamp in milliseconds, and headers of the record with this number."""
+    headers = (("number", b"%d" % number), ("number", None)) if number % 3 == 0 else ()
+    return b"key %d" % (number % _KEYS), b"%010d" % number, START_MS + number * 1_000, headers
+
+
+def number_of(record: Record) -> int:
+    """Return the number of a record of `numbered`."""
+    assert record.value is not None, record
+    return int(record.value)
+
+
 def send_numbered(bootstrap: str, topic: str, start: int, count: int, partitions: int) -> None:
-    """Send records with consecutive numbers; the number decides key, partition, time and headers."""
+    """Send `count` records with consecutive numbers.  The records of one key are in one partition."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
     failures: list[KafkaError] = []
     for number in range(start, start + count):
+        key, value, timestamp_ms, headers = numbered(number)
         producer.produce(
             topic,
-            value=b"%010d" % number,
-            key=b"key %d" % (number % 100),
-            partition=number % partitions,
-            timestamp=START_MS + number * 1_000,
-            headers=[("number", b"%d" % number), ("number", None)] if number % 3 == 0 else None,
+            value=value,
+            key=key,
+            partition=number % _KEYS % partitions,
+            timestamp=timestamp_ms,
+            headers=list(headers) or None,
             on_delivery=lambda error, _: failures.append(error) if error is not None else None,
         )
         producer.poll(0)
@@ -72,5 +86,15 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[Record]:
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     ended += 1
+    finally:
+        consumer.close()
+
+
+def end_offsets(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
+    """Return the end offset of each partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
+    try:
+        places = {number: TopicPartition(topic, number) for number in range(partitions)}
+        return {number: consumer.get_watermark_offsets(place, _SECONDS_MAX)[1] for number, place in places.items()}
     finally:
         consumer.close()
