@@ -270,7 +270,6 @@ class Broker:
         self.free_space.check()
         self.drain_leadership.tick()
         self.deadlines.tick()
-        self.coordinators.group_lookups.tick()
         self.ready_loop.tick()
         self.memory.tick()
         self.history.tick()

@@ -99,7 +99,6 @@ class HandWriter:
 
     def __init__(self) -> None:
         self.peer = ("127.0.0.1", 50_000)
-        self.active_at = 0.0
         self.sent = bytearray()
         self.unsent_bytes = 0
         self.is_open = True

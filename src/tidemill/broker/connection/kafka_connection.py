@@ -67,9 +67,6 @@ class Writer(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     @property
-    def active_at(self) -> float: ...
-
-    @property
     def unsent_bytes(self) -> int: ...
 
     def send(self, parts: Sequence[Buffer]) -> None: ...
@@ -366,14 +363,6 @@ class KafkaConnection:
             self._wake()
 
     # End of the connection.
-
-    @property
-    def is_open(self) -> bool:
-        return self._is_open
-
-    @property
-    def active_at(self) -> float:
-        return self.writer.active_at
 
     @property
     def is_answering(self) -> bool:

@@ -46,8 +46,6 @@ class BrokerCaller:
 
     listener = ""
     offered: Collection[int] = ()
-    is_open = True
-    active_at = 0.0
 
     def __init__(self, address: str) -> None:
         self.pipelines = Pipelines()

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration, CoordinatorRegistration
-from tidemill.broker.coordinators.group_lookups import GroupLookups
 from tidemill.broker.coordinators.hosted_partition import CoreT
 from tidemill.broker.coordinators.hosted_topic import HostedTopic, HostingBroker
 from tidemill.broker.coordinators.replicated_core import RequestT
+from tidemill.broker.coordinators.unbuilt_protocols import UnbuiltProtocols
 from tidemill.metadata.image import ClusterImage
 from tidemill.shard.shard import Shard
 
@@ -15,7 +15,7 @@ from tidemill.shard.shard import Shard
 class CoordinatorHost:
     def __init__(self, registrations: Sequence[AnyRegistration], broker: HostingBroker) -> None:
         self._topics = {it.topic.name: HostedTopic(it, broker) for it in registrations}
-        self.group_lookups = GroupLookups(broker.machine.clock, broker.machine.events)
+        self.unbuilt_protocols = UnbuiltProtocols(broker.machine.clock, broker.machine.events)
         self._by_key_type = {it.registration.key_type: it for it in self._topics.values()}
 
     def of(self, registration: CoordinatorRegistration[RequestT, CoreT]) -> HostedTopic[RequestT, CoreT]:

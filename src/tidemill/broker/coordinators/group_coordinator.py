@@ -145,5 +145,4 @@ def ask_group(coordinators: CoordinatorHost, group_id: str, request: GroupReques
     """Pass a request to the group's coordinator.  The request's `waiter` is called once, with the reply."""
     answer = None if isinstance(request, ForgetTopics) else request.waiter
     assert callable(answer), "a handler passes the callback that takes the reply"
-    coordinators.group_lookups.used(group_id)
     coordinators.of(GROUPS).ask(group_id, request, answer)

@@ -12,7 +12,6 @@ v6  key type 2: share groups (KIP-932)
 
 from typing import Any, Final
 
-from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.broker.coordinators.hosted_topic import HostedTopic
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
@@ -49,14 +48,6 @@ def _located(context: RequestContext, hosted: HostedTopic[Any, Any], key: str) -
     leader = broker.cluster.leader_of(topic, number)
     for endpoint in broker.endpoints_for(context.connection.listener):
         if leader is not None and endpoint.node_id == leader[0]:
-            if hosted.registration is GROUPS:
-                broker.coordinators.group_lookups.looked_up(
-                    key,
-                    context.client_id or "",
-                    context.connection,
-                    is_here=leader[0] == broker.broker_id,
-                    leader=lambda: broker.cluster.leader_of(topic, number),
-                )
             return Coordinator(
                 key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_code=errors.NONE
             )

@@ -26,14 +26,6 @@ class Caller(Protocol):
     @property
     def peer(self) -> tuple[str, int]: ...
 
-    @property
-    def is_open(self) -> bool: ...
-
-    @property
-    def active_at(self) -> float:
-        """The time at which bytes were last received or sent, in seconds on the connection's own clock."""
-        ...
-
     def hold(self) -> None:
         """Begin no further request on this connection until `release` is called."""
         ...

@@ -5,13 +5,10 @@ import pytest
 from tests.unit.broker.broker_world import LISTENER, BrokerWorld, Client
 from tests.unit.broker.group_member import STATIC
 from tidemill.broker.coordinators.group_coordinator import GROUPS
-from tidemill.broker.coordinators.group_lookups import LOOKUPS_MIN, WAIT_MS
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
 from tidemill.model.topic import OFFSETS_TOPIC
-from tidemill.wire.messages import describe_groups, heartbeat, offset_fetch
 from tidemill.wire.messages.find_coordinator import Request
-from tidemill.wire.schema import Message
 
 
 def test_the_first_request_creates_the_topic() -> None:
@@ -84,41 +81,3 @@ def test_transactions_and_share_groups_are_refused(key_type: int, code: int) -> 
     assert (code, -1) == (found.error_code, found.node_id)
     assert code not in errors.RETRIABLE
     assert world.broker.image.topic(OFFSETS_TOPIC) is None
-
-
-def test_a_client_that_never_uses_the_group_is_logged() -> None:
-    """
-    A consumer with group.protocol=consumer looks up the coordinator but never uses the group.  The event has its client
-    id.
-    """
-    world = BrokerWorld(STATIC)
-    for _ in range(LOOKUPS_MIN):
-        world.ask(Request(coordinator_keys=["g"]))
-
-    world.pass_time(WAIT_MS)
-
-    (line,) = [line for line in world.events if "does not join" in line]
-    assert "client_id=test" in line and "group=g " in line and "group.protocol=classic" in line
-
-
-@pytest.mark.parametrize(
-    "used",
-    [
-        heartbeat.Request(group_id="g", generation_id=1, member_id="m"),
-        offset_fetch.Request(groups=[offset_fetch.Request.Group(group_id="g", topics=None)]),
-        describe_groups.Request(groups=["g"]),
-    ],
-    ids=["Heartbeat", "OffsetFetch", "DescribeGroups"],
-)
-def test_a_client_that_uses_the_group_is_not_logged(used: Message) -> None:
-    """
-    Any group request shows that the client speaks the classic protocol, even if the request is refused.
-    """
-    world = BrokerWorld(STATIC)
-    for _ in range(LOOKUPS_MIN):
-        world.ask(Request(coordinator_keys=["g"]))
-
-    world.ask(used)
-    world.pass_time(WAIT_MS)
-
-    assert [] == [line for line in world.events if "does not join" in line]
