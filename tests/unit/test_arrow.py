@@ -1,4 +1,4 @@
-"""The arguments of `tidemill.arrow`: options as values of Python, and what is refused before a connection is opened."""
+"""The arguments of `tidemill.arrow`: options as Python values, and what is refused before a connection is opened."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ TABLE = pa.table({"value": ["v"]})
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SourceOptions]:
-    """`parsed(topic, **options)` returns the options of a read, and opens no connection."""
+    """Return a function `parsed(topic, **options)` that returns the options of a read and opens no connection."""
     plans: list[SourceOptions] = []
     monkeypatch.setattr(batch_plan, "plan", lambda options: plans.append(options) or [])
 
@@ -34,7 +34,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SourceOptions]:
 
 def test_values_of_python_are_options(parsed: Callable[..., SourceOptions]) -> None:
     """
-    Numbers, booleans, dictionaries and datetimes mean the same as Spark's text; None leaves an option unset.
+    Numbers, booleans, dictionaries and datetimes mean the same as the text that Spark takes; None leaves an option
+    unset.
     """
     options = parsed(
         startingOffsets={"t": {"0": 3}},
@@ -52,7 +53,7 @@ def test_values_of_python_are_options(parsed: Callable[..., SourceOptions]) -> N
 
 def test_the_same_dictionary_fits_spark(parsed: Callable[..., SourceOptions]) -> None:
     """
-    Options in Spark's form, all of them text, are accepted: also the brokers and the subscription.
+    A dictionary of text options for Spark is accepted, including the brokers and the subscription.
     """
     expected = parsed(startingOffsets="earliest")
 
@@ -72,7 +73,7 @@ def test_the_same_dictionary_fits_spark(parsed: Callable[..., SourceOptions]) ->
 )
 def test_an_error_shows_no_secret(options: dict[str, Any]) -> None:
     """
-    An error about the argument of a secret names it, and hides its value.
+    An error about an argument that is a secret names the argument and hides its value.
     """
     with pytest.raises((ValueError, TypeError)) as raised:
         arrow.read("t", bootstrap_servers=BROKER, **options)
@@ -103,7 +104,7 @@ def test_an_error_shows_no_secret(options: dict[str, Any]) -> None:
 )
 def test_a_wrong_argument_of_read_is_refused(topic: str | None, options: dict[str, Any], sentence: str) -> None:
     """
-    A wrong argument raises ValueError, and its message begins with what is wrong.
+    A wrong argument raises ValueError with a message that begins with what is wrong.
     """
     with pytest.raises(ValueError) as raised:
         arrow.read(topic, **{"bootstrap_servers": BROKER} | options)
@@ -153,7 +154,7 @@ def test_an_option_of_another_type_is_refused() -> None:
 
 def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Without pyarrow, both functions say how to install it.
+    Without pyarrow, both functions raise an error that says how to install it.
     """
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
@@ -164,7 +165,8 @@ def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
 
 def test_the_import_loads_neither_pyarrow_nor_pyspark() -> None:
     """
-    Programs may import `tidemill.arrow` without paying for pyarrow until they use it, and never need pyspark.
+    Programs may import `tidemill.arrow` without the cost of importing pyarrow before they use it, and never need
+    pyspark.
     """
     code = "import sys, tidemill.arrow; print([name for name in ('pyarrow', 'pyspark') if name in sys.modules])"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

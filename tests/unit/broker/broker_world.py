@@ -69,7 +69,7 @@ class CountingEntropy:
 
 
 class HandTurns:
-    """The `call_soon` of an event loop; the test runs the turns one by one."""
+    """A stand-in for an event loop's `call_soon`: the test runs the scheduled callbacks one by one."""
 
     def __init__(self) -> None:
         self._callbacks: deque[Callable[[], None]] = deque()
@@ -95,7 +95,7 @@ class Timer:
 
 
 class HandWriter:
-    """A socket that keeps whatever is sent to it."""
+    """A socket that keeps everything that is sent to it."""
 
     def __init__(self) -> None:
         self.peer = ("127.0.0.1", 50_000)
@@ -275,7 +275,7 @@ class BrokerWorld:
         self.stabilize()
 
     def restarted(self, static: Mapping[str, str] | None = None, *, reads: bool = True) -> "BrokerWorld":
-        """Return the world after a kill: a new process on the same disk at the same time."""
+        """Return the world after a kill and a restart: a new process with the same disk and the same clock."""
         return BrokerWorld(
             self.static if static is None else static,
             disk=self.disk.after_kill(),

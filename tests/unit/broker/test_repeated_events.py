@@ -34,7 +34,8 @@ def test_keys_are_logged_independently() -> None:
 
 def test_many_keys_at_once_are_rate_limited_and_logged_later() -> None:
     """
-    If the rate limit drops the event of a key, the key's next event after the interval of the limit is logged.
+    If the rate limit drops the event of a key, the key's next event is logged once the rate limit's interval has
+    passed.
     """
     clock = HandClock()
     repeated = RepeatedEvents(clock)

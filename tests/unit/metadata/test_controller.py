@@ -129,7 +129,7 @@ def test_every_broker_can_lead_a_shard() -> None:
     ],
 )
 def test_an_invalid_topic_is_refused(wanted: dict[str, Any], error_code: int, says: str) -> None:
-    """For an invalid topic, the error message says what is wrong, and no record is written."""
+    """An invalid topic is refused with an error message that says what is wrong, and no record is written."""
     cluster = Cluster()
     cluster.create("old")
     cluster.create("with.dot")
@@ -386,7 +386,10 @@ def test_the_most_specific_setting_applies() -> None:
     ],
 )
 def test_an_invalid_setting_is_refused(resource: ConfigResource, change: Change, error_code: int, says: str) -> None:
-    """For an invalid setting, the error message names the key, the value and the fix, and no record is written."""
+    """
+    An invalid setting is refused with an error message that names the key, the value and the fix, and no record is
+    written.
+    """
     cluster = Cluster()
     cluster.create("t")
     before = cluster.image

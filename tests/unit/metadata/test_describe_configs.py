@@ -80,7 +80,7 @@ def test_the_cluster_default_shows_only_explicit_settings() -> None:
 
 
 def test_a_group_shows_its_settings() -> None:
-    """The response has the group's own settings and those that it inherits from the broker."""
+    """The response contains the group's own settings and those that it inherits from the broker."""
     shown = {r.key.name: int(r.source) for r in describe_group(IMAGE, "g", BrokerLayers())}
 
     assert (shown["share.auto.offset.reset"], shown["share.session.timeout.ms"]) == (8, 5)

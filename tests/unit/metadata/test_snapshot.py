@@ -34,7 +34,9 @@ def some_topics(count: int) -> ClusterImage:
 
 
 def test_a_snapshot_restores_the_image() -> None:
-    """A snapshot restores the whole state, including the next shard id of a cluster whose newest shard was deleted."""
+    """
+    A snapshot restores the complete state, including the next shard id of a cluster whose newest shard was deleted.
+    """
     image = some_topics(3)
 
     back = apply(EMPTY, snapshot_records(image), end_offset=image.offset)

@@ -42,7 +42,8 @@ def test_a_key_is_documented_in_a_sentence(key: ConfigKey) -> None:
 
 
 def test_every_key_of_kafka_is_known() -> None:
-    """The tables have every key of Kafka 4.3: 360 static and three dynamic broker keys, 34 topic keys and 17 group
+    """
+    The tables contain every key of Kafka 4.3: 360 static and three dynamic broker keys, 34 topic keys and 17 group
     keys, and one key of KIP-1191.
     """
     theirs = [

@@ -110,7 +110,7 @@ def test_a_setting_can_be_given_under_any_of_its_names() -> None:
 
 
 def test_a_value_that_was_never_set_is_the_default() -> None:
-    """A key that was never set has its default; for `num.partitions`, it is 8, unlike in Kafka."""
+    """A key that was never set has its default value, which for `num.partitions` is 8, unlike in Kafka."""
     layers = BrokerLayers()
 
     assert (

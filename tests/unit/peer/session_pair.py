@@ -38,7 +38,8 @@ def joined(parts: Iterable[Buffer]) -> bytes:
 
 def feed(session: Session, data: bytes, pieces: Sequence[int] = (1 << 20,)) -> tuple[bytes, list[bytes]]:
     """
-    Give `data` to the session in `pieces` parts; return the bytes that it answers and the frames that it delivers.
+    Feed `data` to the session in pieces of the given sizes, which are repeated as needed.  Return the bytes that the
+    session sends in response and the frames that it delivers.
     """
     answers, frames = b"", []
     position = turn = 0

@@ -25,7 +25,9 @@ GOLDEN = Path(__file__).with_name("peer.golden")
 
 
 def test_the_encoding_matches_the_golden_file() -> None:
-    """The golden file has Hellos, a handshake with fixed nonces, each kind of section, sealed frames and a farewell."""
+    """
+    The golden file contains Hellos, a handshake with fixed nonces, each kind of section, sealed frames and a farewell.
+    """
     one, other = linked()
     written = {
         "hello": encode_hello(hello(1)),
@@ -50,7 +52,10 @@ def test_the_encoding_matches_the_golden_file() -> None:
 
 
 def test_proof_and_seals_follow_the_specification() -> None:
-    """Proof and seals equal those that the test computes from the cluster key and both Openings, without our code."""
+    """
+    The proof and the seals equal those that the test computes from the cluster key and both Openings, without using the
+    code under test.
+    """
     golden = dict(line.split(": ") for line in GOLDEN.read_text().splitlines())
     first, second, hello_sealed = (bytes.fromhex(golden[f"handshake {step}"]) for step in (1, 2, 3))
     openings = first[4:] + second[4:60]

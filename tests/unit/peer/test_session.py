@@ -24,7 +24,7 @@ STEPS = 4  # Opening, Opening, Hello, Hello
 
 
 def test_both_ends_learn_the_others_identity() -> None:
-    """Each end learns the other's identity and the number that the dialler gave this dial."""
+    """Each end learns the other's identity and the number that the dialler assigned to this connection attempt."""
     one, other = dialler(), acceptor()
 
     said = handshake(one, other)

@@ -1,4 +1,7 @@
-"""Three replicas whose ticks, messages and syncs a test controls; it can isolate or pause them, or fill a journal."""
+"""
+Three replicas whose ticks, messages and syncs a test controls.  The test can also isolate or pause a replica, or fill
+its journal.
+"""
 
 from collections import deque
 

@@ -1,4 +1,4 @@
-"""The window bounds the messages and bytes in flight to one member, and responses move it."""
+"""The window bounds the messages and bytes in flight to one member, and responses advance it."""
 
 import pytest
 

@@ -27,7 +27,7 @@ class Reports(LinkReports):
 
 
 def test_what_heals_within_seconds_is_not_logged() -> None:
-    """Brokers of a new cluster start one after another: a peer that does not listen yet is no news."""
+    """Brokers of a new cluster start one after another, so a peer that is not listening yet is not worth logging."""
     reports = Reports()
     for _ in range(10):
         reports.failed(TO, "Connection refused")
@@ -86,8 +86,9 @@ def test_a_broker_that_dials_reports_its_own_outages() -> None:
 
 def test_an_outage_that_was_a_warning_ends_also_if_the_address_is_not_dialled_for_a_while() -> None:
     """
-    A broker that comes back with an empty directory has no address in the metadata from its admission to its
-    registration.  Its peers do not dial it then, and must still report the end of their warning.
+    A broker that comes back with an empty directory has no address in the metadata between its admission and its
+    registration.  Its peers do not dial it during that time, but must still report the end of the outage about which
+    they warned.
     """
     reports = Reports()
     for _ in range(2):
@@ -103,7 +104,10 @@ def test_an_outage_that_was_a_warning_ends_also_if_the_address_is_not_dialled_fo
 
 
 def test_a_warning_ends_if_the_broker_has_moved() -> None:
-    """A broker that comes back at another address is never reached at the old one, so the log says that it need not."""
+    """
+    A broker that comes back at another address is never reached at the old one, so the log says that the old link is
+    not needed.
+    """
     reports = Reports()
     for _ in range(2):
         reports.failed(TO, "Connection refused")
@@ -114,7 +118,7 @@ def test_a_warning_ends_if_the_broker_has_moved() -> None:
 
 
 def test_an_address_that_is_not_dialled_any_more_has_no_outage() -> None:
-    """A short outage is forgotten with its address: it begins anew if the address comes back."""
+    """A short outage is forgotten together with its address; if the address comes back, a new outage begins."""
     reports = Reports()
     for _ in range(2):
         reports.failed(TO, "Connection refused")

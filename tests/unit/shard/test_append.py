@@ -213,8 +213,8 @@ def test_bytes_that_change_after_the_check_fail_the_checksum_of_their_row(led: C
 
 def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
     """
-    The batch gets a new CRC, and the response has the append time.  The response to a retry has the append time of the
-    original.
+    The batch gets a new CRC, and the response contains the append time.  The response to a retry contains the append
+    time of the original.
     """
     shard = led(message_timestamp_type="LogAppendTime")
 

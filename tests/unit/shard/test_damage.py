@@ -154,8 +154,8 @@ def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld
 
 def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: ClusterWorld) -> None:
     """
-    A shard with two of three replicas damaged stays unavailable: if the whole replica led alone, records that only the
-    damaged two had would be lost.
+    A shard with two of three replicas damaged stays unavailable: if the undamaged replica led alone, records that only
+    the damaged two had would be lost.
     """
     damaged = [world[number].shard("flights") for number in (1, 3)]
 

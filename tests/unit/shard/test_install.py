@@ -210,7 +210,7 @@ def test_an_offer_with_a_corrupt_section_is_refused_before_anything_is_cut(
 ) -> None:
     """
     The member refuses the offer, keeps its records and producer states, and reports the machine, the partition and the
-    reason.  It installs the leader's next offer, although that is of the same snapshot.
+    reason.  It installs the leader's next offer, although that offer is for the same snapshot.
     """
     learner = Side(LEARNER)
     exchange(leader, learner)
@@ -244,8 +244,8 @@ def test_an_offer_with_a_corrupt_section_is_refused_before_anything_is_cut(
 def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     """
     The leader keeps a snapshot that it took for another member, which is still installing it.  This member already has
-    that snapshot, but the bytes of its next entry were removed.  Offered the same snapshot, it would acknowledge it
-    immediately and immediately be offered it again, until the other member is done.
+    that snapshot, but the bytes of its next entry were removed.  If it were offered the same snapshot, it would
+    acknowledge the offer immediately and be offered the snapshot again, over and over, until the other member is done.
     """
     asks = AppendEntriesResponse(
         term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0

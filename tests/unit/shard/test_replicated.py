@@ -32,7 +32,7 @@ OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, 
 
 
 class RecordingPeers:
-    """The transport and the observer of a shard.  Both record what they are told; `alive` holds the live brokers."""
+    """The transport and the observer of a shard.  It records every call; `alive` contains the live brokers."""
 
     def __init__(self) -> None:
         self.alive = {SECOND, THIRD}
@@ -195,7 +195,8 @@ def test_lost_leadership_fails_all_waiters() -> None:
 
 def test_an_entry_without_bytes_in_memory_is_sent_from_its_segment() -> None:
     """
-    An entry whose bytes are no longer in memory is sent from its segment, such as to a follower that was unreachable.
+    An entry whose bytes are no longer in memory is sent from its segment, for example to a follower that was
+    unreachable.
     """
     replicated = Replicated()
     replicated.lead()

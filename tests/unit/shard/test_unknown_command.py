@@ -19,7 +19,7 @@ def propose(leader: Side) -> int:
 
 
 def deliver_entries(leader: Side, learner: Side) -> None:
-    """Deliver what the leader has sent, and drop the answers."""
+    """Deliver what the leader has sent, and drop the responses."""
     while leader.out:
         learner.shard.receive(LEADER, decode(memoryview(leader.out.popleft())))
         learner.resume()
@@ -71,8 +71,8 @@ def test_a_follower_takes_the_entries_before_an_unknown_command(leader: Side) ->
 
 def test_a_follower_stays_stopped_behind_an_unknown_command(leader: Side) -> None:
     """
-    A follower stays stopped at an unknown command: a snapshot of the leader does not help, because it has a section
-    that the follower does not know, either.
+    A follower stays stopped at an unknown command: a snapshot of the leader does not help, because it contains a
+    section that the follower does not know either.
     """
     learner = Side(LEARNER)
     leader.write(0, b"known")
@@ -103,7 +103,7 @@ def test_a_newer_version_goes_on_from_where_the_older_one_stopped(leader: Side) 
 
 
 def test_a_stale_leader_cannot_stop_a_replica(leader: Side) -> None:
-    """A stale leader's entries are rejected because of their term, whatever they hold."""
+    """A stale leader's entries are rejected because of their term, whatever they contain."""
     learner = Side(LEARNER)
     exchange(leader, learner, turns=2)
     log, term = learner.shard.log, learner.shard.replica.term

@@ -1,4 +1,4 @@
-"""Random sections of SHARE commands, for a few shares and offsets, so that they meet."""
+"""Random sections of SHARE commands, for so few shares and offsets that the sections often affect the same ones."""
 
 from hypothesis import strategies as st
 

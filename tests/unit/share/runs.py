@@ -1,4 +1,4 @@
-"""Short notation for runs."""
+"""A shorthand for building runs, which are ranges of offsets whose records are in the same state."""
 
 from tidemill.share.interval_map import Interval
 from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run

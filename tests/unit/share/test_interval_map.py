@@ -35,7 +35,7 @@ def assigned(assignments: list[Assignment]) -> tuple[IntervalMap[str], dict[int,
 
 @given(ASSIGNMENTS)
 def test_assignments_change_exactly_their_offsets(assignments: list[Assignment]) -> None:
-    """A map gives the values that a dictionary of offsets gives, whatever was assigned before."""
+    """After any assignments, a map has the same values as a dictionary with one value per offset."""
     table, model = assigned(assignments)
 
     assert model == by_offset(table)
@@ -57,7 +57,7 @@ def test_the_normal_form_depends_on_the_values_alone(assignments: list[Assignmen
 
 @given(ASSIGNMENTS, st.integers(0, 55), st.integers(1, 20))
 def test_intervals_within_bounds_are_cut_to_them(assignments: list[Assignment], first: int, length: int) -> None:
-    """`within` yields exactly what lies within the bounds."""
+    """`within` yields exactly those parts of the intervals that lie within the bounds."""
     table, model = assigned(assignments)
 
     inside = IntervalMap(DEFAULT, table.within(first, first + length))
@@ -67,7 +67,7 @@ def test_intervals_within_bounds_are_cut_to_them(assignments: list[Assignment], 
 
 @given(ASSIGNMENTS, st.integers(0, 60))
 def test_dropping_forgets_the_offsets_below(assignments: list[Assignment], offset: int) -> None:
-    """`drop_below` forgets the values below the offset and no other."""
+    """`drop_below` removes the values below the offset, and no others."""
     table, model = assigned(assignments)
     table.drop_below(offset)
 
@@ -76,7 +76,7 @@ def test_dropping_forgets_the_offsets_below(assignments: list[Assignment], offse
 
 @given(ASSIGNMENTS, st.integers(0, 50), st.integers(1, 20))
 def test_offsets_with_the_same_value_are_found_at_once(assignments: list[Assignment], first: int, length: int) -> None:
-    """Walking with `at` covers the bounds without gaps, and gives each offset its value."""
+    """Repeated calls of `at` cover the bounds without gaps, and return the right value for each offset."""
     table, model = assigned(assignments)
     walked, offset = list[Interval[str]](), first
     while offset < first + length:

@@ -1,4 +1,6 @@
-"""What the leader of a share knows: locks, decisions that wait for their commit, and the limits of an acquisition."""
+"""
+What only a partition's leader knows about a share group: locks, uncommitted decisions, and limits on acquisitions.
+"""
 
 import random
 from collections.abc import Callable
@@ -17,7 +19,7 @@ LOCK_MS = 1_000
 
 
 class Hand:
-    """A share with its leases, and the rows that are proposed and not committed."""
+    """The state of a share group on a partition, with its leases and the rows that are proposed but not committed."""
 
     def __init__(self, **settings: object) -> None:
         self.share = Share(number=1, group="g", incarnation=1, state_epoch=0, start=0)
@@ -60,7 +62,10 @@ class Hand:
 
 
 def test_a_record_is_held_by_one_consumer_until_its_lock_expires() -> None:
-    """A held record is given to no other consumer; when the lock has expired, it is, with the next delivery count."""
+    """
+    A locked record is not delivered to another consumer.  After the lock has expired, the record is delivered with the
+    next delivery count.
+    """
     hand = Hand()
     assert [Acquired(0, 10, 1)] == hand.acquire("a", (0, 10))
     assert [] == hand.acquire("b", (0, 10))
@@ -73,7 +78,10 @@ def test_a_record_is_held_by_one_consumer_until_its_lock_expires() -> None:
 
 
 def test_an_accepted_record_is_answered_when_its_row_commits() -> None:
-    """Between proposal and commit, nothing else can happen to the record."""
+    """
+    While an acknowledgement is not committed, the lock of its record cannot expire, and the record cannot be
+    acknowledged again.
+    """
     hand = Hand()
     hand.acquire("a", (0, 10))
     hand.say("a", 0, 4, ACCEPT)
@@ -89,7 +97,7 @@ def test_an_accepted_record_is_answered_when_its_row_commits() -> None:
 
 
 def test_acknowledgements_are_refused_as_a_whole() -> None:
-    """If one offset of a batch cannot be acknowledged, none is."""
+    """If one offset of a batch cannot be acknowledged, none of the batch's offsets are."""
     hand = Hand()
     hand.acquire("a", (0, 5))
     hand.acquire("b", (5, 10))
@@ -112,7 +120,7 @@ def test_acknowledgements_are_refused_as_a_whole() -> None:
     ids=["empty", "overlap", "types", "no type", "unknown", "beyond", "later batch"],
 )
 def test_senseless_acknowledgements_are_refused(batches: list[tuple[int, int, tuple[int, ...]]], code: int) -> None:
-    """Nothing of a senseless request has an effect."""
+    """An invalid acknowledgement request is refused, and no part of it takes effect."""
     hand = Hand()
     hand.acquire("a", (0, 10))
     said = [AcknowledgementBatch(*batch) for batch in batches]
@@ -122,7 +130,10 @@ def test_senseless_acknowledgements_are_refused(batches: list[tuple[int, int, tu
 
 
 def test_each_offset_can_have_its_own_type() -> None:
-    """Consecutive offsets with the same type become one run."""
+    """
+    A batch may have a different acknowledgement type for each offset; consecutive offsets with the same type become one
+    run.
+    """
     hand = Hand(has_dead_letters=True)
     hand.acquire("a", (0, 5))
 
@@ -138,7 +149,10 @@ def test_each_offset_can_have_its_own_type() -> None:
 
 @pytest.mark.parametrize("has_dead_letters", [False, True])
 def test_the_last_delivery_that_fails_ends_the_record(has_dead_letters: bool) -> None:
-    """A record whose delivery limit is reached is archived, after its dead letter if there is a topic for it."""
+    """
+    A record that has reached its delivery limit is archived, after its dead letter has been written if there is a topic
+    for dead letters.
+    """
     hand = Hand(delivery_limit=2, has_dead_letters=has_dead_letters)
     hand.acquire("a", (0, 1))
     hand.say("a", 0, 1, RELEASE)
@@ -174,7 +188,10 @@ def test_locks_are_not_renewed_if_the_group_forbids_it() -> None:
 
 
 def test_a_consumer_that_leaves_gives_its_records_back_at_once() -> None:
-    """The end of a session releases records without a delay, keeps their count, and frees their locks."""
+    """
+    The end of a session releases the consumer's records without a delay, keeps their delivery counts, and frees their
+    locks.
+    """
     hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=60_000))
     hand.acquire("a", (0, 3))
     hand.acquire("b", (3, 6))
@@ -187,7 +204,7 @@ def test_a_consumer_that_leaves_gives_its_records_back_at_once() -> None:
 
 
 def test_a_delivery_that_never_left_is_not_counted() -> None:
-    """After `undo`, the record has the count that it had before."""
+    """After `undo`, a record has the same delivery count as before it was acquired."""
     hand = Hand(delivery_limit=2)
     for _ in range(5):
         got = hand.acquire("a", (0, 3))
@@ -204,7 +221,10 @@ def test_a_delivery_that_never_left_is_not_counted() -> None:
 
 
 def test_a_row_that_commits_late_leaves_the_next_holder_alone() -> None:
-    """A lock expires, another consumer acquires the record, and then the row about the expiry commits."""
+    """
+    A lock expires, another consumer acquires the record, and only then the row with the expiry commits.  The other
+    consumer keeps its lock.
+    """
     hand = Hand()
     hand.acquire("a", (0, 1))
     hand.now = LOCK_MS
@@ -218,7 +238,10 @@ def test_a_row_that_commits_late_leaves_the_next_holder_alone() -> None:
 
 
 def test_a_delayed_record_lets_others_pass() -> None:
-    """A record that waits is no lock, others are delivered, and it comes when its time has come."""
+    """
+    A record whose redelivery is delayed does not count as locked, and other records are delivered in the meantime.  It
+    is delivered again when the delay has ended.
+    """
     hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500), locks_max=2)
     hand.acquire("a", (0, 2))
     hand.say("a", 0, 2, RELEASE)
@@ -233,7 +256,7 @@ def test_a_delayed_record_lets_others_pass() -> None:
 
 
 def test_a_new_leader_waits_for_the_time_in_the_row() -> None:
-    """The time of release is durable: a leader that never saw the release respects it."""
+    """The release time is durable, so that a new leader does not deliver the record before it."""
     hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500))
     hand.acquire("a", (0, 1))
     hand.say("a", 0, 1, RELEASE)
@@ -246,7 +269,7 @@ def test_a_new_leader_waits_for_the_time_in_the_row() -> None:
 
 
 def test_the_limit_of_locks_divides_a_batch() -> None:
-    """The limit counts records that are held, over all consumers, and is never exceeded."""
+    """The limit applies to the records that all consumers have locked together, and is never exceeded."""
     hand = Hand(locks_max=7)
     assert [Acquired(0, 5, 1)] == hand.acquire("a", (0, 5))
     assert [Acquired(5, 7, 1)] == hand.acquire("b", (5, 15))
@@ -259,7 +282,7 @@ def test_the_limit_of_locks_divides_a_batch() -> None:
 
 @pytest.mark.parametrize(("strict", "end"), [(True, 7), (False, 10)])
 def test_the_limit_of_records_is_strict_on_request(strict: bool, end: int) -> None:
-    """Without the strict mode, the batch in which the limit is reached is given as a whole, and no further batch."""
+    """If the limit is not strict, the batch in which it is reached is acquired completely, but no further batch is."""
     hand = Hand()
 
     got = hand.acquire("a", (0, 5), (5, 10), (10, 15), records_max=7, strict=strict)
@@ -268,7 +291,9 @@ def test_the_limit_of_records_is_strict_on_request(strict: bool, end: int) -> No
 
 
 def test_a_record_that_kills_its_consumers_ends_alone() -> None:
-    """Records that failed together are given in ever smaller numbers, so that the healthy ones are accepted."""
+    """
+    Records that failed together are delivered in ever smaller batches, so that all except the faulty one are accepted.
+    """
     hand = Hand(delivery_limit=5)
     sizes = []
     while (got := hand.acquire("a", (0, 64), records_max=64)) and len(sizes) < 300:
@@ -287,7 +312,7 @@ def test_a_record_that_kills_its_consumers_ends_alone() -> None:
 
 
 def test_retention_frees_the_locks_of_removed_records() -> None:
-    """Records below a new log start are no longer held, and their acknowledgement succeeds."""
+    """Records below a new log start are no longer locked, and acknowledging them succeeds."""
     hand = Hand(locks_max=4)
     hand.acquire("a", (0, 4))
 
@@ -303,8 +328,9 @@ def test_retention_frees_the_locks_of_removed_records() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_every_record_is_finished_whatever_happens(seed: int) -> None:
     """
-    Consumers acquire, acknowledge, renew, vanish and return; rows commit late; leaders change.  No record is held
-    twice, no limit is exceeded, counts never fall under one leader, and in the end every record is finished.
+    Consumers acquire, acknowledge, renew, vanish and return; rows commit late; leaders change.  No record is locked by
+    two consumers, no limit is exceeded, delivery counts never decrease under the same leader, and in the end every
+    record is finished.
     """
     chance = random.Random(seed)
     back_off = BackOff(growth=chance.choice(list(Growth)), first_ms=300, step_ms=200)

@@ -1,4 +1,4 @@
-"""Opening and closing the shares of a partition."""
+"""Opening and closing shares.  A share is what one share group has done with the records of one partition."""
 
 from tests.unit.share.runs import run
 from tidemill.share.partition_shares import PartitionShares
@@ -18,7 +18,7 @@ def started(*sections: OpenShare) -> PartitionShares:
 
 
 def test_a_newer_incarnation_replaces_the_share() -> None:
-    """A newer incarnation or state epoch begins anew; an older or equal one, which comes late, is ignored."""
+    """A newer incarnation or state epoch replaces the share; a late command with an older or equal one is ignored."""
     shares = started(opened(start=1))
     for late in (opened(start=2), opened(incarnation=4, state_epoch=9, start=3)):
         shares.apply(late)
@@ -32,7 +32,9 @@ def test_a_newer_incarnation_replaces_the_share() -> None:
 
 
 def test_a_row_for_a_replaced_share_is_ignored() -> None:
-    """A state that was decided for the old share cannot reach the new one: numbers are never used again."""
+    """
+    A state that was decided for a replaced share cannot reach the new one, because share numbers are never reused.
+    """
     shares = started(opened(), opened(incarnation=6))
 
     shares.apply(SetRuns(0, 1, (run(100, 200, RecordState.ACKNOWLEDGED),)))
@@ -42,7 +44,7 @@ def test_a_row_for_a_replaced_share_is_ignored() -> None:
 
 
 def test_closing_removes_the_incarnation_it_names() -> None:
-    """A group that was deleted is closed; a group of that name that was created since stays."""
+    """The share of a deleted group is removed, but not the share of a group that has been created again since."""
     shares = started(opened(incarnation=5), opened("other", incarnation=6))
 
     shares.apply(CloseShare(0, 2, incarnation=5))
@@ -55,7 +57,7 @@ def test_closing_removes_the_incarnation_it_names() -> None:
 
 
 def test_the_log_start_reaches_every_share() -> None:
-    """What retention removes is reported per group, for the groups that lost something."""
+    """The records that retention removes are reported for each share group that has lost any."""
     shares = started(opened("slow", start=10), opened("fast", start=50))
 
     assert {"slow": (30, 0)} == shares.log_starts_at(40)

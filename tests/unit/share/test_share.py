@@ -19,7 +19,7 @@ def letter(offset: int) -> Letter:
 
 
 def test_the_start_moves_past_finished_records() -> None:
-    """The start moves to the first record that is not finished; what lies behind that record stays."""
+    """The start moves to the first unfinished record, and the states of later records are kept."""
     one = share()
     one.set_runs([run(12, 14, ACKNOWLEDGED, Reason.NONE, 1)])
     assert 10 == one.start
@@ -57,7 +57,7 @@ def test_a_record_whose_letter_is_not_written_holds_the_start() -> None:
 
 
 def test_a_record_that_is_no_longer_dead_loses_its_letter() -> None:
-    """A letter exists only for a record that waits for it."""
+    """If a record no longer waits for its dead letter to be written, the letter is dropped."""
     one = share()
     one.set_runs([run(10, 13, ARCHIVING, Reason.REJECTED, 1)])
     one.assign_letters([letter(11), letter(12)])
@@ -73,7 +73,7 @@ def test_a_record_that_is_no_longer_dead_loses_its_letter() -> None:
 )
 def test_retention_is_counted(log_start: int, removed: Removed, start: int) -> None:
     """
-    Records that retention removes before they are finished are counted; a letter that was begun is kept.
+    Records that retention removes before they are finished are counted; a dead letter that has been assigned is kept.
     """
     one = share()
     one.set_runs([run(14, 17, ACKNOWLEDGED), run(20, 22, ARCHIVING, Reason.REJECTED, 1), run(25, 27, ACKNOWLEDGED)])
@@ -85,7 +85,9 @@ def test_retention_is_counted(log_start: int, removed: Removed, start: int) -> N
 
 
 def test_a_letter_of_a_removed_record_is_completed() -> None:
-    """A letter that was begun before retention removed its record ends when it is written."""
+    """
+    If retention removes a record whose dead letter has been assigned, the letter is kept until it has been written.
+    """
     one = share()
     one.set_runs([run(10, 11, ARCHIVING, Reason.REJECTED, 1)])
     one.assign_letters([letter(10)])

@@ -1,4 +1,4 @@
-"""The bytes of SHARE commands."""
+"""The encoding of SHARE commands."""
 
 from struct import error
 
@@ -19,14 +19,14 @@ def test_a_row_comes_back(sections: list[Section]) -> None:
 
 
 def test_the_bytes_are_those_of_the_page() -> None:
-    """The layout is that of docs/formats/shares.md."""
+    """The encoding matches docs/formats/shares.md."""
     row = encode_row([SetRuns(2, 7, (run(1000, 1003, RecordState.ARCHIVING, Reason.REJECTED, 4),))])
 
     assert "03 01 00000002 00000007 03 0000000f 00000000000003e8 00000003 13 0004".replace(" ", "") == row.hex()
 
 
 def test_a_run_too_long_for_a_row_is_divided() -> None:
-    """A length takes four bytes; a longer run becomes several, which mean the same."""
+    """The length of a run is stored in four bytes; a longer run is encoded as several consecutive runs."""
     whole = run(5, 5 + (1 << 33), RecordState.ACKNOWLEDGED)
 
     (section,) = decode_row(encode_row([SetRuns(0, 1, (whole,))]))
@@ -39,13 +39,13 @@ def test_a_run_too_long_for_a_row_is_divided() -> None:
     "payload", [b"\x03\x02", b"\x03\x01" + bytes(8) + b"\x07" + bytes(4)], ids=["version", "operation"]
 )
 def test_a_newer_row_is_refused(payload: bytes) -> None:
-    """A replica that skipped what it does not know would differ from the others."""
+    """A replica that skipped an unknown version or operation would diverge from the others."""
     with pytest.raises(UnknownShareRow, match=r"has (version 2|operation 7)"):
         list(decode_row(payload))
 
 
 def test_a_row_that_ends_early_is_corrupt() -> None:
-    """Every prefix that does not end with a section is refused, and none is applied in part silently."""
+    """Every prefix of a row that ends within a section is refused, so that no section is silently applied in part."""
     row = encode_row([OpenShare(0, "group", 1, 0, 5)])
     for end in range(3, len(row)):
         with pytest.raises(error):
@@ -53,7 +53,7 @@ def test_a_row_that_ends_early_is_corrupt() -> None:
 
 
 def test_an_unknown_state_is_corrupt() -> None:
-    """A state byte that has no meaning names its offset."""
+    """The error about an undefined state byte names the offset of the run."""
     row = bytearray(encode_row([SetRuns(0, 1, (run(9, 10, RecordState.ARCHIVED),))]))
     row[-3] = 0x01
 

@@ -32,7 +32,7 @@ def reader(*, is_pushed_down: bool = True) -> BatchReader:
 
 def test_filters_that_were_applied_exactly_are_not_returned():
     """
-    Filters that were applied exactly are not returned to Spark, others are, whether or not they were of use.
+    Filters that were applied exactly are not returned to Spark.  All others are returned, even if they were of use.
     """
     exact = [
         In(("partition",), (0, 1)),
@@ -63,8 +63,8 @@ def test_filters_that_were_applied_exactly_are_not_returned():
 
 def test_spark_takes_the_method_for_one_that_is_not_overridden():
     """
-    Spark compares `pushFilters.__func__` with that of its base class, and refuses a reader that overrides it unless the
-    session's flag is set.
+    Spark compares `pushFilters.__func__` with the method of the base class, and refuses a reader that overrides it
+    unless a setting of the session allows it.
     """
     pushed = reader().pushFilters
 
@@ -73,7 +73,8 @@ def test_spark_takes_the_method_for_one_that_is_not_overridden():
 
 def test_without_the_option_spark_evaluates_every_filter():
     """
-    Spark keeps pushed filters for later queries of the same DataFrame, so none is taken unless the user wants it.
+    Spark keeps pushed filters for later queries of the same DataFrame, so no filter is pushed down unless the user
+    enables it.
     """
     filters = [EqualTo(("key",), b"k"), EqualTo(("partition",), 1)]
     planned = reader(is_pushed_down=False)
@@ -84,7 +85,7 @@ def test_without_the_option_spark_evaluates_every_filter():
 
 def test_pushed_filters_travel_to_executors():
     """
-    The filters that were pushed are pickled with the reader, because executors apply those on the key.
+    The filters that were pushed down are pickled with the reader, because executors apply the filters on keys.
     """
     planned = reader()
     left = [*planned.pushFilters([EqualTo(("key",), b"k")])]

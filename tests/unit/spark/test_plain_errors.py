@@ -1,4 +1,4 @@
-"""Our errors hide the traceback of the Spark worker that they end, and no other error does."""
+"""Tidemill's own errors hide the traceback of the Spark worker that they end, and no other error does."""
 
 import os
 
@@ -16,7 +16,7 @@ HIDING = "SPARK_HIDE_TRACEBACK"
 )
 def test_only_our_errors_in_workers_hide_the_traceback(monkeypatch, is_worker, error, is_hidden):
     """
-    A traceback is hidden only in a worker, and only for errors whose sentence says what to do.
+    The traceback is hidden only in a worker, and only for errors whose message says what to do.
     """
     monkeypatch.setenv(HIDING, "")
     if is_worker:

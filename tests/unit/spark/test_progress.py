@@ -7,7 +7,7 @@ from tidemill.spark.progress import offsets_behind_latest
 
 def test_the_lag_has_the_names_of_sparks_kafka_source():
     """
-    The lag has the names and the form of the metrics of Spark's Kafka source.
+    The lag has the names and the format of the metrics of Spark's Kafka source.
     """
     source = {"endOffset": '{"t": {"0": 10, "1": 5}}', "latestOffset": '{"t": {"0": 10, "1": 8, "2": 9}}'}
 
@@ -21,6 +21,6 @@ def test_the_lag_has_the_names_of_sparks_kafka_source():
 @pytest.mark.parametrize("missing", ["None", "null", None])
 def test_without_offsets_there_is_no_lag(missing):
     """
-    A progress without offsets has no lag.
+    If the progress contains no offsets, no lag is reported.
     """
     assert {} == offsets_behind_latest({"endOffset": '{"t": {"0": 10}}', "latestOffset": missing})

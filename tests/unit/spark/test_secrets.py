@@ -1,4 +1,4 @@
-"""What Spark pickles, prints and logs of a reader's options has no secret that a reference refers to."""
+"""A secret to which a reader's options refer is not in what Spark pickles, prints or logs of the options."""
 
 import pickle
 
@@ -31,7 +31,7 @@ def readers(options):
 @pytest.mark.parametrize("kind", ["env", "file"])
 def test_a_pickled_reader_has_references_instead_of_secrets(kind, monkeypatch, tmp_path):
     """
-    Spark sends a pickled reader to every executor.  It holds the reference, and not what the reference refers to.
+    Spark sends a pickled reader to every executor.  It contains the reference to the secret, but not the secret itself.
     """
     path = tmp_path / "password"
     path.write_text("hunter2")

@@ -104,7 +104,7 @@ def test_a_query_starts_at_the_configured_offsets(cluster):
 
 def test_a_start_in_the_past_is_counted_from_now(cluster):
     """
-    `-10m` is the first record that is at most ten minutes old; a partition without one starts at its end.
+    `-10m` means the first record that is at most ten minutes old; a partition without such a record starts at its end.
     """
     cluster.topics["t"].partitions[0].append_records([b"new"] * 5, timestamp=900_000)
     options = source_options.for_stream(options_of(cluster, startingoffsets="-10m"))
@@ -120,7 +120,8 @@ def test_a_start_in_the_past_is_counted_from_now(cluster):
 
 def test_a_group_that_is_ahead_of_the_topic_is_data_loss(cluster):
     """
-    A committed offset after the end shows that the topic was created again: with onDataLoss=skip it starts anew.
+    A committed offset after the end shows that the topic was created again.  With onDataLoss=skip, the partition is
+    then read from its start.
     """
     cluster.groups["g"] = Group(offsets={("t", 0): 900, ("t", 1): 30})
 
@@ -135,7 +136,7 @@ def test_a_group_that_is_ahead_of_the_topic_is_data_loss(cluster):
 def test_the_first_batch_keeps_its_start(cluster, starting):
     """
     The first batch starts at the same offsets when Spark asks again, in the same run and after a restart, although the
-    topic has grown by then: its end in the checkpoint has the start as well.
+    topic has grown by then: the end of the batch in Spark's checkpoint also contains the start.
     """
     stream = reader(cluster, startingoffsets=starting)
     begin = stream.initialOffset()
@@ -152,7 +153,8 @@ def test_the_first_batch_keeps_its_start(cluster, starting):
 
 def test_the_second_batch_starts_at_the_end_of_the_first(cluster):
     """
-    The start in the end of the first batch does not concern later batches, and without new records nothing is planned.
+    The start that the end of the first batch contains does not affect later batches, and without new records nothing is
+    planned.
     """
     stream = reader(cluster, startingoffsets="-120")
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
@@ -166,8 +168,8 @@ def test_the_second_batch_starts_at_the_end_of_the_first(cluster):
 
 def test_a_planned_first_batch_without_its_start_is_refused(cluster):
     """
-    Spark's Kafka source keeps the start of an incomplete first batch where Spark shows it to no other source.  Unless
-    the options determine the start, the batch is refused with the fix.
+    Spark's Kafka source stores the start of an incomplete first batch where Spark makes it available to no other
+    source.  Unless the options determine the start, the batch is refused with an error that contains the fix.
     """
     end = {"t": {"0": 300, "1": 100}}
     unsure, sure = reader(cluster), reader(cluster, startingoffsets='{"t":{"0":290,"1":100}}')
@@ -196,8 +198,8 @@ def test_completed_batches_are_committed_to_the_group(cluster):
 
 def test_a_new_query_is_refused_a_group_with_members(cluster):
     """
-    A new query is refused a group that has live members.  A query that resumes goes on and logs a warning, because
-    commits are only shown to people.
+    A new query is refused if it commits to a group that has live members.  A query that resumes continues and logs a
+    warning, because its commits serve only for monitoring.
     """
     cluster.groups["g"] = Group(member_count=1)
     with pytest.raises(ClientError, match="group 'g' has 1 live member"):
@@ -265,8 +267,8 @@ def test_offsets_for_some_partitions_only_are_refused(cluster):
 
 def test_a_trigger_reads_what_its_limit_allows(cluster):
     """
-    A trigger reads as many offsets as its limit allows, shared in proportion to those pending, or all of them if there
-    is no limit.
+    A trigger reads as many offsets as its limit allows, divided among the partitions in proportion to their pending
+    offsets, or all pending offsets if there is no limit.
     """
     stream = reader(cluster, maxoffsetspertrigger="40")
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}

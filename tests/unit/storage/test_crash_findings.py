@@ -69,7 +69,7 @@ def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Cal
 def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: Callable[..., Any]) -> None:
     """
     The name of a checkpoint is durable before the ring is freed.  The first checkpoint creates the second file; if only
-    the name of the file were lost, so would be the checkpoint.
+    the name of that file were lost, the checkpoint would be lost, too.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)
@@ -106,8 +106,8 @@ def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_han
 
 def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[..., Any]) -> None:
     """
-    Cluster seed 882: a restarted leader had removed the bytes of entries that it did not know to be committed.  It
-    could not send them, and offered empty snapshots; with the third broker down, this went on forever.
+    Seed 882 of the cluster simulation: a restarted leader had removed the bytes of entries that it did not know to be
+    committed.  It could not send them, and offered empty snapshots; with the third broker down, this repeated forever.
     """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(3)
@@ -127,7 +127,10 @@ def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[
 
 
 def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: Callable[..., Any]) -> None:
-    """Cluster seed 800843: a restarted leader offered a snapshot in which a partition ended before its log start."""
+    """
+    Seed 800843 of the cluster simulation: a restarted leader offered a snapshot in which a partition ended before its
+    log start.
+    """
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.append_batch(5)

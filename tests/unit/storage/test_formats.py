@@ -170,7 +170,8 @@ def test_a_journal_block_of_control_rows_and_commands() -> None:
 
 def test_the_rows_of_an_install() -> None:
     """
-    The first row has the state of the files when the install begins, the second the state of the shard when it ends.
+    The first row contains the state of the files when the install begins, the second the state of the shard when it
+    ends.
     """
     state = PartitionState(partition=4, log_start=5, trimmed=5, end_offset=9)
     state.segments = [SegmentState(3, 700, 88, 77)]
@@ -207,8 +208,8 @@ def test_the_rows_of_an_install() -> None:
 
 def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
     """
-    The checkpoint has the index of the snapshot, the damage, and the last entry before the install, which vote requests
-    use.
+    The checkpoint contains the index of the snapshot, the damage, and the last entry before the install, which vote
+    requests use.
     """
     hand.append(4)
     hand.write_all()

@@ -25,7 +25,7 @@ def history_of(metrics: Metrics, clock: Clock) -> History:
 
 def test_a_sample_holds_rates_per_second() -> None:
     """
-    A sample divides the counts since the previous sample by the time that has really passed, which is longer after a
+    A sample divides the counts since the previous sample by the time that has actually elapsed, which is longer after a
     stall.
     """
     metrics, clock = Metrics(), Clock()
@@ -99,6 +99,6 @@ def test_latencies_are_those_of_the_sampled_time() -> None:
 )
 def test_a_percentile_lies_within_its_bucket(counts: list[int], share: float, expected: float) -> None:
     """
-    Latencies are taken to be evenly distributed within a bucket; those above all bounds count as the highest bound.
+    Latencies are assumed to be evenly distributed within a bucket; those above all bounds count as the highest bound.
     """
     assert expected == percentile(counts, share)

@@ -29,7 +29,7 @@ def test_metrics_of_two_brokers_in_one_process_are_separate() -> None:
 
 def test_a_scrape_shows_the_current_values() -> None:
     """
-    Each scrape shows the values at that time: the text of an earlier scrape is not used again.
+    Each scrape shows the values at that time: the text of an earlier scrape is not reused.
     """
     metrics = Metrics()
     rendered = PrometheusText(metrics, {}, str)

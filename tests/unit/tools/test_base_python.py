@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "base_python.sh"
-OLD, BARE, COMPLETE = (False, True), (True, False), (True, True)  # ((is new enough, is complete))
+OLD, BARE, COMPLETE = (False, True), (True, False), (True, True)  # each: (is new enough, is complete)
 
 
 def stand_in(path: Path, is_new: bool, is_complete: bool) -> Path:

@@ -71,7 +71,7 @@ def test_package_lists_are_updated_if_an_installation_fails(tmp_path: Path) -> N
 
 
 def test_a_failed_installation_is_reported_and_the_tests_run(tmp_path: Path) -> None:
-    """If the second installation fails as well, the script says so and runs the tests."""
+    """If the second installation fails as well, the script reports the failure and runs the tests."""
     install = f"{INSTALL} {PACKAGES}"
     fails_after_update = f'[ "$1" = update ] || {FAILS}'
 

@@ -1,4 +1,4 @@
-"""The virtual environment that every command of the Makefile installs into, tested with fake interpreters."""
+"""The creation of the virtual environment into which the Makefile's commands install, tested with fake interpreters."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ MAKEFILE = Path(__file__).resolve().parents[3] / "Makefile"
 
 
 def stand_in(path: Path, log: Path, *, works: bool = True) -> Path:
-    """Write an interpreter that logs its arguments."""
+    """Write a fake interpreter that logs its arguments."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'#!/bin/sh\necho "$0 $*" >>{log}\nexit {not works:d}\n')
     path.chmod(0o755)
@@ -20,7 +20,8 @@ def stand_in(path: Path, log: Path, *, works: bool = True) -> Path:
 @pytest.mark.parametrize("works", [True, False], ids=["one-that-works", "a-broken-one"])
 def test_an_environment_that_works_is_kept(tmp_path: Path, works: bool):
     """
-    The environment that a newcomer made with another Python gets the development dependencies and stays whole.
+    A virtual environment that works is kept, even if it was created with another Python, and gets the development
+    dependencies.  A broken one is created again.
     """
     log = tmp_path / "log"
     shutil.copy(MAKEFILE, tmp_path)

@@ -25,7 +25,7 @@ class Holder:
 
 def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
     """
-    Small requests are still received while only arriving frames fill the memory.
+    Small requests are still received when the memory is full only because of incomplete frames.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second, small = Holder(), Holder(), Holder()
@@ -38,7 +38,7 @@ def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
 
 def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
     """
-    The memory is freed when the appends complete, and for that, the broker need not read from any connection.
+    The memory is freed when the appends complete, and completing them requires no reads from any connection.
     """
     memory = ConnectionMemory(100, HandClock())
     first = Holder()

@@ -89,7 +89,7 @@ def test_an_incremental_request_changes_the_partitions() -> None:
 
 def test_the_final_epoch_ends_a_session() -> None:
     """
-    The request that ends the session is still served in full, as one without a session.
+    The request that ends the session is still served in full, like a request without a session.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id

@@ -66,8 +66,8 @@ def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
 
 def test_a_known_producer_is_checked_by_its_sequences_alone() -> None:
     """
-    The log has batches of this producer, so their sequences show what is missing.  Another leader may have accepted the
-    refused batch in the meantime.
+    The log contains batches of this producer, so their sequences show what is missing.  Another leader may have
+    accepted the refused batch in the meantime.
     """
     known = ProducerStates()
     known.append(7, ProducerBatch(0, 5, 5, 0, 1, 1, 0), 0)

@@ -73,7 +73,7 @@ def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
 
 def test_a_join_does_not_wait_for_a_controller() -> None:
     """
-    The joining broker itself retries the request, possibly at another broker.
+    The joining broker itself retries the request, possibly with another broker.
     """
     world = ClusterWorld()
     world.hold(to=[2])

@@ -216,7 +216,7 @@ def test_a_request_sees_what_the_request_before_it_did() -> None:
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_a_request_behind_produce_requests_waits_for_all_of_them(acks: int) -> None:
     """
-    ListOffsets returns the end offset after everything that this connection has produced before.
+    ListOffsets returns an end offset that includes everything that this connection has produced before.
     """
     world = world_with()
     client = Client(world)
@@ -512,8 +512,8 @@ def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
 )
 def test_another_protocol_is_logged_once_and_closed(first: bytes, arrived: str, fix: str) -> None:
     """
-    The event says what arrived, from which client, at which port, and what to set.  Each attempt counts as a protocol
-    error.
+    The event reports what arrived, from which client and at which port, and which setting to change.  Each attempt
+    counts as a protocol error.
     """
     world = BrokerWorld(
         endpoints=(Endpoint(LISTENER, "h", 9092, "PLAINTEXT"), Endpoint("HTTP", "h", 9080, "PLAINTEXT"))

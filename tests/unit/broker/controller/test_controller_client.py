@@ -85,7 +85,7 @@ def test_a_lost_link_leaves_the_outcome_unknown() -> None:
 
 def test_each_reason_has_its_error_code() -> None:
     """
-    NOT_CONTROLLER means that the request had no effect, and REQUEST_TIMED_OUT that it may have had one.
+    NOT_CONTROLLER means that the request had no effect, and REQUEST_TIMED_OUT means that it may have had one.
     """
     assert [errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT] == [
         error_code_of(NO_CONTROLLER),

@@ -35,7 +35,7 @@ def test_already_exists_is_answered_only_by_a_confirmed_controller() -> None:
 
 def test_a_decision_is_one_batch_however_many_records_it_has() -> None:
     """
-    It would be illegal to apply only a part of a decision, for example to create a topic without its shards.
+    A decision must never be applied only in part, for example by creating a topic without its shards.
     """
     world = BrokerWorld()
     partition = world.broker.shard_table.shards[METADATA_SHARD].partitions[0]

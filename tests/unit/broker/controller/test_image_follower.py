@@ -35,7 +35,7 @@ def world() -> Iterator[ClusterWorld]:
         world.stopped.add(3)
         for number in range(20):
             world.create(f"other-{number}", brokers=(1, 2))
-            world.pass_time(50)  # write the bytes back to segments, because only then may their rows be removed
+            world.pass_time(50)  # write the bytes back to segments: their rows can be removed only after that
         log = world[1].broker.shard_table.shards[METADATA_SHARD].log
         assert log.first_index > end_index + 1 and log.partitions[0].log_start > end_offset
         world.stopped.clear()

@@ -62,7 +62,7 @@ class Hosted:
         return self.host.core
 
     def begin(self, request: Request) -> list[Any]:
-        """Pass a request to the host, and return the list that will receive the reply.  No pending work is done."""
+        """Pass a request to the host, and return the list that will receive the reply.  No pending work is executed."""
         replies: list[Any] = []
         self.host.ask(request, replies.append)
         return replies

@@ -35,7 +35,7 @@ def world_with_records() -> BrokerWorld:
 
 def test_the_log_start_moves_and_stays_after_a_kill() -> None:
     """
-    The response has the new low watermark, and deleted records do not come back.
+    The response contains the new low watermark, and deleted records do not come back.
     """
     world = world_with_records()
 
@@ -58,7 +58,7 @@ def test_minus_one_is_the_high_watermark() -> None:
 
 def test_the_log_start_never_goes_back() -> None:
     """
-    If the requested offset is below the log start, the response has the current log start.
+    If the requested offset is below the log start, the response contains the current log start.
     """
     world = world_with_records()
     deleted(world, 3)

@@ -29,7 +29,7 @@ def test_a_group_is_described_with_its_members() -> None:
 
 def test_an_unknown_group_is_dead_or_not_found() -> None:
     """
-    KIP-1043: the response has GROUP_ID_NOT_FOUND and a message in v6, and the state Dead in older versions.
+    KIP-1043: the response contains GROUP_ID_NOT_FOUND and a message in v6, and the state Dead in older versions.
     """
     world = BrokerWorld(STATIC)
 

@@ -61,7 +61,7 @@ def test_a_silent_voter_falls_behind() -> None:
 
 def test_a_learner_is_an_observer() -> None:
     """
-    A cluster of two brokers has only one voter, because two voters would not tolerate any more failures.
+    A cluster of two brokers has only one voter, because two voters would tolerate no more failures than one.
     """
     world = ClusterWorld(brokers=2)
     world.pass_time(1_000)

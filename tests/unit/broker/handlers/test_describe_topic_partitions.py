@@ -55,7 +55,7 @@ def test_the_broker_bounds_a_page_too() -> None:
 
 def test_each_partition_is_shown_with_its_leader() -> None:
     """
-    The response has the partition's leader together with the leader epoch.
+    The response contains the partition's leader together with the leader epoch.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -1,4 +1,4 @@
-"""InitProducerId gives ids to producers, by which the broker distinguishes retries from new batches."""
+"""InitProducerId assigns producers the ids by which the broker distinguishes retries from new batches."""
 
 from dataclasses import replace
 
@@ -96,7 +96,7 @@ def test_the_state_of_a_silent_producer_expires(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_clock_jump_does_not_make_a_retry_a_new_record() -> None:
     """
-    A checkpoint lies between the batch and its retry, and judging by the append times a day has passed.
+    A checkpoint is taken between the batch and its retry, and according to the append times a day has passed.
     """
     world = BrokerWorld()
     world.create("flights")

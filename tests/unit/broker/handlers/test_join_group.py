@@ -93,7 +93,7 @@ def test_the_session_timeout_is_bounded() -> None:
 
 def test_a_member_has_its_client_id_and_host() -> None:
     """
-    The host is in Kafka's form, with a slash before the address.
+    The host is in Kafka's format, with a slash before the address.
     """
     world = BrokerWorld(STATIC)
     GroupMember(world).stabilize()

@@ -35,7 +35,7 @@ def test_every_type_is_listed_if_none_is_named() -> None:
 
 def test_only_the_named_types_are_listed() -> None:
     """
-    Types of which Tidemill has no resources are accepted, and nothing is listed for them.
+    Resource types that Tidemill does not have are accepted, and no resources are listed for them.
     """
     world = configured()
 

@@ -21,7 +21,7 @@ def world_with_groups() -> BrokerWorld:
 @pytest.mark.parametrize("version", range(6))
 def test_groups_of_every_partition_are_listed(version: int) -> None:
     """
-    Each group hashes to one partition; the response has the groups of all partitions.
+    Each group hashes to one partition; the response contains the groups of all partitions.
     """
     world = world_with_groups()
 

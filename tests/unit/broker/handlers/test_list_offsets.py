@@ -15,7 +15,7 @@ def offset_of(world: BrokerWorld, timestamp: int) -> tuple[int, int]:
 
 def test_offsets_are_found_by_their_time() -> None:
     """
-    A timestamp finds the first record that is not older.  -1 stands for the end, -2 for the start, and -3 for the first
+    A lookup by timestamp returns the first record that is not older.  -1 means the end, -2 the start, and -3 the first
     record with the largest timestamp.
     """
     world = BrokerWorld()
@@ -30,7 +30,8 @@ def test_offsets_are_found_by_their_time() -> None:
 
 def test_tiered_offsets_do_not_exist() -> None:
     """
-    -4 stands for the start of the local log.  -5 and -6 ask for tiered records, which do not exist, and -7 is unknown.
+    -4 means the start of the local log.  -5 and -6 request offsets of tiered records, which do not exist, and -7 is
+    unknown.
     """
     world = BrokerWorld()
     world.create("flights", 1)

@@ -107,7 +107,7 @@ def test_two_requests_for_a_new_topic_both_get_it() -> None:
 
 def test_a_topic_is_found_by_its_id() -> None:
     """
-    The response also has the topic's name.  An unknown id is answered with UNKNOWN_TOPIC_ID.
+    The response also contains the topic's name.  An unknown id is answered with UNKNOWN_TOPIC_ID.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -54,7 +54,8 @@ def test_old_versions_ask_for_one_group(version: int) -> None:
 
 def test_null_topics_mean_every_committed_offset() -> None:
     """
-    Topics may be null from v2 on.  The response has the leader epoch from v5 on, and the metadata in every version.
+    Topics may be null from v2 on.  The response contains the leader epoch from v5 on, and the metadata in every
+    version.
     """
     world = flights()
 

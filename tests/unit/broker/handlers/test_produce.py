@@ -35,7 +35,8 @@ def test_a_partition_that_does_not_exist_is_unknown() -> None:
 
 def test_log_append_time_replaces_the_producer_s_timestamp() -> None:
     """
-    With message.timestamp.type=LogAppendTime, the response and the stored records have the time of the broker's clock.
+    With message.timestamp.type=LogAppendTime, the response and the stored records contain the time of the broker's
+    clock.
     """
     world = BrokerWorld()
     world.create("flights", message_timestamp_type="LogAppendTime")
@@ -258,7 +259,7 @@ def sequenced(number: int) -> Request:
 
 def test_an_expired_request_leaves_no_waiter() -> None:
     """
-    If waiters stayed, a replica that is up but accepts no entries would make the leader keep every request.
+    If waiters stayed, a replica that is up but accepts no entries would make the leader keep every request in memory.
     """
     world, client, request = replicated(insync=3)
     world.hold(to=[3])

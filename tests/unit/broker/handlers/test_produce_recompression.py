@@ -164,7 +164,7 @@ def test_pipelined_batches_stay_in_order(acks: int) -> None:
 
 def test_another_request_of_the_connection_waits_for_the_recompression() -> None:
     """
-    ListOffsets returns the end offset after everything that the connection has produced before.
+    ListOffsets returns an end offset that includes everything that the connection has produced before.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -306,7 +306,7 @@ def test_recompressed_bytes_count_until_the_request_is_answered() -> None:
 
 def test_a_recompressed_request_counts_once_in_the_topic_s_metrics() -> None:
     """
-    The request has two batches, one of which is recompressed.  The bytes counted are those that were stored.
+    The request contains two batches, one of which is recompressed.  The bytes counted are those that were stored.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2, compression_type="zstd")

@@ -1,4 +1,4 @@
-"""The answers of each API while leaders move: the table of `docs/protocol/leadership.md`, row by row."""
+"""What each API returns while leadership moves: the table of `docs/protocol/leadership.md`, row by row."""
 
 import re
 from collections.abc import Callable

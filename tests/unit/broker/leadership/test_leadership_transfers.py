@@ -64,7 +64,7 @@ def test_a_leader_whose_transfer_fails_goes_on_leading() -> None:
     world = ClusterWorld()
     world.create("flights")
     shard = world[1].shard("flights")
-    world.pass_time(10_000)  # idle shards are not ticked, so their time is stale
+    world.pass_time(10_000)  # idle shards are not ticked, so the time that they know is outdated
     world.hold(to=[2])
     world.begin_to_lead("flights", by=2)
     during = [shard.accepts_writes]

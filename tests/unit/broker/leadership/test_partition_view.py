@@ -80,7 +80,7 @@ def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
 
 def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
     """
-    If a response no longer lists the former leader's broker, a client may ignore the new leader that the response
+    If the former leader's broker were missing from a response, a client might ignore the new leader that the response
     names.
     """
     world = ClusterWorld()
@@ -180,7 +180,7 @@ def test_an_isolated_broker_describes_the_shards_that_it_leads_alone() -> None:
 
 def test_every_broker_reports_the_replicas_in_sync_as_their_leader_does() -> None:
     """
-    A replica is out of sync as long as its broker, though up, does not yet know that the replica is planned there.
+    A replica is out of sync while its broker is up but does not know yet that the plan places the replica there.
     """
     world = ClusterWorld()
     world.create("flights")

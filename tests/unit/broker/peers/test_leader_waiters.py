@@ -57,7 +57,7 @@ def test_metadata_waits_for_the_next_leader() -> None:
 
 def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None:
     """
-    Requests of one connection are handled in order, so a waiting request also delays later ones, which may be about
+    Requests of one connection are handled in order, so a waiting request also delays later ones, which may concern
     shards that have leaders.
     """
     world = world_without_leader()

@@ -343,7 +343,7 @@ def test_each_heartbeat_lists_the_lagging_replicas(linked: Linked) -> None:
 
 def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linked: Linked) -> None:
     """
-    The peer may have just started, or its disk may be full; only its heartbeat tells whether it may lead.
+    The peer may have just started, or its disk may be full; only its heartbeat shows whether it may lead.
     """
     before = linked.peers.is_alive(OTHER), linked.peers.may_lead(OTHER)
     linked.hear()

@@ -87,7 +87,7 @@ def test_a_fetch_waits_for_its_bytes() -> None:
 
 def test_a_fetch_waits_no_longer_than_its_time_limit() -> None:
     """
-    When the time limit is reached, the response has whatever records are available.
+    When the time limit is reached, the response contains whatever records are available.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB, wait_ms=500))
@@ -116,8 +116,8 @@ def test_an_error_ends_the_wait() -> None:
 
 def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
     """
-    The response has the end offset of the last epoch that the client and the leader have in common.  For an epoch that
-    the leader does not know, the error is OFFSET_OUT_OF_RANGE.
+    The response contains the end offset of the last epoch that the client and the leader have in common.  For an epoch
+    that the leader does not know, the error is OFFSET_OUT_OF_RANGE.
     """
     world = world_with()
     for _ in range(2):
@@ -156,8 +156,8 @@ def test_every_partition_is_in_a_full_response() -> None:
 
 def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
     """
-    The broker reads no further partitions once the response has 4 MiB, unless the request requires more bytes: with the
-    records of too few partitions, such a request might never be satisfied.
+    The broker reads no further partitions once the response contains 4 MiB, unless the request requires more bytes: if
+    the broker stopped earlier, such a request might never be satisfied.
     """
     world = world_with(partitions=9)
     for number in range(9):

@@ -46,7 +46,7 @@ def test_a_producer_learns_the_new_leader_with_epoch_and_endpoint() -> None:
 
 def test_a_consumer_learns_the_new_leader() -> None:
     """
-    Fetch responses have the hint from version 16 on, the first version in which clients use the field.
+    Fetch responses contain the hint from version 16 on, the first version in which clients use the field.
     """
     world = transferred()
 

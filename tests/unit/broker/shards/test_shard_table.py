@@ -67,8 +67,8 @@ def test_only_messages_without_entries_are_kept_for_a_shard_that_is_not_open() -
 
 def test_a_deleted_topic_has_no_leader() -> None:
     """
-    The leader of a deleted topic tells its peers, which would otherwise regard the shard as led forever.  They forget
-    the term of the shard, too.
+    The broker that led a deleted topic notifies its peers, which would otherwise regard the shard as led forever.  The
+    peers forget the term of the shard, too.
     """
     world = ClusterWorld()
     world.create("flights")

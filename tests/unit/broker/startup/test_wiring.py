@@ -38,8 +38,8 @@ def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
 def test_a_broker_hears_only_of_the_addresses_of_others() -> None:
     """
     The controller tells a joining broker only the addresses of the others, because the address that is registered for
-    that broker itself may date from before its restart.  A ready broker dials only what its image and tidemill.join
-    name.
+    that broker itself may date from before its restart.  A ready broker dials only the addresses in its image and in
+    tidemill.join.
     """
     world = ClusterWorld()
     identity = world[2].broker.identity

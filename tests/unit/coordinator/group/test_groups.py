@@ -339,7 +339,7 @@ class LivesOfGroups(RuleBasedStateMachine):
 
     def teardown(self):
         """
-        Each request gets exactly one response: at once, after a later request, at a deadline, or when leadership is
+        Each request gets exactly one response: immediately, after a later request, at a deadline, or when leadership is
         lost.
         """
         self.world.wait(1_000_000)

@@ -188,13 +188,13 @@ def test_a_commit_without_a_topic_id_has_no_tag():
 
 
 def test_tombstones_are_keys_without_a_value():
-    """Both compaction and Kafka's tools expect this form."""
+    """Both compaction and Kafka's tools expect this format."""
     assert log_records.offset_tombstone(OFFSET_KEY) == (bytes.fromhex(OFFSET_KEYS[1]), None)
     assert log_records.group_tombstone("billing") == (bytes.fromhex(GROUP_KEY), None)
 
 
 def test_a_snapshot_ends_with_a_record_of_our_own():
-    """The end record is unknown to Kafka, and has the bytes that are shown on the page about the format."""
+    """The end record is unknown to Kafka, and its bytes are those shown on the documentation page of the format."""
     end = SnapshotEnd(first_offset=4200, record_count=36, written_at_ms=NOW_MS)
 
     record = log_records.snapshot_end(end)

@@ -1,4 +1,4 @@
-"""A snapshot makes all records before its first one unnecessary."""
+"""A snapshot makes all records before its first record unnecessary."""
 
 from tests.unit.coordinator.group.group_world import FLIGHTS_ID, World
 from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit

@@ -123,7 +123,7 @@ def test_a_mix_repeats_itself_from_its_seed_and_differs_between_seeds() -> None:
 
 
 def test_a_mix_keeps_loses_and_tears() -> None:
-    """Over several seeds, every kind of fate of one page occurs, and sectors are always whole."""
+    """Over several seeds, every kind of fate of one page occurs, and no sector is ever torn."""
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
 

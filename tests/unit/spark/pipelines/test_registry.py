@@ -1,4 +1,4 @@
-"""Which pipelines there are."""
+"""The registry of pipelines."""
 
 import subprocess
 import sys
@@ -15,12 +15,12 @@ from tidemill.spark.pipelines.function import PipelineFunction
 @pytest.mark.parametrize("name", registry.names())
 def test_a_pipeline_has_the_name_of_its_folder_and_of_its_function(name: str) -> None:
     """
-    A pipeline has one name: for its folder, its function and its command.
+    The name of a pipeline is also the name of its folder, its function and its command.
     """
     pipeline = registry.load(name)
 
     assert (name, name) == (pipeline.name, getattr(pipelines, name).pipeline.name)
-    assert pipeline.summary[0].islower() and not pipeline.summary.endswith(".")  # it follows the name in a list
+    assert pipeline.summary[0].islower() and not pipeline.summary.endswith(".")  # follows the name in a list
     assert pipeline.checks.endswith(".") and pipeline.example.startswith("--")
     assert options_of(pipeline.options)
 
@@ -28,7 +28,7 @@ def test_a_pipeline_has_the_name_of_its_folder_and_of_its_function(name: str) ->
 @pytest.mark.parametrize(("name", "hint"), [("audti", "did you mean audit"), ("xyz", "choose one of ")])
 def test_an_unknown_pipeline_is_refused(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    An unknown name is refused with the nearest one, or with all.
+    The error for an unknown name suggests the most similar name or, if there is none, lists all names.
     """
     monkeypatch.setattr(registry, "names", lambda: ["archive", "audit"])
 
@@ -38,7 +38,7 @@ def test_an_unknown_pipeline_is_refused(name: str, hint: str, monkeypatch: pytes
 
 def test_a_function_stays_when_its_folder_is_imported() -> None:
     """
-    Importing a pipeline's folder does not replace the function of the same name.
+    Importing the package of a pipeline does not replace the function of the same name.
     """
     import_module("tidemill.spark.pipelines.frame")
     module = type(pipelines)("tidemill.spark.pipelines.archive")
@@ -49,7 +49,7 @@ def test_a_function_stays_when_its_folder_is_imported() -> None:
 
 def test_the_pipelines_are_listed_without_spark() -> None:
     """
-    A list of pipelines and their options needs neither pyspark nor pyarrow, which would take a second to import.
+    Listing the pipelines and their options does not import pyspark or pyarrow, which would take about a second.
     """
     program = (
         "import sys; from tidemill.spark.pipelines import registry\n"

@@ -88,7 +88,10 @@ def test_a_checkpoint_is_read_as_it_was_written(
 
 @given(st.integers(0), st.integers(0, 7))
 def test_no_flipped_bit_passes(at: int, bit: int) -> None:
-    """No flipped bit in a checkpoint goes unnoticed: a wrong vote, for example, could let two leaders win one term."""
+    """
+    No flipped bit in a checkpoint goes unnoticed: a wrong vote, for example, could let two leaders be elected in one
+    term.
+    """
     data = bytearray(
         encode_checkpoint(KEY, 4, 77, JournalPosition(2, 0), [encode_closed(ShardId(1), ClosedShard(5, VOTER))])
     )
@@ -98,7 +101,7 @@ def test_no_flipped_bit_passes(at: int, bit: int) -> None:
 
 
 def test_the_newer_of_two_is_taken_and_the_older_when_that_is_torn() -> None:
-    """The two files are written alternately, so at least one of them is always whole."""
+    """The two files are written alternately, so at least one of them is always intact."""
     disk = SimulatedDisk()
     for number in (4, 5):
         write_checkpoint(disk, number, encode_checkpoint(KEY, number, 77, JournalPosition(1, 0), []))

@@ -74,7 +74,7 @@ def test_a_row_larger_than_the_ring_passes_through_it(make_hand: Callable[..., A
 
 
 def test_a_vote_passes_a_large_install_row(make_hand: Callable[..., Any]) -> None:
-    """Control rows leave the queue before the parts, so an election does not wait for an install."""
+    """Control rows leave the queue before the parts of an install row, so an election does not wait for an install."""
     hand = make_hand()
     hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
     hand.store.install(hand.shard, installed())

@@ -1,4 +1,4 @@
-"""Share groups as a machine of a shard's log: commands, sections, and what a newer version wrote."""
+"""The shard state machine of share groups: commands, sections, and data from a newer version."""
 
 from struct import error
 
@@ -32,7 +32,10 @@ def applied(commands: list[Entry], to: ShareMachine | None = None) -> ShareMachi
 
 @given(COMMANDS, COMMANDS)
 def test_a_snapshot_and_the_rest_give_what_all_commands_give(before: list[Entry], after: list[Entry]) -> None:
-    """A replica that starts from a section and applies the later commands has the state of one that applied all."""
+    """
+    A replica that loads a section and then applies the later commands has the same state as one that applied all
+    commands.
+    """
     saved = applied(before).save(0, 0)
     loaded = machine()
     loaded.load({number: decode_shares(data) for number, data in saved.items()})
@@ -46,7 +49,9 @@ def test_a_snapshot_and_the_rest_give_what_all_commands_give(before: list[Entry]
 
 @given(COMMANDS)
 def test_the_start_is_the_first_record_that_is_not_finished(commands: list[Entry]) -> None:
-    """No share's start passes, or stops before, a record that is not finished, and letters belong to dead records."""
+    """
+    Every share starts at its first unfinished record, and dead letters at or after the start belong to dead records.
+    """
     for shares in applied(commands).shares.values():
         for share in shares.by_number.values():
             assert not share.runs.get(share.start).is_finished
@@ -56,7 +61,10 @@ def test_the_start_is_the_first_record_that_is_not_finished(commands: list[Entry
 
 
 def test_a_partition_without_share_groups_has_no_section() -> None:
-    """A shard that no share group has read keeps a checkpoint that older versions can read."""
+    """
+    If no share group has read from a shard, its checkpoints have no section for shares, so older versions can read
+    them.
+    """
     one = applied([log_start(0, 5, 0)])
     assert {} == one.save(0, 0)
 
@@ -65,13 +73,13 @@ def test_a_partition_without_share_groups_has_no_section() -> None:
 
 
 def test_a_command_of_a_newer_version_stops_the_replica() -> None:
-    """The error names the entry and what to do."""
+    """The error names the entry and says what to do."""
     with pytest.raises(UnknownCommand, match=r"entry 9: a SHARE command has version 2.*run the version that wrote it"):
         machine().committed(Entry(COMMAND, b"\x03\x02", index=9))
 
 
 def filled() -> bytes:
-    """Return a section with a share that has runs and a letter."""
+    """Return a section with a share that has runs and a dead letter."""
     one = applied(
         [
             Entry(COMMAND, encode_row([OpenShare(0, "group", 1, 0, 5), OpenShare(0, "empty", 1, 0, 5)])),
@@ -85,7 +93,7 @@ def filled() -> bytes:
 
 @pytest.mark.parametrize("end", range(len(filled())))
 def test_a_section_that_ends_early_is_corrupt(end: int) -> None:
-    """No prefix of a section is read as one."""
+    """No prefix of a section is accepted as a section."""
     with pytest.raises(error):
         decode_shares(filled()[:end])
 
@@ -101,7 +109,7 @@ def test_a_section_that_ends_early_is_corrupt(end: int) -> None:
     ids=["longer", "numbers", "text", "order"],
 )
 def test_a_corrupt_section_is_refused(change, problem) -> None:  # type: ignore[no-untyped-def]
-    """What cannot have been written is refused with its reason."""
+    """A section that cannot have been written by Tidemill is refused, and the error gives the reason."""
     assert decode_shares(filled())
     with pytest.raises(error, match=problem):
         decode_shares(change(filled()))

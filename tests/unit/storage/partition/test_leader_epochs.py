@@ -120,7 +120,7 @@ def test_two_logs_meet_where_they_begin_to_differ(
     shared: list[int], ours: list[int], theirs: list[int], log_start: int
 ) -> None:
     """
-    The meeting offset of two logs is the one from which on they differ.  After the part that both share, one log has
+    The meeting offset of two logs is the offset from which they differ.  After the part that both share, one log has
     even epochs, and the other has odd ones.
     """
     past = sorted(shared)

@@ -1,4 +1,6 @@
-"""Runs of an archive against a model of a topic, without Spark: kills between any two steps, and what a report says."""
+"""
+Runs of an archive against a model of a topic, without Spark: kills between any two steps, and the content of reports.
+"""
 
 import random
 from datetime import UTC, datetime
@@ -20,18 +22,18 @@ from pyarrow import parquet  # noqa: E402
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Raised to simulate that the process is killed."""
 
 
 class ModelTopic:
-    """A topic that grows when it is asked, and stands for the cluster and for Spark's write."""
+    """A topic that grows each time its bounds are requested.  It replaces both the cluster and Spark's write."""
 
     def __init__(self, monkeypatch):
         self.ends = {0: 0, 1: 0}
         self.earliest = {0: 0, 1: 0}
         self.topic_id = "id"
         self.growth = 0
-        self.kills_at = None  # the number of the step that kills, counted over all kinds of steps
+        self.kills_at = None  # the number of the step at which the process is killed, counted over all kinds of steps
         self._steps = 0
         monkeypatch.setattr(archive_run, "SourceTopic", lambda kafka, topic: self)
         monkeypatch.setattr(batch_write, "write", self.write)
@@ -111,7 +113,8 @@ def archived(tmp_path):
 @pytest.mark.parametrize("seed", range(20))
 def test_runs_that_are_killed_at_any_step_archive_each_offset_once(topic, archive, tmp_path, seed):
     """
-    A topic grows while runs are killed before or after any step; a last run then ends with each offset once.
+    While a topic grows, runs are killed before or after any step.  After a last run that is not killed, the archive
+    contains each offset once.
     """
     chance = random.Random(seed)
     kills = 0
@@ -135,7 +138,7 @@ def test_runs_that_are_killed_at_any_step_archive_each_offset_once(topic, archiv
 
 def test_a_run_ends_at_the_end_that_the_topic_had_at_its_start(topic, archive):
     """
-    A topic that grows faster than it is archived does not keep the run from ending.
+    Even if a topic grows faster than it is archived, a run ends.
     """
     topic.ends, topic.growth = {0: 30, 1: 20}, 10
 
@@ -147,8 +150,8 @@ def test_a_run_ends_at_the_end_that_the_topic_had_at_its_start(topic, archive):
 
 def test_lost_records_fail_the_run_unless_it_may_skip_them(topic, archive, tmp_path):
     """
-    The sentence names the offsets and the option; `skip` and `report` archive the rest and name the offsets in the
-    manifest, and only `report` lists them at the end.
+    The error message names the offsets and the option.  With `skip` and `report`, the rest is archived and the manifest
+    contains the lost offsets; only `report` also lists them at the end.
     """
     topic.ends = {0: 10, 1: 0}
     archive()
@@ -169,7 +172,7 @@ def test_lost_records_fail_the_run_unless_it_may_skip_them(topic, archive, tmp_p
 
 def test_a_topic_that_is_created_again_while_it_is_read_is_not_archived(topic, archive, tmp_path, monkeypatch):
     """
-    What Spark read may then belong to either topic, so the batch is not committed.
+    The records that Spark has read may belong to either topic, so the batch is not committed.
     """
     topic.ends = {0: 10, 1: 0}
     write = topic.write

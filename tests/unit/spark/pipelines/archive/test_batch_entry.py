@@ -1,4 +1,4 @@
-"""The JSON of a batch's entry, and the order of entries."""
+"""The JSON of a batch's manifest entry, and the order of entries."""
 
 import json
 
@@ -35,7 +35,7 @@ def entry(number=0, ranges=None):
 
 def test_an_entry_has_its_documented_form():
     """
-    The JSON is the format that docs/formats/pipelines.md describes, and gives the same entry again.
+    The JSON has the format that docs/formats/pipelines.md describes, and decodes to the same entry.
     """
     text = (
         '{"format": 1, "number": 0, "batch_id": "ab12", "topic": "flights", "topic_id": "ot_7obTDQB6bVuTKzx8fmg", '
@@ -61,7 +61,7 @@ def test_an_entry_has_its_documented_form():
 )
 def test_a_damaged_entry_is_refused(text, sentence):
     """
-    An archive whose newest entry cannot be read is not continued.
+    An archive whose newest entry cannot be read is refused, so no run adds batches to it.
     """
     with pytest.raises(ArchiveRefused, match=sentence):
         batch_entry.from_text(text, "here")
@@ -77,7 +77,7 @@ def test_a_damaged_entry_is_refused(text, sentence):
 )
 def test_entries_follow_each_other(number, ranges, sentence):
     """
-    A missing entry, or one that belongs to another archive, is found.
+    A missing entry, or one that belongs to another archive, is detected.
     """
     before = entry(0, {0: (3, 7)})
 

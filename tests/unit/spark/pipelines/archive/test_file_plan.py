@@ -1,4 +1,4 @@
-"""How many files a batch gets."""
+"""How many files a batch is written to."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 def test_the_stored_bytes_are_divided_by_the_target_size():
     """
-    Without an earlier batch, files are taken to be as large as what the topic stores.
+    Without an earlier batch, the files are assumed to be as large as the stored bytes of the topic.
     """
     assert FilePlan(task_count=3, rows_per_file_max=500, estimated_bytes=3_000) == plan_files(1_200, 3_000, 1_000, None)
     assert 1 == plan_files(10, 100, 128 * MIB, None).task_count
@@ -18,7 +18,8 @@ def test_the_stored_bytes_are_divided_by_the_target_size():
 
 def test_the_batch_before_corrects_the_estimate():
     """
-    Records that take half as many bytes in files as in the topic need half as many files; small batches say nothing.
+    If the records of the previous batch took half as many bytes in files as in the topic, half as many files are
+    planned.  Batches that are too small are not used for the estimate.
     """
     half = replace(entry(), bytes=5 * MIB, stored_bytes=10 * MIB)
     small = replace(entry(), bytes=50_000, stored_bytes=1_000)
@@ -29,7 +30,7 @@ def test_the_batch_before_corrects_the_estimate():
 
 def test_a_plan_has_bounds():
     """
-    Neither an estimate that is far off nor an empty batch makes an absurd plan.
+    Neither a wrong estimate nor an empty batch leads to an absurd number of files.
     """
     wrong = replace(entry(), bytes=1_000 * MIB, stored_bytes=MIB)
 

@@ -1,4 +1,4 @@
-"""Commits of batches to an Iceberg table in a catalog of SQLite."""
+"""Commits of batches to an Iceberg table in an SQLite catalog."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ def open_target(tmp_path):
 
 
 def stage(target, number, start, end):
-    """Write two files, each with the records of one hour."""
+    """Stage two files, each with records of a different hour."""
     staging = target.stage(number)
     middle = (start + end) // 2
     for hour, offsets in enumerate((range(start, middle), range(middle, end))):
@@ -86,7 +86,8 @@ def rows(target):
 @pytest.mark.parametrize("partition_by", ["date,hour", "date", "none"])
 def test_batches_are_snapshots(open_target, partition_by):
     """
-    A batch is one snapshot with the batch's entry; another process reads the newest one, and all rows of all batches.
+    Each batch is one snapshot, which contains the batch's entry.  Another process reads the newest entry and the rows
+    of all batches.
     """
     target = open_target(partition_by=partition_by)
     assert target.last() is None and target._table() is None
@@ -107,7 +108,7 @@ def test_batches_are_snapshots(open_target, partition_by):
 
 def test_a_batch_without_rows_moves_the_offsets_on(open_target):
     """
-    Where all offsets of a batch are gaps or lost, the next batch begins after them.
+    If all offsets of a batch are gaps or lost, the next batch still begins after them.
     """
     target = open_target()
     staging = target.stage(0)
@@ -118,7 +119,7 @@ def test_a_batch_without_rows_moves_the_offsets_on(open_target):
 
 def test_snapshots_of_other_writers_are_passed_over(open_target):
     """
-    A snapshot that another writer has added has no entry, and the one before it counts.
+    A snapshot that another writer has added contains no entry, so the entry of the snapshot before it is used.
     """
     target = open_target(partition_by="none")
     committed = commit(target, 0, 0, 10)
@@ -131,7 +132,7 @@ def test_snapshots_of_other_writers_are_passed_over(open_target):
 
 def test_a_table_that_is_rolled_back_is_archived_again_from_there(open_target):
     """
-    The state that a reader sees decides, not the newest snapshot by time.
+    A run continues after the batch in the current snapshot, even if the table has newer snapshots.
     """
     target = open_target()
     first = commit(target, 0, 0, 10)
@@ -144,7 +145,7 @@ def test_a_table_that_is_rolled_back_is_archived_again_from_there(open_target):
 
 def test_two_runs_do_not_commit_the_same_batch(open_target, monkeypatch):
     """
-    A run whose batch another run has committed is refused, also if that happens between the check and the commit.
+    A run is refused if another run has committed the same batch, even if that happens between the check and the commit.
     """
     one, other = open_target("one"), open_target("other")
     commit(one, 0, 0, 10)
@@ -168,7 +169,8 @@ def test_two_runs_do_not_commit_the_same_batch(open_target, monkeypatch):
 
 def test_a_commit_of_another_writer_may_come_first(open_target, monkeypatch):
     """
-    A compaction between the check and the commit does not make the batch fail; but commits do not repeat for ever.
+    A compaction between the check and the commit does not make the batch fail, but the number of commit attempts is
+    limited.
     """
     target = open_target(partition_by="none")
     commit(target, 0, 0, 10)
@@ -191,7 +193,8 @@ def test_a_commit_of_another_writer_may_come_first(open_target, monkeypatch):
 
 def test_files_of_a_killed_run_are_removed_by_its_next_run_only(open_target, tmp_path):
     """
-    The state directory names the files that a run was writing.  Committed files stay, whatever it says.
+    The state directory names the files that a run was writing.  Committed files are kept, even if the state directory
+    names them.
     """
     killed = open_target()
     commit(killed, 0, 0, 10)
@@ -213,7 +216,8 @@ def test_files_of_a_killed_run_are_removed_by_its_next_run_only(open_target, tmp
 
 def test_a_table_that_is_no_archive_is_refused(open_target):
     """
-    Neither a table of others nor one whose snapshots with entries have expired is continued, which would repeat rows.
+    Neither a table of another application nor a table whose snapshots with entries have all expired is continued,
+    because rows would be archived twice.
     """
     target = open_target(partition_by="none")
     catalog = target._catalog

@@ -1,4 +1,4 @@
-"""Planning batches: each offset is in exactly one, whatever the topic does meanwhile."""
+"""Planning batches: each offset is in exactly one batch, whatever happens to the topic in the meantime."""
 
 from dataclasses import replace
 
@@ -30,7 +30,8 @@ def bounds(latest, earliest=None, topic_id=ID):
 
 def test_a_new_archive_begins_where_the_topic_does():
     """
-    The first batch begins at the log start offsets; what was removed before is not lost.
+    The first batch begins at the log start offsets; records that were removed before the first run do not count as
+    lost.
     """
     batch = everything(None, bounds({P0: 10, P1: 0}, {P0: 4}))
 
@@ -40,7 +41,8 @@ def test_a_new_archive_begins_where_the_topic_does():
 
 def test_a_batch_begins_where_the_one_before_ends():
     """
-    A partition that was added later begins at offset 0; with `until`, it is left for a later run.
+    A partition that was added later begins at offset 0; if the run is limited with `until`, the partition is left for a
+    later run.
     """
     last = entry(7, {0: (0, 10), 1: (5, 5)})
     now = bounds({P0: 12, P1: 9, P2: 3})
@@ -55,7 +57,7 @@ def test_a_batch_begins_where_the_one_before_ends():
 
 def test_removed_records_are_lost():
     """
-    Offsets below the log start that no batch has are lost, also when the whole range is gone.
+    Offsets below the log start that are in no batch are lost, even if nothing of their range is left.
     """
     last = entry(0, {0: (0, 10), 1: (0, 10)})
 
@@ -77,7 +79,8 @@ def test_removed_records_are_lost():
 )
 def test_another_topic_of_the_same_name_is_refused(now, sentence):
     """
-    Offsets of a topic that was deleted and created again mean other records; older brokers have no topic ids.
+    The offsets of a topic that was deleted and created again refer to other records.  Topics of older brokers have no
+    id, so partitions and end offsets are compared.
     """
     last = entry(0, {0: (0, 10), 1: (0, 9)})
 
@@ -91,7 +94,7 @@ def test_another_topic_of_the_same_name_is_refused(now, sentence):
 
 def test_another_division_is_refused():
     """
-    Spark could not read files whose directories differ.
+    An archive cannot be continued with another division into directories, because Spark could not read the files.
     """
     check_division(None, "none")
     check_division(entry(), "date,hour")
@@ -103,8 +106,8 @@ def test_another_division_is_refused():
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 2_000)), min_size=1, max_size=4), st.data())
 def test_batches_cover_every_offset_once(partitions, data):
     """
-    Whatever the limits of a batch and however the topic grows and loses records, the batches' ranges follow each other,
-    every batch makes progress, and what is neither read nor lost is still pending.
+    Whatever the limits of a batch, and however the topic grows and loses records, the ranges of the batches are
+    consecutive, every batch makes progress, and every offset is read, lost or still pending.
     """
     latest = {TopicPartition("flights", n): start + count for n, (start, count) in enumerate(partitions)}
     earliest = {TopicPartition("flights", n): start for n, (start, _) in enumerate(partitions)}

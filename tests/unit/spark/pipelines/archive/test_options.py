@@ -15,7 +15,7 @@ def options(**values):
 
 def test_the_defaults_are_documented():
     """
-    An archive has files of 128 MiB for each hour, and fails if records are lost.
+    By default, an archive has files of 128 MiB for each hour, and a run fails if records are lost.
     """
     given = options()
 
@@ -31,7 +31,7 @@ def test_the_defaults_are_documented():
 
 def test_a_file_address_is_a_path():
     """
-    An address `file:///…` names the same directory as the path.
+    An address `file:///…` refers to the same directory as the path alone.
     """
     assert Path("/data/a") == options(to="file:///data/a").directory
 
@@ -53,7 +53,7 @@ def test_a_file_address_is_a_path():
 )
 def test_wrong_options_are_refused(values, sentence):
     """
-    The sentence names the option, its value and the fix.
+    The error message names the option, its value and the fix.
     """
     with pytest.raises(ValueError, match=sentence):
         options(**values)

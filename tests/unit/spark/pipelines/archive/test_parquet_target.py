@@ -1,4 +1,4 @@
-"""Commits of batches to a directory, also commits that are cut off at any system call."""
+"""Commits of batches to a directory, including commits that are interrupted at any system call."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from pyarrow import parquet  # noqa: E402
 
 
 class Killed(BaseException):
-    """The process ends here: no handler of the code under test runs after it."""
+    """Raised to simulate that the process is killed: the code under test does not catch it."""
 
 
 def stage(target, number, offsets, *, directory="date=2013-01-01/hour=05"):
@@ -43,7 +43,7 @@ def batch(staging, start, end):
 
 
 def opened(path):
-    """Return a target that a run has held before."""
+    """Return a target that a run has already locked once."""
     target = ParquetTarget(path)
     with target.locked():
         return target
@@ -55,14 +55,15 @@ def commit(target, number, start, end):
 
 
 def archived(path):
-    """Return the offsets in the files of the manifest, in its order."""
+    """Return the offsets in the data files of the manifest, in the order of the manifest."""
     files = manifest.data_files(path)
     return [offset for file in files for offset in parquet.ParquetFile(file).read()["offset"].to_pylist()]
 
 
 def test_batches_are_committed_one_after_the_other(tmp_path):
     """
-    A committed batch has its files in their directories, described by the footers; files without rows are left out.
+    The files of a committed batch are in the directories of their partitions, and the entry describes them as their
+    footers do.  Files without rows are left out.
     """
     target = opened(tmp_path)
 
@@ -80,7 +81,7 @@ def test_batches_are_committed_one_after_the_other(tmp_path):
 
 def test_a_new_directory_has_no_batch(tmp_path):
     """
-    Looking at a target creates nothing; only a directory with a manifest is an archive.
+    Reading a target creates nothing, and only a directory with a manifest is an archive.
     """
     target = ParquetTarget(tmp_path / "new")
 
@@ -91,7 +92,7 @@ def test_a_new_directory_has_no_batch(tmp_path):
 
 
 def kill_at_call(monkeypatch, count):
-    """Make the call of this number, among those that change the disk, end the process instead."""
+    """Kill the process at the call with this number, among the calls that change the disk."""
     left = [count]
 
     def counted(real):
@@ -109,8 +110,8 @@ def kill_at_call(monkeypatch, count):
 
 def test_a_commit_that_is_killed_at_any_call_is_whole_or_not_at_all(tmp_path, monkeypatch):
     """
-    After a kill at any call that changes the disk, the next run finds the batch committed with all its files, or no
-    trace of it.
+    After a kill at any call that changes the disk, the next run finds either the batch committed with all its files, or
+    no trace of the batch.
     """
     outcomes = set()
     for calls in range(100):
@@ -141,7 +142,7 @@ def test_a_commit_that_is_killed_at_any_call_is_whole_or_not_at_all(tmp_path, mo
 
 def test_a_killed_batch_whose_number_was_committed_later_is_removed(tmp_path):
     """
-    The batch id tells a committed batch from another one that has tried the same number.
+    The batch id distinguishes a committed batch from a killed one that had the same number.
     """
     target = opened(tmp_path)
     killed = stage(target, 0, range(4))
@@ -161,7 +162,8 @@ def test_a_killed_batch_whose_number_was_committed_later_is_removed(tmp_path):
 
 def test_two_runs_do_not_write_at_once(tmp_path):
     """
-    A second run is refused while the first one runs; and where locks are not shared, its commit is refused.
+    A second run is refused while the first one is running.  On a file system without shared locks, the second run's
+    commit is refused.
     """
     first, second = ParquetTarget(tmp_path), ParquetTarget(tmp_path)
     with (
@@ -184,7 +186,8 @@ def test_two_runs_do_not_write_at_once(tmp_path):
 
 def test_a_run_whose_staging_directory_was_removed_commits_nothing(tmp_path):
     """
-    Where locks are not shared, a run may take another one for killed; the other one can then no longer commit.
+    On a file system without shared locks, a run may assume that another run was killed; that other run can then no
+    longer commit.
     """
     slow, other = opened(tmp_path), opened(tmp_path)
     staging = stage(slow, 0, range(3))
@@ -205,7 +208,7 @@ def test_a_run_whose_staging_directory_was_removed_commits_nothing(tmp_path):
 
 def test_a_gap_in_the_manifest_is_refused(tmp_path):
     """
-    Readers do not pass over an entry that is missing.
+    Readers refuse a manifest with a missing entry instead of skipping it.
     """
     target = opened(tmp_path)
     for number in range(3):
@@ -218,7 +221,7 @@ def test_a_gap_in_the_manifest_is_refused(tmp_path):
 
 def test_losses_that_tasks_report_are_merged(tmp_path):
     """
-    Tasks that were repeated report the same offsets again, and the entry has each once.
+    Tasks that Spark has repeated report the same offsets again; the merged result contains each offset once.
     """
     staging = Staging(0, "a", tmp_path)
     staging.losses.mkdir()

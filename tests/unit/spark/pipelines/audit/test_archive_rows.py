@@ -1,4 +1,4 @@
-"""The offsets of an archive, from its manifest."""
+"""The offsets that an archive contains, according to its manifest."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tidemill.spark.pipelines.audit.bounds import Bounds
 
 
 def archive_of(path: Path, *batches: dict[int, tuple[int, int]]) -> str:
-    """Write the entries of batches with these ranges, and return the archive's path."""
+    """Write the manifest entries of batches with the given ranges, and return the archive's path."""
     for number, ranges in enumerate(batches):
         entry = BatchEntry(
             number=number,
@@ -31,7 +31,7 @@ def archive_of(path: Path, *batches: dict[int, tuple[int, int]]) -> str:
 
 def test_the_offsets_of_an_archive_are_those_of_all_batches(tmp_path: Path) -> None:
     """
-    A partition begins with the first batch that has it, and ends with the last one.
+    The range of a partition begins with the first batch that contains the partition, and ends with the last one.
     """
     archive = archive_of(tmp_path, {0: (5, 20)}, {0: (20, 30), 1: (0, 7)}, {0: (30, 30), 1: (7, 9)})
 
@@ -40,7 +40,7 @@ def test_the_offsets_of_an_archive_are_those_of_all_batches(tmp_path: Path) -> N
 
 def test_an_archive_without_batches_has_no_offsets(tmp_path: Path) -> None:
     """
-    Nothing is archived yet.
+    An archive to which no batch has been committed yet has no offsets.
     """
     (tmp_path / "_manifest").mkdir()
 
@@ -49,7 +49,7 @@ def test_an_archive_without_batches_has_no_offsets(tmp_path: Path) -> None:
 
 def test_another_directory_or_topic_is_refused(tmp_path: Path) -> None:
     """
-    A directory that is no archive, and the archive of another topic, are refused by name.
+    A directory that is not an archive, or is the archive of another topic, is refused with an error that says so.
     """
     with pytest.raises(ArchiveRefused, match="is not an archive"):
         archive_rows.bounds_of(str(tmp_path), "flights")

@@ -1,4 +1,4 @@
-"""Offsets that an audit compares, and its steps."""
+"""The offsets that an audit compares, and their division into steps."""
 
 import json
 
@@ -12,7 +12,8 @@ from tidemill.spark.pipelines.audit.sides import Sides, with_all, with_archived
 
 def test_steps_cover_every_offset_once_and_divide_no_range() -> None:
     """
-    Steps are disjoint and complete, and begin at multiples of the size of a range, except at a partition's start.
+    The steps of an audit are disjoint, cover all offsets, and begin at multiples of the range size, except at the start
+    of a partition.
     """
     whole = Bounds({0: 5, 1: 0, 2: 7}, {0: 95, 1: 12, 2: 7})
     found = steps(whole, 10)
@@ -27,7 +28,8 @@ def test_steps_cover_every_offset_once_and_divide_no_range() -> None:
 @pytest.mark.parametrize(("records", "count"), [(10, 5), (20, 5), (40, 3), (100, 1), (1, 5)])
 def test_a_step_has_about_as_many_records_as_it_may(records: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The records of a step are divided among the partitions; a step has at least one range of each.
+    The maximum number of records of a step is divided among the partitions, but a step has at least one range of each
+    partition.
     """
     monkeypatch.setattr(bounds, "STEP_RECORDS", records)
 
@@ -36,14 +38,14 @@ def test_a_step_has_about_as_many_records_as_it_may(records: int, count: int, mo
 
 def test_nothing_to_compare_has_no_steps() -> None:
     """
-    Empty topics are equal.
+    If the topics are empty, there is nothing to compare.
     """
     assert [] == steps(Bounds({0: 3}, {0: 3}), 10)
 
 
 def test_bounds_are_clipped_to_those_of_a_side() -> None:
     """
-    A side is read only where it has records.
+    On each side, an audit reads only offsets for which that side has records.
     """
     clipped = Bounds({0: 0, 1: 0, 2: 4}, {0: 10, 1: 10, 2: 8}).clipped(Bounds({0: 3, 1: 20}, {0: 7, 1: 30}))
 
@@ -52,7 +54,7 @@ def test_bounds_are_clipped_to_those_of_a_side() -> None:
 
 def test_bounds_are_read_back_from_json() -> None:
     """
-    A resumed audit compares the offsets with which it began.
+    A resumed audit compares the same offsets as the run that began it.
     """
     whole = Bounds({0: 5, 11: 0}, {0: 95, 11: 12})
 
@@ -66,7 +68,7 @@ TOPIC = Bounds({0: 10}, {0: 100})
     ("target", "end", "compared"),
     [
         (Bounds({0: 10}, {0: 100}), "latest", (10, 100)),
-        (Bounds({0: 0}, {0: 90}), "latest", (10, 100)),  # the last 10 are missing
+        (Bounds({0: 0}, {0: 90}), "latest", (10, 100)),  # the last 10 are missing in the target
         (Bounds({0: 30}, {0: 110}), "latest", (30, 110)),  # the first 20 have expired, the last 10 are additional
         (Bounds({0: 10}, {0: 110}), "-1", (10, 100)),
         (Bounds({0: 200}, {0: 210}), "-1", (200, 200)),
@@ -74,7 +76,8 @@ TOPIC = Bounds({0: 10}, {0: 100})
 )
 def test_topics_are_compared_in_what_both_still_have(target: Bounds, end: str, compared: tuple[int, int]) -> None:
     """
-    Two topics are compared from the first offset that both have to the last one of either, or to a given end.
+    Two topics are compared from the first offset that both contain up to the end of the longer topic, or up to a given
+    end.
     """
     found = with_all(TOPIC, target, AuditOptions(topic="a", target="b", end=end))
 
@@ -97,7 +100,8 @@ def test_an_archive_is_compared_up_to_its_end(
     archive: Bounds, complete: bool, end: str, compared: tuple[int, int], not_archived: int
 ) -> None:
     """
-    What is not archived yet is counted, unless the archive should be complete; what the topic has lost is left out.
+    Offsets that are not archived yet are only counted, unless the archive is expected to be complete.  Offsets that the
+    topic has already removed are not compared.
     """
     found = with_archived(TOPIC, archive, AuditOptions(topic="a", archive="d", complete=complete, end=end))
 

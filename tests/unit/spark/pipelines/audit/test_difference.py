@@ -1,4 +1,4 @@
-"""How differences are named and shown."""
+"""How differences between records are named and shown."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_the_parts_that_differ_are_named(changes: dict[str, object], ignored: tu
 
 def test_a_difference_shows_what_differs_on_both_sides() -> None:
     """
-    A row has the place of the record on each side, and of each the parts that differ.
+    A row contains the position of the record on each side and, for each side, the parts that differ.
     """
     other = ONE._replace(offset=9, value="empty", timestamp_us=0)
     found = [Difference("value, timestamp", ONE, other), Difference("missing", ONE, None), Difference("x", None, other)]

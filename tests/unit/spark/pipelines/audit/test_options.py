@@ -31,7 +31,7 @@ def options(**values: Any) -> AuditOptions:
 )
 def test_options_that_do_not_fit_are_refused(values: dict[str, Any], error: str) -> None:
     """
-    Options are refused before Spark starts, with the name, the value and what to do.
+    Wrong options are refused before Spark starts, with an error that names the option, its value and the fix.
     """
     with pytest.raises(ValueError, match=error):
         options(**values)
@@ -39,7 +39,7 @@ def test_options_that_do_not_fit_are_refused(values: dict[str, Any], error: str)
 
 def test_what_is_compared_is_the_identity_of_an_audit() -> None:
     """
-    A run with other options does not resume an audit, except with another number of differences to show.
+    A run with other options does not resume an audit, unless only the number of differences to show has changed.
     """
     plain = options()
 

@@ -1,4 +1,4 @@
-"""The state of a backfill survives as it is; its bytes are a format."""
+"""The state of a backfill is read back as it was written, and its bytes are a documented format."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_nothing_is_known_before_the_first_run(tmp_path: Path):
 
 
 def test_what_is_kept_is_read_by_a_later_run(tmp_path: Path):
-    """Numbers of partitions stay numbers, although JSON has them as text."""
+    """Partition numbers are read back as numbers, although JSON stores them as text."""
     state(tmp_path).keep_plan(PLAN)
     state(tmp_path).keep_position(POSITION)
     state(tmp_path).keep_parts(12, [PART])
@@ -43,7 +43,7 @@ def test_what_is_kept_is_read_by_a_later_run(tmp_path: Path):
 
 
 def test_the_files_have_the_documented_form(tmp_path: Path):
-    """A later version must read what this one has written."""
+    """A later version must be able to read what this version has written."""
     state(tmp_path).keep_plan(PLAN)
     state(tmp_path).keep_position(POSITION)
     state(tmp_path).keep_parts(12, [PART])

@@ -1,4 +1,4 @@
-"""Options of a backfill: what is refused, and what the size of a part follows from."""
+"""Options of a backfill: what is refused, and how the size of a part is computed."""
 
 import pytest
 
@@ -58,20 +58,20 @@ def test_columns_are_separated_by_commas():
     [
         ({}, 10**9, 10**11, 1_000_000),
         ({"part_records": 7, "rate_records": 5}, 10**9, 10**11, 7),
-        ({"rate_records": 2_000}, 10**9, 10**11, 120_000),  # a minute
-        ({"rate_records": 1}, 10**9, 10**11, 10_000),  # smaller parts would only cost time
+        ({"rate_records": 2_000}, 10**9, 10**11, 120_000),  # one minute
+        ({"rate_records": 1}, 10**9, 10**11, 10_000),  # smaller parts would only take longer
         ({"rate_records": 10**6}, 10**9, 10**11, 1_000_000),
         ({"rate_bytes": 200_000}, 10**9, 10**11, 120_000),  # records of 100 bytes
         ({"rate_bytes": 200_000}, 0, 0, 1_000_000),
     ],
 )
 def test_a_part_takes_about_a_minute_at_the_rate(values, records, size, expected):
-    """So a request to stop is soon obeyed, and little is repeated after a kill."""
+    """With parts of about a minute, a backfill stops soon after a request, and repeats little after a kill."""
     assert expected == options(**values).records_per_part(records, size)
 
 
 def test_what_may_change_between_runs_is_no_part_of_the_identity():
-    """The rate may change when a run resumes; what decides which records are written may not."""
+    """The rate may change when a run resumes; an option that determines which records are written may not."""
     one = options(key="a", rate_records=5, part_records=7, tasks=1, allow_expired=True)
     other = options(key="a", rate_bytes=9)
 

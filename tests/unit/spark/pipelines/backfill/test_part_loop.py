@@ -1,4 +1,6 @@
-"""Runs that die at any instant, and are followed by others: no record is lost, and what is written twice is counted."""
+"""
+Runs that are killed at any step and then resumed: no record is lost, and records that are written twice are counted.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -28,12 +30,12 @@ SINK = sink_options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": TO
 
 
 class Killed(BaseException):
-    """The process ends at this instant."""
+    """Raised to simulate that the process is killed."""
 
 
 @dataclass
 class Machine:
-    """The topic, and the number of steps until the process dies; None: it lives on."""
+    """The topic, and the number of steps until the process is killed; if it is None, the process is not killed."""
 
     log: list[int] = field(default_factory=list)  # event times
     steps_left: int | None = None
@@ -65,7 +67,10 @@ class Reader:
     machine: Machine
 
     def sort(self, group, directory, part_count):
-        """Divide the group's records, whose event times are consecutive numbers: as Spark, never twice the same way."""
+        """
+        Divide the group's records, whose event times are consecutive numbers, in a different way at each call, as Spark
+        may.
+        """
         self.machine.step()
         self.machine.sorts += 1
         size = 1 + self.machine.sorts % PART_RECORDS
@@ -87,7 +92,7 @@ class Writer:
 
 @dataclass
 class Memory:
-    """A state directory without files, which are synced too slowly for many lives."""
+    """A state directory in memory, because syncing files would be too slow for so many runs."""
 
     path: Path = Path("/nonexistent")
     texts: dict[str, str] = field(default_factory=dict)
@@ -100,7 +105,7 @@ class Memory:
 
 
 class MortalState(BackfillState):
-    """The process may die before a position or the parts of a group are kept, and after."""
+    """A state whose process may be killed before or after a position or the parts of a group are stored."""
 
     def __init__(self, directory, machine):
         super().__init__(directory)
@@ -126,7 +131,7 @@ def part(first, end):
 
 
 def plan(sizes):
-    """Return groups with these numbers of records, whose event times are consecutive numbers."""
+    """Return a plan with groups of the given numbers of records; the event times are consecutive numbers."""
     groups, first = [], 0
     for size in sizes:
         file = SourceFile(
@@ -160,8 +165,9 @@ def run(directory, machine, made, stop_requested=lambda: False):
 )
 def test_nothing_is_lost_or_reordered_whenever_runs_die(sizes, lives):
     """
-    Each life ends after some steps.  In the end the topic has every record; the first copies are in order; only the
-    part at hand was ever repeated; and the position tells exactly how many duplicates there are.
+    Each run is killed after some steps, except the last one.  In the end, the topic contains every record, the first
+    copies are in order, only a part that was being written when a run was killed was repeated, and the position
+    contains the exact number of duplicates.
     """
     directory, machine, made = Memory(), Machine(), plan(sizes)
     deaths = 0
@@ -184,7 +190,7 @@ def test_nothing_is_lost_or_reordered_whenever_runs_die(sizes, lives):
 
 
 def test_a_stop_is_obeyed_between_parts(tmp_path):
-    """The next run goes on with the next part, and repeats nothing."""
+    """The next run continues with the next part and repeats nothing."""
     machine, made = Machine(), plan([2, 7])
 
     stopped = run(StateDirectory(tmp_path), machine, made, stop_requested=lambda: len(machine.log) >= 4)
@@ -195,14 +201,17 @@ def test_a_stop_is_obeyed_between_parts(tmp_path):
 
 
 def test_what_a_process_of_a_killed_run_writes_between_parts_is_counted(tmp_path):
-    """Only what it writes after the last part is not, because then no run looks at the topic."""
+    """
+    Records that a remaining process of a killed run writes are counted, except those after the last part, because no
+    run checks the topic after that.
+    """
     machine = Machine()
 
     class Haunted(BackfillState):
         def keep_position(self, position):
             super().keep_position(position)
             if not position.begun_at:
-                machine.log.append(0)  # of an earlier run
+                machine.log.append(0)  # a record of an earlier run
 
     job = Job(None, OPTIONS, {}, StateDirectory(tmp_path), SilentProgress(), False, lambda: False)
     prepared = Preparation(
@@ -217,7 +226,7 @@ def test_what_a_process_of_a_killed_run_writes_between_parts_is_counted(tmp_path
 
 
 def test_a_part_that_has_other_records_than_planned_is_refused(tmp_path):
-    """A source file was replaced after the run was planned."""
+    """A part can have other records than planned if a source file was replaced after the planning."""
     machine, made = Machine(), plan([2])
     (group,) = made.groups
     assert 2 == of_group(group).records

@@ -1,4 +1,4 @@
-"""Rows of a task: their headers and their sizes."""
+"""The rows of a task: their headers and their sizes."""
 
 import pytest
 

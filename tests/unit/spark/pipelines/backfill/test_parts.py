@@ -1,4 +1,4 @@
-"""Parts of groups, the rates of their tasks, and the paths of source files."""
+"""The division of groups into parts, the rates of their tasks, and the paths of source files."""
 
 import pytest
 
@@ -40,13 +40,16 @@ def test_sorted_parts_run_in_event_time_order_whatever_their_files_are_called():
 
 
 def test_parts_that_lack_records_are_refused():
-    """A source file was replaced between the scan and the sort."""
+    """A part can lack records if a source file was replaced between the scan and the sort."""
     with pytest.raises(ValueError, match="a and the 1 files that overlap it have 7 records, and had 8 when the run"):
         checked([part("x", 1, 9, 7)], GROUP)
 
 
 def test_a_task_has_the_share_of_its_records():
-    """All tasks then end at about the same time, and the job reaches the rate without exceeding it."""
+    """
+    Each task gets a part of the rate in proportion to its records: the tasks end at about the same time, and the job
+    reaches the rate without exceeding it.
+    """
     assert (300.0, 100.0) == task_rates(400, {0: 100, 1: 50, 2: 50}, 2)
     assert (400.0,) == task_rates(400, {0: 1, 7: 1}, 1)
     assert (None, None) == task_rates(None, {0: 1}, 2)

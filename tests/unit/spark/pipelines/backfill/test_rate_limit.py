@@ -1,4 +1,4 @@
-"""The token bucket of a task."""
+"""The token bucket that limits the rate of a task."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from tidemill.spark.pipelines.backfill.rate_limit import RateLimit
     st.lists(st.tuples(st.integers(1, 10_000), st.floats(0, 100)), min_size=1, max_size=50),
 )
 def test_never_more_is_sent_than_the_rate_allows_since_the_start(per_second, steps):
-    """Each amount is sent after the wait, and the next one is asked for after any other time."""
+    """Each amount is sent after the required wait, and the next amount is requested after an arbitrary time."""
     limit, now, sent = RateLimit(per_second, 1_000.0), 1_000.0, 0
     for amount, elsewhere in steps:
         now += limit.wait_s(amount, now)
@@ -21,7 +21,7 @@ def test_never_more_is_sent_than_the_rate_allows_since_the_start(per_second, ste
 
 
 def test_a_steady_sender_reaches_the_rate():
-    """Time spent sending counts, so the rate is reached as long as sending is faster than the rate."""
+    """The time that the sending takes counts towards the wait, so a sender that is fast enough reaches the rate."""
     limit, now = RateLimit(1_000, 0.0), 0.0
     for _ in range(100):
         now += limit.wait_s(100, now) + 0.05
@@ -30,7 +30,7 @@ def test_a_steady_sender_reaches_the_rate():
 
 
 def test_the_time_of_a_long_stall_is_not_made_up_for():
-    """After a broker's outage, only a second's worth may follow at once."""
+    """After a broker's outage, a sender may send only one second's worth of records without waiting."""
     limit = RateLimit(100, 0.0)
 
     assert 0.0 == limit.wait_s(100, 60.0)

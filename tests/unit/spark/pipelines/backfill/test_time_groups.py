@@ -1,4 +1,4 @@
-"""The order of files by event time, and which of them are sorted together."""
+"""The order of source files by event time, and which of them are sorted together."""
 
 from itertools import pairwise
 
@@ -25,7 +25,10 @@ def named(groups):
 
 
 def test_files_run_in_the_order_of_their_first_event():
-    """Names and the order of listing do not matter; files that do not overlap share a part while they fit."""
+    """
+    The files' names and the order in which they are listed do not matter.  Consecutive files that do not overlap share
+    a part as long as they fit into it.
+    """
     files = [file("c", 40, 50), file("a", 0, 9), file("b", 20, 30)]
 
     assert ["abc"] == named(time_groups(files, 30))
@@ -40,7 +43,10 @@ def test_overlapping_files_are_sorted_together_also_through_a_third():
 
 
 def test_files_that_only_touch_do_not_overlap():
-    """Records of the same time have no order, so the next file may begin at the time at which one ends."""
+    """
+    Records with the same event time may be in any order, so a file may begin at the event time at which the previous
+    one ends.
+    """
     files = [file("b", 9, 9), file("a", 0, 9), file("c", 9, 20), file("d", 9, 12)]
 
     assert ["ab", "dc*"] == named(time_groups(files, 1_000))
@@ -60,7 +66,7 @@ def test_no_files_have_no_groups():
 
 @given(RANGES, st.integers(1, 100))
 def test_groups_are_in_event_time_order_and_have_every_file_once(ranges, part_records):
-    """A group that is not sorted first fits into a part, and its files do not overlap either."""
+    """A group that is not sorted first fits into a single part, and its files do not overlap."""
     files = [file(f"{index:02}", *each) for index, each in enumerate(ranges)]
     groups = time_groups(files, part_records)
 

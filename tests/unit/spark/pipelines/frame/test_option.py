@@ -1,4 +1,4 @@
-"""Options of pipelines, from text and from values."""
+"""Options of pipelines, given as text or as Python values."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,7 +28,7 @@ OPTIONS = {option.name: option for option in options_of(CountingOptions)}
 )
 def test_text_becomes_a_value_of_the_type(name: str, text: str, value: object) -> None:
     """
-    Text is parsed by the option's parser, or by its type.
+    Text is parsed by the option's own parser, or else according to the option's type.
     """
     built = build(CountingOptions, {"topic": "numbers", name: text})
 
@@ -38,7 +38,7 @@ def test_text_becomes_a_value_of_the_type(name: str, text: str, value: object) -
 
 def test_an_option_may_be_repeated() -> None:
     """
-    An option whose type is a tuple takes several values, or one.
+    An option whose type is a tuple accepts either one value or several.
     """
     built = [build(CountingOptions, {"topic": "t", "label": label}).label for label in (["a", "b"], ("a",), "a,b")]
 
@@ -47,7 +47,7 @@ def test_an_option_may_be_repeated() -> None:
 
 def test_values_of_python_are_taken_unchanged() -> None:
     """
-    A function passes values of the types that the options have.
+    A function accepts values of the options' own types.
     """
     built = build(CountingOptions, {"topic": "t", "pause": timedelta(seconds=1), "limit": 2, "order": Order.DOWN})
 
@@ -83,7 +83,7 @@ def test_a_wrong_value_is_refused_by_name(values: dict[str, object], error: str)
 @pytest.mark.parametrize(("name", "value"), [("until", 1.5), ("until", True), ("topic", b"t"), ("is_loud", 1)])
 def test_a_value_of_another_type_is_refused(name: str, value: object) -> None:
     """
-    A value of another type is refused before the run, which would fail later with an error about something else.
+    A value of the wrong type is refused before the run, because the run would fail later with an unrelated error.
     """
     with pytest.raises(TypeError, match=f"{name}=.* pass a "):
         build(CountingOptions, {"topic": "t", name: value})
@@ -107,7 +107,7 @@ def test_an_option_describes_itself(of: Callable[[Option], Any], expected: list[
 
 def test_an_optional_or_repeated_option_has_the_type_of_one_value() -> None:
     """
-    None and the tuple are no part of the type of one value.
+    The type of an optional or repeated option is that of a single value, without None or the tuple.
     """
     found = [(OPTIONS[name].type, OPTIONS[name].is_repeatable) for name in ("limit", "label")]
 

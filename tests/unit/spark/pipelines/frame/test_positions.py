@@ -1,4 +1,4 @@
-"""The texts of the options `start` and `end`."""
+"""The text values of the options `start` and `end`."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_other_texts_are_refused_by_name(text):
 
 
 def test_a_time_without_a_zone_is_refused():
-    """The zone of the machine would make the range depend on where the replay runs."""
+    """If the machine's time zone were used, the range would depend on where the replay runs."""
     with pytest.raises(ValueError, match=r"^end=2013-01-01T00:00:00 has no time zone: add for example Z for UTC"):
         parse_position("t", "end", "2013-01-01T00:00:00")
 

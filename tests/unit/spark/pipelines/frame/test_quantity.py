@@ -1,4 +1,4 @@
-"""Sizes and durations."""
+"""Parsing and formatting of sizes and durations."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from tidemill.spark.pipelines.frame.quantity import duration_text, parse_duratio
 )
 def test_a_size_has_binary_units(text: str, size: int) -> None:
     """
-    Every unit of a size is a power of 1024, however it is written.
+    Every unit of a size is a power of 1024, however it is written: `64k` is the same as `64KiB`.
     """
     assert size == parse_size(text)
 
@@ -21,7 +21,7 @@ def test_a_size_has_binary_units(text: str, size: int) -> None:
 @pytest.mark.parametrize("text", ["", "0", "0MiB", "1.5m", "-1", "1 mib x", "m", "1ib"])
 def test_other_text_is_no_size(text: str) -> None:
     """
-    What is no size is refused with an example of one.
+    Text that is not a size is refused, and the error gives an example of a size.
     """
     with pytest.raises(ValueError, match="128MiB"):
         parse_size(text)
@@ -30,7 +30,7 @@ def test_other_text_is_no_size(text: str) -> None:
 @pytest.mark.parametrize(("size", "text"), [(1, "1"), (1536, "1536"), (64 << 10, "64KiB"), (3 << 40, "3TiB")])
 def test_the_text_of_a_size_is_parsed_back(size: int, text: str) -> None:
     """
-    A size is shown in its largest whole unit, and this text is the same size again.
+    A size is formatted in the largest unit that divides it, and the text is parsed to the same size.
     """
     assert (text, size) == (size_text(size), parse_size(text))
 
@@ -48,7 +48,7 @@ def test_the_text_of_a_size_is_parsed_back(size: int, text: str) -> None:
 )
 def test_the_text_of_a_duration_is_parsed_back(text: str, duration: timedelta) -> None:
     """
-    A duration is shown in its largest whole unit, and this text is the same duration again.
+    A duration is formatted in the largest unit that divides it, and the text is parsed to the same duration.
     """
     assert (duration, text) == (parse_duration(text), duration_text(duration))
 
@@ -56,7 +56,8 @@ def test_the_text_of_a_duration_is_parsed_back(text: str, duration: timedelta) -
 @pytest.mark.parametrize("text", ["", "10", "m", "1.5h", "-1s", "10 weeks"])
 def test_other_text_is_no_duration(text: str) -> None:
     """
-    What is no duration is refused with examples; a number alone is none, because its unit could only be guessed.
+    Text that is not a duration is refused with examples.  A number without a unit is refused, too, because the unit is
+    unknown.
     """
     with pytest.raises(ValueError, match="10m"):
         parse_duration(text)

@@ -1,4 +1,4 @@
-"""Runs of a toy pipeline: by the frame, and as a Python function."""
+"""Runs of a toy pipeline, by the framework and as a Python function."""
 
 import json
 from dataclasses import replace
@@ -13,12 +13,12 @@ from tidemill.spark.pipelines.frame.run import make_job, run
 from tidemill.spark.pipelines.frame.state_directory import StateDirectory, StateRefused
 from tidemill.spark.pipelines.function import PipelineFunction
 
-SPARK = cast(Any, object())  # the toy does not use it
+SPARK = cast(Any, object())  # the toy pipeline does not use it
 BROKER = "127.0.0.1:9"
 
 
 class Recorded:
-    """A progress that keeps what it is told."""
+    """A progress display that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -41,7 +41,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> PipelineFunction:
 
 def test_a_function_runs_a_pipeline(counting: PipelineFunction, tmp_path: Path) -> None:
     """
-    A function has the command's options as keywords, and returns the report.
+    A pipeline's function takes the command's options as keyword arguments and returns the report.
     """
     report = counting(SPARK, topic="t", until="3", state=tmp_path, bootstrap_servers=BROKER)
 
@@ -57,7 +57,7 @@ def test_a_function_runs_a_pipeline(counting: PipelineFunction, tmp_path: Path) 
 
 def test_a_run_resumes_from_its_state(counting: PipelineFunction, tmp_path: Path) -> None:
     """
-    A second run goes on where the first one stopped, and reports its progress.
+    A second run continues where the first one stopped, and reports its own progress.
     """
     counting(SPARK, topic="t", until=3, state=tmp_path, bootstrap_servers=BROKER)
     progress = Recorded()
@@ -69,7 +69,7 @@ def test_a_run_resumes_from_its_state(counting: PipelineFunction, tmp_path: Path
 
 def test_a_plan_writes_nothing(counting: PipelineFunction, tmp_path: Path) -> None:
     """
-    A plan says what a run would do, and creates no state directory.
+    A plan describes what a run would do, and creates no state directory.
     """
     plan = counting.plan(SPARK, topic="t", until=3, state=tmp_path / "state", bootstrap_servers=BROKER)
 
@@ -85,7 +85,7 @@ def test_a_plan_writes_nothing(counting: PipelineFunction, tmp_path: Path) -> No
 
 def test_a_run_ends_after_the_step_at_hand(tmp_path: Path) -> None:
     """
-    A run that is asked to stop ends after a step, and its state has what was done.
+    A run that is asked to stop ends after the current step, and its state contains what has been done.
     """
     requests = iter([False, False, True])
     job = make_job(
@@ -102,7 +102,7 @@ def test_a_run_ends_after_the_step_at_hand(tmp_path: Path) -> None:
 
 def test_settings_of_the_clients_are_options_of_the_format() -> None:
     """
-    Settings of the clients get the prefix `kafka.`, which `format("tidemill")` expects.
+    Client settings get the prefix `kafka.`, which `format("tidemill")` expects.
     """
     kafka = {"sasl.username": "me", "kafka.sasl.mechanism": "PLAIN"}
     job = make_job(SPARK, PIPELINE, {"topic": "t"}, state="s", bootstrap_servers=BROKER, kafka=kafka)
@@ -132,7 +132,7 @@ def test_a_wrong_option_is_refused_before_the_run(counting: PipelineFunction, tm
 
 def test_a_run_holds_its_state_directory(counting: PipelineFunction, tmp_path: Path) -> None:
     """
-    A run is refused while another one has the state directory.
+    A run is refused while another run is using the state directory.
     """
     with StateDirectory(tmp_path).locked(), pytest.raises(StateRefused, match="in use by another run"):
         counting(SPARK, topic="t", state=tmp_path, bootstrap_servers=BROKER)
@@ -140,7 +140,8 @@ def test_a_run_holds_its_state_directory(counting: PipelineFunction, tmp_path: P
 
 def test_a_function_reads_what_its_pipeline_has_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
-    A pipeline that writes to a directory has a function that reads it; others say that they have none.
+    A pipeline that writes to a directory has a function `read` for that directory; for other pipelines, the function
+    raises an error.
     """
     reading = replace(PIPELINE, read=lambda spark, path: cast(Any, (spark, path)))
     monkeypatch.setattr(function, "load", {"counting": PIPELINE, "reading": reading}.__getitem__)

@@ -1,4 +1,4 @@
-"""The offsets of a range, as the cluster has them."""
+"""The resolution of positions to the offsets of a range."""
 
 import pytest
 
@@ -11,7 +11,10 @@ from tidemill.spark.pipelines.frame.source_range import RangeRefused, resolve
 
 @pytest.fixture
 def cluster():
-    """A topic whose partitions 0 and 1 have 30 records each, at 1, 2 and 3 s; the first ten of partition 1 are gone."""
+    """
+    Run a cluster with a topic whose partitions 0 and 1 have 30 records each, at 1, 2 and 3 s.  The first ten records of
+    partition 1 have been removed.
+    """
     with FakeCluster() as running:
         running.topics["t"] = Topic(partitions={0: Partition(), 1: Partition()})
         for partition in running.topics["t"].partitions.values():
@@ -46,7 +49,7 @@ def resolved(cluster, start="earliest", end="latest"):
     ],
 )
 def test_a_range_has_the_offsets_of_its_positions(cluster, start, end, ranges):
-    """A range never ends before it starts, and never starts before the records that the topic still has."""
+    """A range never ends before it starts, and never starts before the first record that is still in the topic."""
     assert ranges == resolved(cluster, start, end)
 
 

@@ -12,7 +12,7 @@ from tidemill.spark.pipelines.frame.state_directory import StateDirectory, State
 
 def test_a_value_is_read_back(tmp_path: Path) -> None:
     """
-    A value is read back by a later run, and a name that was never written is None.
+    A later run reads back the value; reading a name that was never written returns None.
     """
     StateDirectory(tmp_path / "new" / "state").write("offsets", {"0": 5, "text": "é"})
     again = StateDirectory(tmp_path / "new" / "state")
@@ -22,7 +22,7 @@ def test_a_value_is_read_back(tmp_path: Path) -> None:
 
 def test_reading_creates_nothing(tmp_path: Path) -> None:
     """
-    A plan reads a state directory that does not exist, and does not create it.
+    A plan may read a state directory that does not exist, and does not create it.
     """
     state = StateDirectory(tmp_path / "state")
 
@@ -66,7 +66,7 @@ def test_the_file_and_its_directory_are_synced_around_the_rename(
 @pytest.mark.parametrize("name", ["", "../x", "A", "a/b", ".hidden"])
 def test_a_name_is_a_file_in_the_directory(tmp_path: Path, name: str) -> None:
     """
-    A name cannot lead out of the state directory.
+    A name cannot refer to a file outside the state directory.
     """
     with pytest.raises(ValueError, match="no name of a state file"):
         StateDirectory(tmp_path).write(name, {})
@@ -113,7 +113,7 @@ def test_another_identity_is_refused(tmp_path: Path, pipeline: str, identity: di
 )
 def test_what_cannot_be_read_is_refused(tmp_path: Path, text: str, error: str) -> None:
     """
-    A damaged file is refused by name, and never taken for a new directory.
+    A damaged file is refused with an error that names it, and the directory is never mistaken for a new one.
     """
     (tmp_path / "pipeline.json").write_text(text)
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, text: str, error: str) -
 
 def test_a_second_run_is_refused_by_name(tmp_path: Path) -> None:
     """
-    One run at a time holds the directory.  The error names the pipeline and the process of the other run.
+    Only one run at a time can use the directory.  The error names the pipeline and the process of the other run.
     """
     first = StateDirectory(tmp_path)
     with first.locked():
@@ -143,7 +143,7 @@ def _hold(path: Path, is_held: Event) -> None:
 
 def test_a_killed_run_releases_the_directory(tmp_path: Path) -> None:
     """
-    The kernel releases the lock of a run that was killed, so the same command can resume at once.
+    The kernel releases the lock of a run that was killed, so the same command can resume immediately.
     """
     context = multiprocessing.get_context("spawn")
     is_held = context.Event()

@@ -1,4 +1,4 @@
-"""Whether a topic keeps records with old timestamps."""
+"""Whether a topic will keep records with old timestamps."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def judged(configs, *, is_expiry_allowed=False, last_us=LAST_US):
     ],
 )
 def test_a_topic_that_keeps_everything_is_fit(configs):
-    """What the broker does not tell is not judged."""
+    """A setting that the broker does not return is not checked."""
     assert [] == judged(configs)
 
 

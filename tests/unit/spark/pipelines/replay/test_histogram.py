@@ -1,4 +1,4 @@
-"""The time buckets of a plan."""
+"""The histogram of record times in the plan of a replay."""
 
 import pytest
 

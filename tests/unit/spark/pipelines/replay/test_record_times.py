@@ -1,4 +1,4 @@
-"""How far records are due, by their timestamps."""
+"""Up to which offset the records of a partition are due, according to their timestamps."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +22,10 @@ START_MS = int(START.timestamp() * 1_000)
 def ahead(
     seconds: dict[int, int], *, offset: int = 0, batch_rows: int = 2, chunk_offsets: int = 3
 ) -> tuple[RecordTimesAhead, list[int]]:
-    """Return the times of a partition with these offsets and seconds, and the list of offsets that it will read."""
+    """
+    Return the record times of a partition with the given offsets and seconds, and a list to which every offset that is
+    read is added.
+    """
     read: list[int] = []
 
     def times(start, end):
@@ -51,7 +54,10 @@ def test_records_are_due_up_to_the_first_with_a_later_timestamp():
 
 
 def test_a_record_waits_for_those_in_front_of_it():
-    """The record at offset 2 is older than the one at offset 1 and is due with it, so that the order is kept."""
+    """
+    The record at offset 2 is older than the one at offset 1, but is due at the same time, so that the order is
+    preserved.
+    """
     times, _ = ahead({0: 0, 1: 100, 2: 20, 3: 200})
 
     assert 1 == times.due_end(START_MS + 50_000, 4)
@@ -72,7 +78,7 @@ def test_at_most_one_chunk_is_read_ahead():
 
 
 def test_a_range_may_grow_and_may_have_gaps():
-    """After compaction, offsets are missing; the end of an open range moves on."""
+    """After a compaction, offsets are missing, and the end of an open range moves forward."""
     times, _ = ahead({0: 0, 7: 10, 12: 20})
 
     assert 10 == times.due_end(START_MS + 50_000, 10)
@@ -95,7 +101,7 @@ def source_of(cluster):
 
 
 def test_partitions_are_read_in_turns_over_one_connection(cluster):
-    """All partitions share the connections of this process, which a read that is left open would occupy."""
+    """All partitions share the connections of this process.  A read that was left open would occupy a connection."""
     for partition in cluster.topics["t"].partitions.values():
         for second in range(200):
             partition.append_records([b"x" * 2_000] * 100, timestamp=START_MS + second * 1_000)

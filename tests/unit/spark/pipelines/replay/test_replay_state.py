@@ -1,4 +1,4 @@
-"""What a replay keeps between runs."""
+"""The state that a replay stores between runs."""
 
 import json
 

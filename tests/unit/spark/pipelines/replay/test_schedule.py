@@ -1,4 +1,4 @@
-"""When records of a replay are due."""
+"""When the records of a replay are due."""
 
 from tidemill.spark.pipelines.replay.schedule import Rate, RecordTimes
 

@@ -40,7 +40,10 @@ def test_the_json_is_that_of_the_documentation(tmp_path):
 
 
 def test_a_version_is_durable_before_the_manifest_names_it(tmp_path, monkeypatch):
-    """Every file and directory of the version is synced, and then the manifest, before and after it is renamed."""
+    """
+    Every file and directory of the version is synced first.  The manifest is synced before it is renamed, and its
+    directory after that.
+    """
     (tmp_path / "v0000007" / "nested").mkdir(parents=True)
     (tmp_path / "v0000007" / "part-0.parquet").write_text("x")
     (tmp_path / "v0000007" / "nested" / "part-1.parquet").write_text("x")
@@ -76,7 +79,7 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name(tmp_path, text, sente
 
 
 def test_the_last_versions_are_kept(tmp_path):
-    """A newer version that was not committed goes, too; what is not a version stays."""
+    """A newer version that was not committed is removed, too; anything that is not a version is kept."""
     for name in ("v0000005", "v0000006", "v0000007", "v0000008", "vegetables", "v1"):
         (tmp_path / name).mkdir()
     manifest.commit(tmp_path, replace(FIRST, version=7))

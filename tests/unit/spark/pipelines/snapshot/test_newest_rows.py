@@ -1,4 +1,4 @@
-"""The newest row of every key, in bounded memory."""
+"""Finding the newest row of every key in bounded memory."""
 
 import random
 from datetime import UTC, datetime
@@ -14,7 +14,9 @@ COLUMNS = ["key", "value", "partition", "offset", "timestamp", "headers"]
 
 
 def records(first, keys):
-    """Return records at offsets from `first` on, whose values are the offsets; a value of every third is null."""
+    """
+    Return records at consecutive offsets from `first` on.  The values are the offsets, but every third value is null.
+    """
     offsets = range(first, first + len(keys))
     return pa.record_batch(
         [
@@ -37,7 +39,7 @@ def reduced(batches, **limits):
 
 @pytest.mark.parametrize("gathered_bytes_max", [1, 2_000, 1 << 20])
 def test_the_row_with_the_greatest_offset_of_every_key_is_left(gathered_bytes_max):
-    """Its value, also a null value, and its other columns are those of one record."""
+    """The value, even if it is null, and all other columns come from the same record."""
     drawn = random.Random(1)
     keys = [drawn.choice([b"a", b"b", b"c", b"", None]) for _ in range(1_000)]
 
@@ -55,7 +57,10 @@ def test_the_row_with_the_greatest_offset_of_every_key_is_left(gathered_bytes_ma
 
 
 def test_more_keys_than_fit_are_passed_on_in_parts():
-    """The memory is bounded; the parts have every key, and the greatest offset of each is its newest record."""
+    """
+    The memory is bounded.  Each key is in at least one of the parts, and its greatest offset in them is that of its
+    newest record.
+    """
     keys = [str(number % 300).encode() for number in range(3_000)]
 
     rows = reduced(
@@ -77,7 +82,7 @@ def test_more_keys_than_fit_are_passed_on_in_parts():
 
 
 def test_a_range_without_records_has_a_row_that_stands_for_none():
-    """Spark would otherwise drop the counting of an empty result."""
+    """If there were no row, Spark would drop the count of the records."""
     (rows,) = reduced([])
 
     assert [{**dict.fromkeys(COLUMNS), MERGED: 0}] == rows.to_pylist()

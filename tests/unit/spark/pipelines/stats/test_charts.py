@@ -1,4 +1,4 @@
-"""What the charts of a topic show."""
+"""What the charts of a topic's statistics show."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def named(charts: list[Chart], name: str) -> Chart:
 
 def test_rates_are_stacked_by_partition() -> None:
     """
-    The chart over time has a line per partition with its rate; a step without records is 0, not missing.
+    The chart over time has a line per partition with the partition's rate; a step without records is shown as 0.
     """
     charts = charts_of(topic([[60, 0, 120], [180, 0, 0]]))
 
@@ -33,7 +33,7 @@ def test_rates_are_stacked_by_partition() -> None:
 
 def test_many_partitions_share_a_line() -> None:
     """
-    The seven fullest partitions have a line each, and the others share one, so that colours can be told apart.
+    The seven fullest partitions have a line each, and all others share one line, so that the colours can be told apart.
     """
     records = [[100 - number, 0] for number in range(10)]
     records[9] = [500, 0]
@@ -48,7 +48,8 @@ def test_many_partitions_share_a_line() -> None:
 
 def test_a_hot_partition_and_a_hot_bucket_are_marked() -> None:
     """
-    What has more than twice the mean has another colour, and the legend says so; otherwise there is no legend.
+    Bars above twice the mean have another colour, which the legend explains.  If there are no such bars, there is no
+    legend.
     """
     hot = charts_of(topic([[1], [1], [10]], {b"a": 10, b"b": 1}))
     even = charts_of(topic([[4], [4], [4]]))
@@ -61,7 +62,7 @@ def test_a_hot_partition_and_a_hot_bucket_are_marked() -> None:
 
 def test_a_partition_outside_of_the_range_has_an_empty_place() -> None:
     """
-    The axis shows the numbers of the partitions, also if the range leaves some of them out.
+    The axis shows every partition number, even if the range leaves some partitions out.
     """
     figures = topic([[3], [4], [5]])
     chart = named(charts_of(replace(figures, partitions=figures.partitions[::2])), "partitions")
@@ -71,7 +72,7 @@ def test_a_partition_outside_of_the_range_has_an_empty_place() -> None:
 
 def test_the_hottest_keys_are_drawn_and_more_are_listed() -> None:
     """
-    The bars are the hottest keys, from the top; the table has all counted ranks.
+    The bars show the hottest keys, in descending order; the table contains all keys that were ranked.
     """
     keys = {b"k%02d" % number: 100 - number for number in range(20)}
 
@@ -84,7 +85,7 @@ def test_the_hottest_keys_are_drawn_and_more_are_listed() -> None:
 
 def test_records_without_keys_have_no_charts_of_keys() -> None:
     """
-    A topic without keys has the charts over time, of sizes and of partitions only; an empty one has none.
+    A topic without keys has only the charts over time, of sizes and of partitions; an empty topic has no charts.
     """
     empty = replace(topic([[0]]), total=SizeFigures())
 
@@ -96,7 +97,7 @@ def test_records_without_keys_have_no_charts_of_keys() -> None:
 
 def test_a_long_table_is_cut() -> None:
     """
-    The page has the first rows of a long table, because a browser is slow with many thousand rows.
+    The page contains only the first rows of a long table, because browsers are slow with many thousands of rows.
     """
     figures = topic([[1] * (ROWS_MAX + 50)])
 
@@ -106,7 +107,7 @@ def test_a_long_table_is_cut() -> None:
 
 def test_times_before_1970_are_drawn() -> None:
     """
-    A producer may set any time.
+    A producer may set any timestamp, even one before 1970.
     """
     figures = topic([[5]])
     early = replace(figures.timeline, steps=(TimeStep(start_s=-120, partition=0, records=5, bytes=500),))

@@ -1,4 +1,4 @@
-"""How axes are divided: steps of time, bins of sizes, and ticks."""
+"""How axes are divided: time steps, size bins, and ticks."""
 
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ SIZES = st.integers(0, 1 << 31)
 @given(TIMES, TIMES, st.sampled_from([1, 7, 60, 300, 3_600, 86_400]))
 def test_the_steps_of_a_chart_can_be_seen(one: int, other: int, counted_s: int) -> None:
     """
-    A chart has at most STEPS_MAX steps, each of whole counted ones.
+    A chart has at most STEPS_MAX steps, and each step is a multiple of the interval in which records were counted.
     """
     first, last = min(one, other), max(one, other)
 
@@ -28,7 +28,7 @@ def test_the_steps_of_a_chart_can_be_seen(one: int, other: int, counted_s: int) 
 
 def test_a_year_is_drawn_by_day() -> None:
     """
-    A year of records has a step per day, in which weeks can be seen.
+    A year of records is drawn with one step per day, so that weekly patterns are visible.
     """
     assert 86_400 == step_length(1_357_000_000, 1_357_000_000 + 365 * 86_400, 60)
 
@@ -36,7 +36,7 @@ def test_a_year_is_drawn_by_day() -> None:
 @given(SIZES, SIZES)
 def test_every_size_has_a_bin(one: int, other: int) -> None:
     """
-    The bins contain every size from the smallest to the largest, and there are not too many.
+    The bins cover every size from the smallest to the largest, and their number is limited.
     """
     smallest, largest = min(one, other), max(one, other)
 
@@ -50,7 +50,7 @@ def test_every_size_has_a_bin(one: int, other: int) -> None:
 @pytest.mark.parametrize(("sizes", "is_logarithmic"), [((200, 310), False), ((0, 8), False), ((5, 1 << 20), True)])
 def test_sizes_that_differ_much_have_a_logarithmic_axis(sizes: tuple[int, int], is_logarithmic: bool) -> None:
     """
-    Sizes within a factor of eight have bins of equal width.
+    Sizes within a factor of eight get bins of equal width.
     """
     widths = {high - low for low, high in pairwise(size_bins.edges(*sizes))}
 
@@ -60,7 +60,7 @@ def test_sizes_that_differ_much_have_a_logarithmic_axis(sizes: tuple[int, int], 
 @given(st.floats(1e-9, 1e15), st.booleans())
 def test_the_value_axis_ends_at_a_tick(largest: float, is_size: bool) -> None:
     """
-    The axis of values begins at 0 and ends at a tick above all values; there are few ticks.
+    The value axis begins at 0 and ends at a tick at or above the largest value, and has few ticks.
     """
     ticks = axis_ticks.value_ticks(largest, is_size=is_size)
 
@@ -70,7 +70,7 @@ def test_the_value_axis_ends_at_a_tick(largest: float, is_size: bool) -> None:
 
 def test_the_ticks_are_round() -> None:
     """
-    Ticks of counts are round decimal numbers, those of sizes round binary ones.
+    The ticks of counts are round decimal numbers, and those of sizes are round binary numbers.
     """
     assert [0, 25, 50, 75, 100] == axis_ticks.value_ticks(86.5, is_size=False)
     assert [0, 1 << 15, 1 << 16, 3 << 15, 1 << 17] == axis_ticks.value_ticks(123_456, is_size=True)
@@ -97,7 +97,7 @@ NEW_YEAR_S = 1_356_998_400  # 1 Jan 2013 00:00 UTC
 )
 def test_the_ticks_of_time_are_those_of_a_calendar(first_s: int, last_s: int, labels: list[str]) -> None:
     """
-    An axis of time has ticks at whole minutes, days, months or years, and a date where a day begins.
+    A time axis has ticks at whole minutes, days, months or years, and shows the date where a new day begins.
     """
     assert labels == [label for _, label in axis_ticks.dates(first_s, last_s, 5)]
 
@@ -105,7 +105,7 @@ def test_the_ticks_of_time_are_those_of_a_calendar(first_s: int, last_s: int, la
 @given(st.integers(-(10**10), 10**11), st.integers(1, 10**10), st.integers(4, 12))
 def test_an_axis_of_time_has_few_ticks(first_s: int, span_s: int, count_max: int) -> None:
     """
-    The ticks are within the axis, in order, and not too many.
+    The ticks are within the axis and in order, and their number is limited.
     """
     ticks = axis_ticks.dates(first_s, first_s + span_s, count_max)
 

@@ -1,4 +1,4 @@
-"""The sentences about what stands out."""
+"""The sentences about irregularities of a topic."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from tidemill.spark.pipelines.stats.findings import findings
 
 def test_an_even_topic_has_nothing_that_stands_out() -> None:
     """
-    Nothing is said about a topic whose records are even.
+    If the records of a topic are evenly distributed, there are no findings.
     """
     keys = {b"%d" % number: 10 for number in range(1_000)}
 
@@ -18,7 +18,7 @@ def test_an_even_topic_has_nothing_that_stands_out() -> None:
 
 def test_skew_is_said() -> None:
     """
-    A full partition, empty partitions, a hot key and records without a key are said, each in one sentence.
+    A full partition, empty partitions, a hot key and records without a key are each reported in one sentence.
     """
     said = findings(topic([[900], [100], [0]], {b"UA": 800, b"B6": 150}, without_key=50))
 
@@ -35,7 +35,7 @@ def test_skew_is_said() -> None:
 
 def test_records_that_are_not_drawn_are_said() -> None:
     """
-    Records with stray times are counted, and the page says that they are not drawn.
+    Records with stray timestamps are counted, and a finding says that they are not drawn over time.
     """
     figures = topic([[10]])
     stray = replace(figures, timeline=replace(figures.timeline, records_outside=3))
@@ -45,6 +45,6 @@ def test_records_that_are_not_drawn_are_said() -> None:
 
 def test_an_empty_range_is_said() -> None:
     """
-    A range without records is said to be empty.
+    If the range is empty, the only finding says so.
     """
     assert ["The range has no records."] == findings(replace(topic([[0]]), total=SizeFigures()))

@@ -1,10 +1,10 @@
-"""The hash of keys, and what it says about splitting."""
+"""The hash of keys, and what it shows about other numbers of partitions."""
 
 import pyarrow as pa
 
 from tidemill.spark.pipelines.stats import key_hash
 
-# The vectors of Kafka's own test of the hash.
+# The test vectors of Kafka's own test of the hash.
 HASHES = {
     b"21": -973_932_308,
     b"foobar": -790_332_482,
@@ -17,7 +17,7 @@ HASHES = {
 
 def test_the_buckets_are_those_of_javas_hash() -> None:
     """
-    A bucket is Java's hash of the key, without its sign bit, modulo 256.
+    The bucket of a key is the hash of Kafka's Java client, without the sign bit, modulo 256.
     """
     assert {key: (value & 0x7FFFFFFF) % 256 for key, value in HASHES.items()} == {
         key: key_hash.bucket_of(key) for key in HASHES
@@ -26,7 +26,7 @@ def test_the_buckets_are_those_of_javas_hash() -> None:
 
 def test_rows_of_keys_become_rows_of_buckets() -> None:
     """
-    The column `key` is replaced by its bucket, and the counts stay.
+    The column `key` is replaced by the bucket of the key, and the counts are unchanged.
     """
     rows = pa.record_batch({"key": [b"UA", b"B6"], "records": [3, 4], "bytes": [30, 40]})
 
@@ -39,7 +39,7 @@ def test_rows_of_keys_become_rows_of_buckets() -> None:
 
 def test_the_fullest_partition_of_every_split_is_found() -> None:
     """
-    With n partitions, partition p has the buckets that leave p as remainder.
+    With n partitions, partition p gets the buckets whose number modulo n is p.
     """
     records = [0] * key_hash.BUCKET_COUNT
     records[1], records[3], records[5] = 10, 20, 30

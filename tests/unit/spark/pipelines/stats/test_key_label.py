@@ -1,4 +1,4 @@
-"""Keys as short texts."""
+"""Short labels for keys."""
 
 import pytest
 
@@ -18,14 +18,14 @@ from tidemill.spark.pipelines.stats.key_label import LABEL_CHARACTERS_MAX, label
 )
 def test_a_key_is_text_or_hexadecimal(key: bytes, text: str) -> None:
     """
-    A key that is not printable text is shown in hexadecimal.
+    A key is shown as text if it is printable, and otherwise in hexadecimal.
     """
     assert text == label(key)
 
 
 def test_a_long_key_is_cut_in_the_middle() -> None:
     """
-    A long key keeps both ends, because keys with a common prefix differ at their ends.
+    The label of a long key contains both of its ends, because keys with a common prefix differ at their ends.
     """
     text = label(b"customer-" + b"0" * 100 + b"-41")
 

@@ -34,7 +34,8 @@ def test_a_bad_value_is_refused(options: dict[str, object], sentence: str) -> No
 
 def test_a_run_is_identified_by_what_it_counts() -> None:
     """
-    Topic, directory, range and bucket belong to a state directory; how many keys are listed may change.
+    The topic, the directory, the range and the bucket identify the run of a state directory; the number of listed keys
+    may change.
     """
     one = StatsOptions(topic="t", to="out", top=5)
 

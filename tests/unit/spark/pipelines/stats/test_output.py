@@ -1,4 +1,4 @@
-"""The directory of the results."""
+"""The output directory of the statistics."""
 
 from pathlib import Path
 
@@ -9,7 +9,8 @@ from tidemill.spark.pipelines.stats.output import Output, OutputRefused
 
 def test_a_directory_belongs_to_one_topic(tmp_path: Path) -> None:
     """
-    A run replaces the results of its own topic, and refuses those of another, and files that are not results.
+    A run replaces earlier results of its own topic, but refuses a directory with the results of another topic or with
+    other files.
     """
     own = Output(tmp_path / "a", "flights")
     own.check()
@@ -27,7 +28,7 @@ def test_a_directory_belongs_to_one_topic(tmp_path: Path) -> None:
 
 def test_charts_of_an_earlier_run_are_removed(tmp_path: Path) -> None:
     """
-    A topic that has lost its keys has no picture of keys any more.
+    If the keys of a topic are gone, the chart of keys that an earlier run has written is removed.
     """
     output = Output(tmp_path / "a", "flights")
     output.write_charts({"sizes": b"1", "keys": b"2"})

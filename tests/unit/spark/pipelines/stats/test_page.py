@@ -1,4 +1,4 @@
-"""The page and the pictures."""
+"""The page of the statistics and its charts."""
 
 import re
 from dataclasses import replace
@@ -20,7 +20,7 @@ HOSTILE = [b"<script>alert(1)</script>", b'" onload="x', b"$\\frac{1}{2}$", "漢
 
 
 class Reader(HTMLParser):
-    """Collects what a page refers to, its ids and its elements."""
+    """Collects the references, the ids and the elements of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def hostile() -> str:
 
 def test_the_page_needs_nothing_else(hostile: str) -> None:
     """
-    The page loads nothing and has no script; the policy in it forbids both.
+    The page loads nothing and contains no script, and its content security policy forbids both.
     """
     reader = Reader(hostile)
 
@@ -62,7 +62,7 @@ def test_the_page_needs_nothing_else(hostile: str) -> None:
 
 def test_keys_and_the_topic_are_text(hostile: str) -> None:
     """
-    Keys and the topic's name are shown as text, whatever is in them.
+    Keys and the topic's name are shown as text, whatever characters they contain.
     """
     reader = Reader(hostile)
 
@@ -73,7 +73,7 @@ def test_keys_and_the_topic_are_text(hostile: str) -> None:
 
 def test_ids_are_unique(hostile: str) -> None:
     """
-    No two elements have the same id, although every chart is drawn twice, and every reference has its id.
+    No two elements have the same id, although every chart is drawn twice, and every reference has a target.
     """
     reader = Reader(hostile)
     referenced = set(re.findall(r"url\(#([^)]+)\)", hostile)) | {it[1:] for it in reader.references if it[:1] == "#"}
@@ -84,7 +84,7 @@ def test_ids_are_unique(hostile: str) -> None:
 
 def test_charts_follow_the_colour_scheme(hostile: str) -> None:
     """
-    Every colour in the charts is a variable of the style sheet, which has it for light and for dark.
+    Every colour in the charts is a variable of the style sheet, which defines it for the light and the dark scheme.
     """
     body = hostile.partition("</style>")[2]
     used = set(re.findall(r"var\(--([\w-]+)\)", body)) - {"font"}
@@ -96,7 +96,7 @@ def test_charts_follow_the_colour_scheme(hostile: str) -> None:
 
 def test_the_numbers_behind_each_chart_are_a_table(hostile: str) -> None:
     """
-    Each chart has a sentence for screen readers, and a table with a heading per column.
+    Each chart has a description for screen readers, and a table with its numbers.
     """
     reader = Reader(hostile)
     charts = charts_of(topic([[1]], {b"a": 1}))
@@ -107,7 +107,7 @@ def test_the_numbers_behind_each_chart_are_a_table(hostile: str) -> None:
 
 def test_a_page_without_records_says_so() -> None:
     """
-    An empty range has a page too.
+    A page for an empty range says that there are no records.
     """
     empty = topic([[0]])
 
@@ -116,14 +116,14 @@ def test_a_page_without_records_says_so() -> None:
 
 def test_ages_are_readable() -> None:
     """
-    The page says how old the newest record was when the page was made.
+    The page shows how old the newest record was when the page was created.
     """
     assert "the newest record is 1 day old" in page_of(topic([[5]]))
 
 
 def test_the_numbers_of_a_drawing_are_short_and_its_texts_whole() -> None:
     """
-    Places have one digit behind the point, which halves the page; texts are not changed.
+    Coordinates have one digit after the decimal point, which halves the size of the page; text is not changed.
     """
     path = '<path id="a" d="M 1.23456 -0.01 L 10.96 7" style="fill: #0B6BCB"/>'
     svg = f'<svg viewBox="0 0 9 9"><g id="b">{path}<text>1.23456 ×</text></g></svg>'
@@ -136,7 +136,7 @@ def test_the_numbers_of_a_drawing_are_short_and_its_texts_whole() -> None:
 @pytest.mark.parametrize("name", ["records_over_time", "sizes", "partitions", "keys_by_records", "key_hash", "splits"])
 def test_every_chart_is_a_picture(name: str) -> None:
     """
-    Each chart is a PNG of twice its size in CSS pixels, also with keys whose characters the font lacks.
+    Each chart is also a PNG of twice its size in CSS pixels, even if the font lacks characters of the keys.
     """
     keys = {key: 10 + number for number, key in enumerate(HOSTILE)}
     chart = next(chart for chart in charts_of(topic([[30, 45], [0, 3]], keys)) if chart.name == name)
@@ -150,7 +150,7 @@ def test_every_chart_is_a_picture(name: str) -> None:
 
 def test_times_that_no_calendar_has_are_drawn() -> None:
     """
-    Timestamps in microseconds are years beyond 9999 if they are read as milliseconds.
+    Timestamps in microseconds, read as milliseconds, are in years after 9999.
     """
     figures = topic([[5]])
     late = replace(figures.timeline, steps=(TimeStep(start_s=1_357_034_400_000, partition=0, records=5, bytes=500),))

@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as people read them."""
+"""Numbers, sizes and times in a human-readable format."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_a_size_has_three_digits(size: float, text: str) -> None:
 )
 def test_a_tick_has_no_idle_digits(number: float, is_size: bool, text: str) -> None:
     """
-    The label of a tick is as short as it can be.
+    The label of a tick has no unnecessary digits.
     """
     assert text == plain(readable.tick(number, is_size=is_size))
 
@@ -62,14 +62,15 @@ def test_a_tick_has_no_idle_digits(number: float, is_size: bool, text: str) -> N
 )
 def test_a_span_has_its_largest_unit(seconds: float, text: str) -> None:
     """
-    A length of time is shown in its largest unit.
+    A duration is shown in the largest unit that fits.
     """
     assert text == readable.span(seconds)
 
 
 def test_a_moment_is_in_utc() -> None:
     """
-    A time is in UTC; one that no calendar has is a number, because timestamps of producers may be anything.
+    Times are shown in UTC.  A time that no calendar can represent is shown as a number, because producers may set any
+    timestamp.
     """
     assert "1 Jan 2013 10:00:00 UTC" == readable.moment(1_357_034_400.9)
     assert "9000000000000000 seconds since 1970" == readable.moment(9e15)
@@ -85,7 +86,7 @@ def test_a_rate_has_a_unit_in_which_it_is_at_least_one(per_second: float, unit: 
 
 def test_small_shares_are_told_apart() -> None:
     """
-    A share below 10 % has a digit behind the point.
+    A percentage below 10 % is shown with one digit after the decimal point.
     """
     shares = [readable.percent(*it) for it in ((3, 1_000), (12, 100), (0, 5), (0, 0))]
 

@@ -1,11 +1,11 @@
-"""The division of a range into steps."""
+"""The division of an offset range into steps."""
 
 from tidemill.spark.pipelines.stats.topic_range import TopicRange
 
 
 def test_the_steps_cover_the_range_once() -> None:
     """
-    The steps follow each other in every partition, and together are the range.
+    In every partition, the steps are consecutive, and together they cover the range.
     """
     whole = TopicRange({0: 5, 1: 0, 2: 7}, {0: 105, 1: 31, 2: 7})
 
@@ -19,14 +19,14 @@ def test_the_steps_cover_the_range_once() -> None:
 
 def test_an_empty_range_has_no_steps() -> None:
     """
-    A topic without records is read in no step.
+    Reading a topic without records takes no steps.
     """
     assert [] == TopicRange({0: 4}, {0: 4}).steps(10)
 
 
 def test_a_range_is_kept_as_json() -> None:
     """
-    What a run writes into its state is what a later one reads.
+    A later run reads the same range from the state that an earlier run has written.
     """
     whole = TopicRange({0: 5, 11: 0}, {0: 9, 11: 3})
 

@@ -1,4 +1,4 @@
-"""Figures of made-up topics, for the tests of charts and page."""
+"""Statistics of invented topics, for the tests of charts and page."""
 
 from dataclasses import replace
 
@@ -26,9 +26,10 @@ def topic(
     without_key: int = 0,
 ) -> TopicFigures:
     """
-    Return the figures of a topic whose records have 100 bytes.
+    Return the statistics of a topic whose records are 100 bytes each.
 
-    `records` has the records of each minute by partition, and `keys` the records of each key.
+    `records` contains, for each partition, the number of records in each minute, and `keys` the number of records of
+    each key.
     """
     by_partition = [sum(minutes) for minutes in records]
     total = _sizes(sum(by_partition), len(records[0]))
