@@ -285,7 +285,7 @@ class BrokerWorld:
             reads=reads,
         )
 
-    # Steps with which most tests begin.
+    # Setup steps that most tests share.
 
     def ask(self, request: Message, version: int | None = None) -> Any:
         """Send a request in the given version, by default the newest, and return the response."""

@@ -223,7 +223,7 @@ class ClusterWorld:
     def _running(self) -> list[Node]:
         return [node for node in self.nodes if node.number not in self.stopped]
 
-    # Time.
+    # Methods that let time pass.
 
     def step(self) -> bool:
         return any(node.step_alone() for node in self._running) or self.network.step()
@@ -265,7 +265,7 @@ class ClusterWorld:
             node.fire_due()
             node.broker.tick()
 
-    # Faults.
+    # Methods that cause faults.
 
     def cut_off(self, number: int) -> None:
         """Isolate a broker: close its links, and connect it to no other broker until `heal` is called."""
@@ -285,7 +285,7 @@ class ClusterWorld:
 
         self.network.held = held
 
-    # Steps with which most tests begin.
+    # Setup steps that most tests share.
 
     @property
     def controller(self) -> Node:

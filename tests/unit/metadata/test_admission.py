@@ -27,7 +27,7 @@ def test_a_broker_gets_the_requested_id_or_the_next_one() -> None:
 
 
 def test_a_repeated_admission_gets_the_same_response() -> None:
-    """A broker that crashed before it stored its id repeats the admission, and gets the same response."""
+    """A broker that crashed before it stored its id repeats the admission request, and gets the same response."""
     cluster = Cluster()
     first = cluster.do(admission(A, None))
 

@@ -155,7 +155,7 @@ def test_a_setting_that_cannot_be_honoured_is_refused(name: str, text: str, says
 
 @given(st.sampled_from(EVERY_KEY), st.text(max_size=30))
 def test_any_text_is_a_value_or_is_refused(key: ConfigKey, text: str) -> None:
-    """Arbitrary text raises nothing but a refusal, and a value's text form parses to the same value."""
+    """Arbitrary text raises nothing but a refusal, and the text of a parsed value parses to the same value."""
     try:
         value = parse(key, text)
     except KafkaError as refused:

@@ -67,8 +67,8 @@ def asks_to_lead(world: World) -> int:
 
 def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
     """
-    A sleeping replica is ticked when a broker comes or goes.  If two such ticks, an hour apart, find the journal full,
-    the journal need not have been full in between.
+    A sleeping replica is ticked when a broker goes down or comes back.  If two such ticks, an hour apart, find the
+    journal full, the journal need not have been full in between.
     """
     world = World()
     world.pass_time(2_000)

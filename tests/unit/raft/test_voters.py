@@ -62,7 +62,8 @@ def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> Non
 
 
 def test_no_step_survives_fewer_failures_than_both_ends() -> None:
-    """While all brokers are up, no membership on the way survives fewer failures than the weaker of start and plan,
+    """
+    While all brokers are up, no intermediate membership survives fewer failures than the weaker of start and plan,
     unless the plan removes a replaced directory.
     """
     for planned in PLANS:

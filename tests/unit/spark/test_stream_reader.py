@@ -242,7 +242,7 @@ def test_a_trigger_is_limited_in_bytes(cluster):
 
 def test_tasks_are_limited_in_bytes(cluster):
     """
-    maxBytesPerPartition splits a micro-batch by the stored sizes of its batches, and always in the same way.
+    maxBytesPerPartition splits a micro-batch by the stored sizes of its batches, and the split is deterministic.
     """
     batch_bytes = len(cluster.topics["t"].partitions[0].batches[0])
     plans = [

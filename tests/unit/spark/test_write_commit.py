@@ -1,4 +1,4 @@
-"""The driver's decision about the reports of the tasks of a write."""
+"""How the driver decides on a write from the reports of its tasks."""
 
 import pickle
 

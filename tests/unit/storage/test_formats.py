@@ -265,7 +265,7 @@ def test_a_checkpoint(hand: Any) -> None:
     assert 0 == take(4)  # no damage
     assert [2, 1, hand.shard.committed_append_time, 1, 1] == [
         take(size) for size in (8, 8, 8, 2, 4)
-    ]  # S, term, time, voters
+    ]  # snapshot index S, its term and append time, the voters
     at += 16 + 2
     assert 1 == take(4)  # rows
     row_at = at

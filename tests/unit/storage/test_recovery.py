@@ -50,7 +50,7 @@ def test_recovery_keeps_no_batch_in_memory(hand: Any) -> None:
 def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
     """
     A leader must still be able to send the bytes of a checkpoint's rows to a follower, although the checkpoint does not
-    have their lengths.
+    contain the lengths of the rows.
     """
     again = hand.restarted()
     rows = [entry for entry in again.shard.entries if entry.kind == BATCH]

@@ -32,7 +32,7 @@ def disk(hand: Any) -> SimulatedDisk:
 
 
 def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
-    """The directory is moved durably: the identity is copied, and everything else is moved."""
+    """The identity is copied to the new directory, everything else is moved there, and all of this is durable."""
     segment = "topics/" + (b"t" * 16).hex() + "/0/00000000000000000000.log"
     content = disk.open(segment).read(0, 1 << 16)
     files = ["journal/00000001.journal", "checkpoint-0", "checkpoint-1", "identity.json", segment]

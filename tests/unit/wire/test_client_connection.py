@@ -67,7 +67,8 @@ def test_requests_use_the_newest_common_version() -> None:
 
 def test_a_refusal_of_api_versions_contains_the_brokers_versions() -> None:
     """
-    A refusal of ApiVersions has the broker's versions, encoded in version 0, whatever version was requested (KIP-511).
+    A refusal of ApiVersions contains the broker's versions, encoded in version 0, whatever version was requested
+    (KIP-511).
     """
     client = ClientConnection()
     old = type(api_versions.API)(

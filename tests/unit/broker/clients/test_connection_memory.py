@@ -51,7 +51,7 @@ def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
 
 def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
     """
-    A waiting connection is woken by the end of an append, by a complete frame, and by the loss of a connection.
+    A waiting connection is woken when an append completes, when a frame is complete, and when a connection is lost.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second = Holder(), Holder()

@@ -288,7 +288,7 @@ def test_a_connection_whose_next_request_must_wait_is_not_read_from() -> None:
 
 def test_a_connection_is_not_read_from_before_the_frame_that_must_wait_is_complete() -> None:
     """
-    A large request that follows a waiting one would fill the memory that all connections share.
+    If a large request that follows a waiting one were read, it would fill the memory that all connections share.
     """
     world = world_with()
     client = Client(world)
@@ -407,7 +407,8 @@ def test_one_of_several_large_frames_always_completes() -> None:
 
 def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
     """
-    At the memory bound, only the oldest incomplete frame is received, so that frame must not take forever.
+    At the memory bound, only the oldest incomplete frame is received, so the connection is closed if that frame does
+    not make progress.
     """
     world = world_with(queued_max_request_bytes="20000")
     slow = Client(world)

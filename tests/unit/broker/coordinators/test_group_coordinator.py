@@ -90,7 +90,7 @@ def test_a_reply_leaves_when_its_records_are_committed() -> None:
 
 def test_a_silent_member_is_removed_when_its_session_expires() -> None:
     """
-    The session expires without any request arriving, and a restart of the broker gives every member a full session
+    The session expires although no request arrives, and after a restart of the broker every member has a full session
     again.
     """
     world = grown_world()

@@ -43,7 +43,7 @@ def test_pages_follow_each_other_without_a_gap() -> None:
 
 def test_the_broker_bounds_a_page_too() -> None:
     """
-    max.request.partition.size.limit applies, no matter how many partitions the client asks for.
+    max.request.partition.size.limit applies, no matter how many partitions the client requests.
     """
     world = BrokerWorld(static={"max.request.partition.size.limit": "2"})
     world.create("flights", partitions=3)

@@ -135,7 +135,7 @@ def test_min_insync_replicas_equal_to_the_replica_count_waits_for_all() -> None:
 
 def test_a_majority_is_enough_for_min_insync_replicas_of_a_majority() -> None:
     """
-    With min.insync.replicas=2, one of three replicas may be slow.
+    With min.insync.replicas=2, a write succeeds even if one of the three replicas is slow.
     """
     world, client, request = replicated(insync=2)
     world.hold(to=[3])

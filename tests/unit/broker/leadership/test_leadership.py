@@ -156,7 +156,9 @@ def on_follower() -> ClusterWorld:
 
 
 def unconfirmed(topic: str) -> ClusterWorld:
-    """Return a cluster whose broker 2 has been elected but gets no further messages, so its term stays unconfirmed."""
+    """
+    Return a cluster whose broker 2 has been elected but receives no further messages, so its term stays unconfirmed.
+    """
     world = world_with_group()
     shard = world[2].shard(topic)
     world.begin_to_lead(topic, by=2)

@@ -1,4 +1,4 @@
-"""The leader table: terms only rise, and deleted shards are forgotten."""
+"""The leader table: terms never decrease, and deleted shards are forgotten."""
 
 from tidemill.broker.peers.leader_table import Leader, LeaderTable
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey

@@ -105,7 +105,10 @@ class Linked:
     def leaders_changed(self) -> None: ...
 
     def turn(self) -> int:
-        """Execute the callbacks and return how many raised.  An event loop would log such errors and continue."""
+        """
+        Execute the callbacks and return how many of them raised an exception.  An event loop would log such errors and
+        continue.
+        """
         failed = 0
         turns, self.turns[:] = [*self.turns], []
         for callback in turns:
@@ -177,7 +180,8 @@ def test_a_request_with_an_undecodable_response_has_an_unknown_outcome(linked: L
 
 def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(linked: Linked) -> None:
     """
-    The event loop handles the exception, which affects neither the other callbacks nor the consequences of the loss.
+    The event loop handles the exception, which affects neither the other callbacks nor the handling of the lost
+    connection.
     """
     answers: list[object] = []
 
@@ -196,8 +200,8 @@ def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(link
 
 def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The leader table filled the frame to its limit, so the frame was sent at once, and the link, whose send queue was
-    full, dropped it.
+    The leader table filled the frame to its limit, so the frame was sent immediately, and the link, whose send queue
+    was full, dropped it.
     """
     linked.turn()
     linked.link.is_full = True
@@ -312,8 +316,8 @@ def test_a_new_connection_begins_with_a_heartbeat(linked: Linked) -> None:
 
 def test_no_peer_is_silent_for_a_broker_that_stalled(linked: Linked) -> None:
     """
-    The heartbeats of the peers wait in the sockets of the stalled broker.  The peers stay alive even if it stalls after
-    every tick.
+    The heartbeats of the peers wait in the sockets of the stalled broker.  The peers still count as alive, even if the
+    broker stalls after every tick.
     """
     linked.hear()
     for _ in range(10):

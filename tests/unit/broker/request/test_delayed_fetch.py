@@ -1,4 +1,4 @@
-"""A fetch waits, up to its time limit, for as many bytes as it asks for."""
+"""A fetch waits, up to its time limit, for the number of bytes that it requests."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ class Waiting:
 
 def test_a_fetch_waits_for_its_bytes() -> None:
     """
-    A fetch that asks for at least 10 KiB is not answered after one record of 6 KiB, but after the second.
+    A fetch that requests at least 10 KiB is not answered after one record of 6 KiB, but after the second.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB))

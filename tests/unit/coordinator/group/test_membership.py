@@ -30,7 +30,7 @@ def test_followers_wait_for_the_leaders_assignment():
 
 
 def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
-    """A follower can fetch its assignment as often as it likes."""
+    """A follower can fetch its assignment any number of times."""
     world = World()
     _, follower = world.stable(2)
 

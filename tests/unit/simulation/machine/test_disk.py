@@ -356,7 +356,7 @@ def test_an_evicted_page_shows_what_the_disk_has() -> None:
 
 def test_operations_are_counted_and_described() -> None:
     """
-    Operations are counted, because the count is the number of a crash point, and they are described, for error
+    Operations are counted, because a crash point is identified by the count, and they are described for use in error
     messages.
     """
     disk = SimulatedDisk()

@@ -104,7 +104,8 @@ def test_brokers_that_dial_each_other_at_the_same_time_get_one_link(seed: int) -
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_restarted_broker_replaces_its_old_link(seed: int) -> None:
-    """A restarted broker replaces its old link, whether its peers were told that the link ended (a kill) or not (a
+    """
+    A restarted broker replaces its old link, whether its peers were notified that the link ended (a kill) or not (a
     power loss).
     """
     world = World(seed)

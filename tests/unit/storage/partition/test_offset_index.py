@@ -26,7 +26,10 @@ def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tupl
 def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
     points: list[tuple[int, int, int]], offset: int
 ) -> None:
-    """A walk to an offset begins at the last point at or before it, and from there finds the batch."""
+    """
+    The walk through a segment to an offset begins at the last index point at or before the offset, and finds the batch
+    from there.
+    """
     index, absolute = index_of(points)
 
     assert max(point[:2] for point in absolute if point[0] <= offset) == index.point_before(offset)

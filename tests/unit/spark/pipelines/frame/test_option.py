@@ -100,7 +100,7 @@ def test_a_value_of_another_type_is_refused(name: str, value: object) -> None:
 )
 def test_an_option_describes_itself(of: Callable[[Option], Any], expected: list[object]) -> None:
     """
-    Commands show the name, the default and the choices of an option.
+    Commands show the name, the default and the choices of each option.
     """
     assert expected == [of(option) for option in OPTIONS.values()][:7]
 

@@ -96,7 +96,7 @@ def test_charts_follow_the_colour_scheme(hostile: str) -> None:
 
 def test_the_numbers_behind_each_chart_are_a_table(hostile: str) -> None:
     """
-    Each chart has a description for screen readers, and a table with its numbers.
+    Each chart has a description for screen readers, and a table of its numbers with a heading for each column.
     """
     reader = Reader(hostile)
     charts = charts_of(topic([[1]], {b"a": 1}))
