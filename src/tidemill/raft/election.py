@@ -17,7 +17,7 @@ class Election:
         self._refused: set[ReplicaKey] = set()
 
     def count(self, voter: ReplicaKey, *, is_granted: bool) -> None:
-        """Count the first answer of each voter; duplicates change nothing."""
+        """Count each voter's first answer; ignore duplicates."""
         if voter not in self._granted and voter not in self._refused:
             (self._granted if is_granted else self._refused).add(voter)
 

@@ -1,48 +1,50 @@
 """The timer that decides when a replica without a live leader campaigns.
 
-Only a tick tells a replica the time, and an idle replica is not ticked.  So a pause that begins between two ticks is
-kept as a duration, and becomes a deadline at the next tick.  Otherwise a replica that is woken after an hour would
-measure the pause from its last tick, and abandon the election that woke it.
+A replica learns the time only from ticks, and an idle replica is not ticked.  So a timeout that starts between two
+ticks is stored as a duration, and becomes a deadline at the next tick.  Otherwise a replica that is woken after an hour
+would measure the timeout from its last tick, and abandon the election that woke it.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-ELECTION_MS: Final = 1_000  # the longest pause before an undecided election is repeated, without jitter
-FIRST_ELECTION_MS: Final = 125  # the pause after the first attempt; every further one doubles it, up to ELECTION_MS
-ATTEMPTS_MAX: Final = 8  # attempts beyond this are not counted: by then the pause has stopped growing
+ELECTION_MS: Final = 1_000  # the longest timeout after which an undecided election is repeated, without jitter
+FIRST_ELECTION_MS: Final = 125  # the timeout after the first attempt; each further one doubles it, up to ELECTION_MS
+ATTEMPTS_MAX: Final = 8  # attempts beyond this are not counted: by then the timeout has stopped growing
 
 
 class ElectionTimer:
     """
-    Invariant: at most one of `_deadline` and `_pause_ms` is set.  If neither is, the next tick draws the pause.
+    Invariant: at most one of `_deadline` and `_pause_ms` is set.  If neither is set, the next tick chooses a timeout.
     """
 
     __slots__ = ("_attempts", "_deadline", "_jitter_ms", "_pause_ms")
 
     def __init__(self, jitter_ms: Callable[[], int]) -> None:
-        """`jitter_ms` draws the random part of each pause, so that replicas do not all campaign at the same time."""
+        """
+        `jitter_ms` returns the random part of each timeout, so that replicas do not all campaign at the same time.
+        """
         self._jitter_ms = jitter_ms
         self._deadline: int | None = None
         self._pause_ms: int | None = None
         self._attempts = 0  # campaigns since the last live leader
 
     def reset(self) -> None:
-        """Start over: the next tick draws a new pause."""
+        """Restart the timer: the next tick chooses a new timeout."""
         self._deadline = self._pause_ms = None
 
     def leader_is_alive(self) -> None:
-        """Start over, and forget earlier attempts."""
+        """Restart the timer, and forget earlier attempts."""
         self.reset()
         self._attempts = 0
 
     def attempted(self) -> None:
-        """Begin the pause after which a campaign that is still undecided is repeated."""
+        """Start the timeout after which a campaign that is still undecided is repeated."""
         self._wait(min(FIRST_ELECTION_MS << self._attempts, ELECTION_MS) + self._jitter_ms())
         self._attempts = min(self._attempts + 1, ATTEMPTS_MAX)
 
     def voted(self) -> None:
-        """Begin a pause in which the candidate that this replica has voted for has time to win."""
+        """Start a timeout that gives the candidate for which this replica has voted time to win."""
         self._wait(ELECTION_MS + self._jitter_ms())
 
     def _wait(self, pause_ms: int) -> None:
@@ -50,8 +52,8 @@ class ElectionTimer:
 
     def is_due(self, now_ms: int, *, is_only_voter: bool, is_leader_leaving: bool) -> bool:
         """
-        Return whether to campaign now.  A single voter does not wait.  `is_leader_leaving`: the leader is alive but no
-        longer a voter; the first pause is then longer by ELECTION_MS, so that the leader can commit its own removal.
+        Return whether to campaign now.  A sole voter does not wait.  `is_leader_leaving`: the leader is alive but no
+        longer a voter; the first timeout is then longer by ELECTION_MS, so that the leader can commit its own removal.
         """
         if self._deadline is None:
             if self._pause_ms is not None:

@@ -9,8 +9,8 @@ live leader.
 
 Invariants:
 - `is_vote_durable` is false from the moment the term or the vote changes until the journal has synced the change.
-  Until then, `Replica` holds back every message, so that no peer hears of a term or a vote that a crash could make this
-  replica forget.
+  Until then, `Replica` holds back every message, so that no peer learns of a term or a vote that a crash could make
+  this replica forget.
 - A candidate counts its own vote only once the vote is durable, just as other voters answer only after a sync.
 - A replica with a live leader grants no vote, whatever the term, unless that leader asked for the election
   (`is_transfer`).  Instead, it asks the leader whether it still leads: a message that would have shown that it stepped
@@ -255,7 +255,7 @@ class Elections:
         self.is_vote_durable = False
 
     def take_vote(self) -> Vote:
-        """Return the term and the vote, and record that they have been handed out."""
+        """Return the term and the vote, and record that the host has received them."""
         self.is_vote_changed = False
         return Vote(self.term, self.voted_for)
 

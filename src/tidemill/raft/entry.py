@@ -1,6 +1,6 @@
 """One entry of a shard's log, as Raft, storage and peers see it.
 
-An entry is a record batch of one partition, a reference to a batch, or a command (which takes no offset).  Storage
+An entry is a record batch of one partition, a reference to a batch, or a command (which has no offset).  Storage
 writes an entry as a row of the journal; control rows have other kinds (`storage/journal/row.py`).
 """
 
@@ -21,7 +21,7 @@ class Kind(IntEnum):
 
 
 class Command(IntEnum):
-    """The first byte of a COMMAND's payload."""
+    """The kind of a command: the first byte of its payload."""
 
     NO_OP = 0
     LOG_START = 1

@@ -87,7 +87,7 @@ class Follower:
         self._outbox.append((sender, rejection))
 
     def acknowledge(self, serial: int) -> None:
-        """Tell the leader up to which index this log matches the leader's and is durable."""
+        """Report to the leader the index up to which this log is durable and matches the leader's."""
         leader, log = self._elections.leader, self._log
         assert leader is not None, "there is no leader to answer"
         match, durable = self.match_index, log.durable_index
@@ -129,7 +129,7 @@ class Follower:
         self._outbox.append((leader, answer))
 
     def on_chunk(self, sender: ReplicaKey, chunk: SnapshotChunk) -> None:
-        """Pass on to the host a chunk of the snapshot that is being installed."""
+        """Pass a chunk of the snapshot that is being installed to the host."""
         repair, elections = self._repair, self._elections
         is_expected = repair.snapshot is not None and chunk.index == repair.snapshot[0]
         if is_expected and chunk.term == elections.term and sender == elections.leader:
@@ -163,7 +163,7 @@ class Follower:
 
     def _repair_floor(self) -> tuple[int, int]:
         """
-        Return the term and index that a snapshot must reach to repair this replica: those of the last entry it may have
-        acknowledged.  The index is at least 1, because no snapshot is empty.
+        Return the term and index of the last entry that this replica may have acknowledged.  A snapshot must reach them
+        to repair the replica.  The index is at least 1, because no snapshot is empty.
         """
         return self._log.last_term, max(self._log.last_index, 1)

@@ -3,7 +3,7 @@
 Entries of a leader whose journal is full become durable on other brokers but not on its own disk, so the leader must
 not serve them.  A replica does not campaign while its journal is full.  After FULL_MS a leader asks one voter after
 another to campaign, until one of them leads.  It continues to ask after it has stepped down: followers that have not
-learned of this still consider it the leader, because its broker is alive.
+learned that it stepped down still consider it the leader, because its broker is alive.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FULL_MS: Final = 2_000
 
 class JournalPressure:
     """
-    Measures how long the journal has been full, and selects the voter to ask next.
+    Measures how long the journal has been full, and selects the next voter to ask to campaign.
 
     Invariant: `_full_since` is the time of the first tick in the current series of ticks that found the journal full.
     """
@@ -46,7 +46,7 @@ class JournalPressure:
         return self._full_since is not None and now_ms - self._full_since >= FULL_MS * (self._attempts + 1)
 
     def next_successor(self, able: Sequence[ReplicaKey]) -> ReplicaKey | None:
-        """Return the next voter of `able`, round robin; None when `able` is empty."""
+        """Return the next voter in `able`, in round-robin order; None if `able` is empty."""
         attempt = self._attempts
         self._attempts += 1
         return able[attempt % len(able)] if able else None

@@ -1,8 +1,8 @@
 """A leader's transfer of leadership to another voter.  Ongaro's thesis §3.10.
 
-The leader stops taking proposals, waits until the target holds the whole log, and sends it a TimeoutNow, which makes
+The leader stops accepting proposals, waits until the target holds the whole log, and sends it a TimeoutNow, which makes
 the target campaign immediately, without a pre-vote.  If the leader still leads after TRANSFER_MS, the transfer has
-failed, and the leader takes proposals again.
+failed, and the leader accepts proposals again.
 """
 
 from typing import Final

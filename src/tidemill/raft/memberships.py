@@ -10,7 +10,7 @@ from tidemill.raft.voters import Membership
 
 class Memberships:
     """
-    Invariant: the first membership is committed, the log indexes ascend, and `current` is the last membership.
+    Invariant: the first membership is committed, the log indexes are ascending, and `current` is the last membership.
     """
 
     __slots__ = ("_by_index", "current")

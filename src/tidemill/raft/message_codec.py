@@ -60,7 +60,9 @@ _OPEN_ENDED: Final = (APPEND_ENTRIES, SNAPSHOT_OFFER, SNAPSHOT_CHUNK)
 
 
 class MalformedMessage(ValueError):
-    """The bytes from a peer are not a message, or were damaged in transit.  The connection to the peer is closed."""
+    """
+    The bytes from a peer are not a valid message, or were corrupted in transit.  The connection to the peer is closed.
+    """
 
 
 def encode(message: Message) -> list[Buffer]:

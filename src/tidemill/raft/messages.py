@@ -5,9 +5,9 @@ message has a term.
     leader ─────▶ members       AppendEntries    ◀── AppendEntriesResponse
     leader ─────▶ voter         TimeoutNow: campaign immediately
     leader ─────▶ member        SnapshotOffer, when the member's next entry is no longer in the leader's memory
-    member ─────▶ leader        SnapshotPull: request batches of one partition from an offset on    ◀── SnapshotChunk
+    member ─────▶ leader        SnapshotPull: request batches of one partition, from an offset    ◀── SnapshotChunk
     member ─────▶ leader        AppendEntriesResponse: the snapshot is durable
-    damaged ────▶ members       Damaged: do not count me, and offer me a snapshot if you lead
+    damaged ────▶ members       Damaged: do not count the sender; the leader must offer it a snapshot
 
 A response promises only what is already durable on its sender's disk.
 """
@@ -20,7 +20,7 @@ from tidemill.raft.voters import Membership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    term: int  # the term of the election; a pre-vote names the next term without beginning it
+    term: int  # the term of the election; a pre-vote specifies the next term without starting it
     last_index: int
     last_term: int
     is_pre: bool = False
@@ -29,7 +29,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    term: int  # the sender's term; for a granted pre-vote, the term that the request named
+    term: int  # the sender's term; for a granted pre-vote, the term in the request
     is_granted: bool
     is_pre: bool = False
 
@@ -87,7 +87,8 @@ class SnapshotOffer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPull:
     """
-    A request for batches of a snapshot.  The member repeats it until it has the batches, so a lost message is harmless.
+    A request for batches of a snapshot.  The member repeats the request until it receives the batches, so a lost
+    message is harmless.
     """
 
     term: int
@@ -98,7 +99,7 @@ class SnapshotPull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunk:
-    """Whole batches of a snapshot, beginning with the one that holds `offset`."""
+    """Complete batches of a snapshot, starting with the batch that contains `offset`."""
 
     term: int
     index: int

@@ -99,8 +99,8 @@ class OpenLog:
 
     def append_missing(self, entries: tuple[Entry, ...]) -> None:
         """
-        Append those of the leader's `entries` that the log lacks.  Truncate only where an entry differs, because a late
-        message may end before the log does.
+        Append the leader's `entries` that are missing from the log.  Truncate only where an entry differs, because a
+        delayed message may end before the log does.
         """
         for at, entry in enumerate(entries):
             if entry.index <= self.last_index:

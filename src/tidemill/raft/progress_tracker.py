@@ -86,8 +86,8 @@ class ProgressTracker:
         if not rejected:
             progress.heard_at = None
             return progress.accepted(answer.match_index)
-        # In REPLICATE the logs match, so either the rejected message was late, or an earlier one was lost and `retry`
-        # will repeat it.
+        # In REPLICATE the logs match, so either the rejected message arrived late, or an earlier one was lost and
+        # `retry` will repeat it.
         if progress.state is ProgressState.PROBE and rejected == progress.next_index - 1:
             progress.heard_at = None
             meeting = self._log.probable_match(min(answer.hint_index, rejected - 1), answer.hint_term)
@@ -128,7 +128,7 @@ class ProgressTracker:
         return None if progress is None else progress.repair_floor
 
     def pulled(self, member: ReplicaKey) -> bool:
-        """Record a pull from `member`.  Return whether to answer it, which is so only if the member is in SNAPSHOT."""
+        """Record a pull from `member`.  Return whether to answer the pull: only if the member is in SNAPSHOT."""
         progress = self.members.get(member)
         if progress is None or progress.state is not ProgressState.SNAPSHOT:
             return False

@@ -29,7 +29,7 @@ class Ready:
     truncate_from: int | None = None  # the first index to remove; None: truncate nothing
     entries: list[Entry] = field(default_factory=list)  # to append after the truncation
     messages: Sequence[tuple[ReplicaKey, Message]] = ()
-    installs: Sequence[ReplicaKey] = ()  # members to which to offer a snapshot; then call `Replica.offered`
+    installs: Sequence[ReplicaKey] = ()  # members that need a snapshot offer; then call `Replica.offered`
     pulls: Sequence[tuple[ReplicaKey, SnapshotPull]] = ()  # requests to answer with a chunk, or with a newer offer
     offer: SnapshotOffer | None = None  # a snapshot to install; rows queued before it still belong to the log
     chunks: Sequence[SnapshotChunk] = ()  # parts of the snapshot that is being installed

@@ -1,6 +1,6 @@
 """The two reasons why a replica accepts no entries: its files are damaged, or it is installing a snapshot.
 
-    WHOLE ── a segment is not what was written ──▶ DAMAGED ─┐
+    WHOLE ── a segment has unexpected content ───▶ DAMAGED ─┐
       │                                                     │ a snapshot offer is accepted
       └── its next entry is not in the leader's memory ─────┤
                                                             ▼

@@ -1,4 +1,4 @@
-"""Replica: one member's part of one replicated log.  Ongaro & Ousterhout 2014; Ongaro's thesis for the rest.
+"""Replica: one member's part of a replicated log, after Ongaro & Ousterhout 2014 and Ongaro's thesis.
 
 The replica is a pure state machine with five verbs.  `receive` and `tick` deliver messages and time, `propose` appends
 a leader's entries, `ready` returns the work that the host must do (`raft/ready.py` gives its order), and `advance`
@@ -8,7 +8,7 @@ reports how much of that work has become durable.
         ▲                                │                               │                           │
         └────────── a leader, a higher term, or an election lost ────────┴── no live majority ───────┘
 
-Each concern has its own part, to which the replica routes messages and ticks:
+Each concern has its own module, to which the replica routes messages and ticks:
 
     open_log              entries; the commit index and the durable index; the memberships that the log holds
     elections             term, vote, role and leader; pre-votes and campaigns
@@ -18,11 +18,11 @@ Each concern has its own part, to which the replica routes messages and ticks:
     journal_pressure      a journal that is full, and yielding leadership because of it
     repair                damaged files, and a snapshot that is being installed
 
-Invariants of the replica as a whole.  Each part also has its own, and `docs/raft.md` says what breaking them would
-cost:
-- No message is sent before the term and the vote are durable.  A single voter, too, becomes leader only then.
-- A leader counts its own log up to `durable_index` and no further, and commits only entries of its own term by
-  counting.  Earlier entries commit with them.
+Invariants of the replica as a whole.  Each module also has its own, and `docs/raft.md` describes what would go wrong
+without them:
+- No message is sent before the term and the vote are durable.  Even a sole voter becomes leader only then.
+- A leader counts its own log up to `durable_index` and no further, and commits only entries of its own term by counting
+  replicas.  Earlier entries commit with them.
 - A report of durability names an entry by term and index, and is ignored if the log no longer holds that entry.
 - Liveness is tracked per pair of brokers and passed to `tick`: a shard has no heartbeats, and an idle replica sends
   nothing.  The replica learns the time only from `tick`, so an event between two ticks gets the time of the later one.
@@ -65,7 +65,10 @@ DEFAULT_WINDOW: Final = Window()
 
 
 class Replica(ReplicaView):
-    """A replica with the five verbs, and methods for other events that the host reports."""
+    """
+    A replica: its five verbs (`receive`, `tick`, `propose`, `ready`, `advance`), and methods for other events that the
+    host reports.
+    """
 
     __slots__ = ("_append_time", "_now_ms", "_pressure", "_pulls", "window")
 
@@ -87,7 +90,7 @@ class Replica(ReplicaView):
         Open a replica on the state that recovery has read.
 
         `memberships` holds each membership with the log index from which it is in force; the first is committed.
-        `jitter_ms` draws the random part of the election timeout.  `installing` is the index and term of a snapshot
+        `jitter_ms` returns the random part of the election timeout.  `installing` is the index and term of a snapshot
         whose install was not finished.  `is_damaged`: the disk no longer holds all entries that `log` lists.
         """
         self.me = me
@@ -122,9 +125,9 @@ class Replica(ReplicaView):
         """
         Deliver the time.  Called a few times a second, unless the shard is idle (`needs_tick`).
 
-        `now_ms` is monotonic, `append_time` is wall-clock time in ms.  `is_alive` tells whether another member's broker
-        is turning its event loop, syncing its journal and serving this shard.  `is_journal_full`: entries wait on this
-        broker because the journal has no room for them; votes do not wait.
+        `now_ms` is monotonic, `append_time` is wall-clock time in ms.  `is_alive` returns whether another member's
+        broker is running its event loop, syncing its journal and serving this shard.  `is_journal_full`: entries wait
+        on this broker because the journal has no room for them; votes do not wait.
         """
         elections = self._elections
         self._pressure.tick(now_ms, self._now_ms, is_full=is_journal_full)
@@ -168,8 +171,8 @@ class Replica(ReplicaView):
 
     def _may_campaign(self) -> bool:
         """
-        Return whether this replica may campaign.  An entry that removes it from the voters prevents this only once it
-        has committed: until then, perhaps no other member has the entry.
+        Return whether this replica may campaign.  An entry that removes this replica from the voters prevents campaigns
+        only once the entry has committed: until then, possibly no other member has the entry.
         """
         if self._repair.snapshot is not None or self._repair.is_damaged:
             return False
@@ -300,7 +303,7 @@ class Replica(ReplicaView):
         return index
 
     def change_membership(self, membership: Membership, append_time: int) -> int:
-        """Propose `membership` and return the entry's index.  Raises IllegalChange if that would endanger the log."""
+        """Propose `membership` and return the entry's index.  Raises IllegalChange if the change is unsafe."""
         if not self.is_confirmed:
             raise IllegalChange("the leader has not committed an entry of its own term")
         if self._log.memberships.changed_at > self.commit_index:
@@ -311,7 +314,7 @@ class Replica(ReplicaView):
     def request_read_index(self) -> int:
         """
         Begin a read index round and return its number.  Once `read_index_round` has reached the number, a read may be
-        answered from the entries that were committed when this was called.  Ongaro's thesis §6.4.
+        answered from the entries that were committed when this method was called.  Ongaro's thesis §6.4.
         """
         assert self._tracker is not None, "only a leader asks"
         self._tracker.serial += 1
@@ -366,7 +369,7 @@ class Replica(ReplicaView):
             return Ready(None, *self._log.take())
         vote = elections.take_vote() if elections.is_vote_changed else None
         messages: list[tuple[ReplicaKey, Message]] = []
-        # A peer must not hear of a term that a crash could make this replica forget.
+        # A peer must not learn of a term that a crash could make this replica forget.
         if self._outbox and elections.is_vote_durable:
             messages += self._outbox
             self._outbox.clear()

@@ -1,7 +1,7 @@
 """The read-only side of a replica: its state, as the host and reports see it.
 
 `raft/replica.py` extends this view with the five verbs.  `status()` returns a value for reports; the properties cost
-less, and the host reads them in every turn.
+less, and the host reads them in every turn of the event loop.
 """
 
 from tidemill.model.broker_id import ReplicaKey

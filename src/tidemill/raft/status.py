@@ -1,4 +1,4 @@
-"""A replica's knowledge of its shard at one moment, for reports and decisions outside `raft`."""
+"""A replica's view of its shard at one point in time, for reports and decisions outside `raft`."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from tidemill.raft.voters import Membership
 
 @dataclass(slots=True)
 class MemberStatus:
-    """A leader's knowledge of another member.  Read-only; not frozen, because frozen classes are slower to create."""
+    """What a leader knows about another member.  Read-only; not frozen, because frozen classes are slower to create."""
 
     match_index: int  # the member's durable log matches the leader's up to this index
     commit_index: int  # as last reported by the member

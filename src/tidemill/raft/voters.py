@@ -2,9 +2,9 @@
 
 A change is an entry of the log.  It is in force from the moment it is appended, until it is truncated.
 
-The controller plans the voters, and the shard's leader reaches the plan in single steps (`step_towards`).  The order of
-the steps maximizes the number of failures that the shard can survive along the way, and keeps a member that is down
-from delaying the others:
+The controller plans the voters, and the shard's leader carries out the plan in single steps (`step_towards`).  The
+order of the steps maximizes the number of failures that the shard can survive along the way, and keeps a member that is
+down from delaying the others:
 
 1. Learners do not count towards a majority.  So learners that are not planned are removed first, and all missing ones
    are added before any is promoted; the first one to catch up is promoted first.
@@ -12,9 +12,10 @@ from delaying the others:
    3old} needs both 1 and 2 for a majority, and so does {1, 2}, but {1, 2, 3old, 3new} would need three and be
    unavailable if 3new failed before its promotion committed.
 3. Promotion precedes removal: on the way from {1, 2, 3} to {1, 2, 4}, the voters {1, 2, 3, 4} survive one failure, as
-   before, but {1, 2} would survive none while 4 learns.
-4. A removal that leads from an even number of voters to an odd one costs nothing: four voters survive one failure, as
-   three do.  So however many voters a plan replaces, there is never more than one voter above the planned number.
+   before, but {1, 2} would survive none while 4 catches up.
+4. Going from an even number of voters to an odd one by a removal costs no fault tolerance: four voters survive one
+   failure, and so do three.  So however many voters a plan replaces, there is never more than one voter above the
+   planned number.
 5. A voter is removed only if the remaining voters that have caught up form a majority, and lagging voters are removed
    first: on the way from {1, 2, 3} to {1}, with 3 down, the voters must not become {1, 3}.
 """
@@ -49,7 +50,7 @@ class Membership:
 
 
 class IllegalChange(ValueError):
-    """A membership change would endanger the log; the message says why."""
+    """A membership change is unsafe; the message gives the reason."""
 
 
 def check_change(before: Membership, after: Membership) -> None:
