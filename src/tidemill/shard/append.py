@@ -41,8 +41,8 @@ class Appended(NamedTuple):
 
 def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:
     """
-    Append the batch that a Produce request carries for `partition`.  The offset and the epoch are written into `batch`,
-    and the log keeps `batch` without copying it.  `now_ms` is wall-clock time.
+    Append the batch that a Produce request contains for `partition`.  The offset and the epoch are written into
+    `batch`, and the log keeps `batch` without copying it.  `now_ms` is wall-clock time.
     """
     config = partition.config
     size = len(batch)

@@ -1,9 +1,9 @@
 """The leader's side of an install: the leader offers a member a snapshot, and sends the bytes that the member pulls.
 
-One snapshot serves all members.  It is taken at the commit index, and is used as long as the rows after it are in
+All members share one snapshot.  It is taken at the commit index, and is used as long as the rows after it are in
 memory.  Retention may delete bytes that the snapshot lists: a member that pulls deleted bytes is offered a newer
-snapshot, and keeps the bytes that it has copied.  A member that is installing costs one chunk of memory while it pulls,
-and nothing otherwise.
+snapshot, and keeps the bytes that it has copied.  An installing member uses one chunk of the leader's memory per pull,
+and otherwise none.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The state that a shard's committed log up to `index` has built, without the bytes of the batches."""
+    """The state built by a shard's committed log up to `index`, without the bytes of the batches."""
 
     index: int
     term: int
@@ -102,8 +102,8 @@ class CatchUp:
 
     def _is_old(self, snapshot: Snapshot, member: ReplicaKey) -> bool:
         """
-        Return whether `snapshot` does not help `member`, for one of four reasons: the rows after the snapshot are not
-        in memory; `member` has everything in the snapshot, and needs later entries whose bytes were deleted; the
+        Return whether `snapshot` cannot be used for `member`, for one of four reasons: the rows after the snapshot are
+        not in memory; `member` has everything in the snapshot, and needs later entries whose bytes were deleted; the
         snapshot is too old to repair a damaged `member`; or `member` is already installing a newer snapshot from an
         earlier leader, and accepts no older one.
         """

@@ -9,7 +9,9 @@ Waiter = Callable[[bool], None]
 
 
 class CommitWaiters:
-    """A queue in log order: log indexes only grow between truncations, so the first waiter is the next to wake."""
+    """
+    A queue in log order: log indexes only increase between truncations, so the first waiter is always the next to wake.
+    """
 
     __slots__ = ("_waiting",)
 

@@ -2,8 +2,8 @@
 
     suspect   A read has failed.  The segment is read again off the event loop, because the read may have raced with a
               change.  If the second read fails, too, the damage is marked.
-    mark      The journal records the damage, the replica no longer counts, and the leader offers it a snapshot
-              (`docs/raft.md`, "A damaged replica, and how it is repaired").
+    mark      The journal records the damage, the replica no longer counts towards majorities, and the leader offers it
+              a snapshot (`docs/raft.md`, "A damaged replica, and how it is repaired").
 
 If the other voters do not form a majority, they cannot repair the replica, and a mark would make the whole shard
 unavailable.  In that case, the damage is not marked: reads of the damaged bytes fail, and all other data is served.
@@ -26,7 +26,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Damage:
-    """The damage of one shard.  Runs on the event loop; reads that may wait for the disk are given to `jobs`."""
+    """Handles the damage of one shard.  Runs on the event loop; `jobs` executes reads that may wait for the disk."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Damage:
 
     def suspect(self, problem: SegmentDamaged) -> bool:
         """
-        Read again the segment in which a read has failed, and mark the damage if it is confirmed.  Return False if the
+        Read the segment again in which a read has failed, and mark the damage if it is confirmed.  Return False if the
         damage cannot be repaired.
         """
         if not self.is_repairable:
@@ -101,7 +101,7 @@ class Damage:
         return True
 
     def mark(self, problem: SegmentDamaged) -> None:
-        """Mark damage that was found by a read that cannot have raced with a change."""
+        """Mark damage found by a read that cannot have raced with a change to the segment."""
         segment = self._segment_of(problem)
         if segment is not None and self.is_repairable:
             self._store.mark_damage(self._log, segment[0].partition, segment[1], str(problem))
@@ -116,7 +116,7 @@ class Damage:
 
 
 def _read_again(log: PartitionLog, base_offset: int, end_offset: int) -> None:
-    """Read the part of a segment that is committed and so never changes.  Raises SegmentDamaged or OffsetGone."""
+    """Read the committed part of a segment, which never changes.  Raises SegmentDamaged or OffsetGone."""
     behind = [segment.base_offset for segment in log.segments if segment.base_offset > base_offset]
     end_offset = min([end_offset, *behind])
     offset = max(base_offset, log.log_start)

@@ -21,7 +21,7 @@ class EntryWaiters:
         self._is_stopped = False
         self.committed = CommitWaiters()
         self.durable = CommitWaiters()
-        self.replicated: dict[int, CommitWaiters] = {}  # by the number of voters that must hold the entry
+        self.replicated: dict[int, CommitWaiters] = {}  # by the number of voters that must have the entry on disk
 
     def when_committed(self, index: int, waiter: Waiter) -> None:
         if index <= self._replica.stable_index:
@@ -76,5 +76,5 @@ class EntryWaiters:
             waiters.fail()
 
     def stop(self) -> None:
-        """From now on, call each new waiter immediately: with False if its entry is not durable enough yet."""
+        """From now on, call each new waiter immediately, with False if its entry is not durable enough yet."""
         self._is_stopped = True

@@ -4,9 +4,9 @@
           ─▶ pull and write, chunk by chunk ─▶ sync ─▶ INSTALLED is durable ─▶ the replica acknowledges
 
 Each arrow is a job off the event loop, a sync of the journal, or a message.  Only one is in progress at a time, so an
-install needs memory for only one chunk.  The follower switches to a newer offer between two arrows, and keeps the bytes
-that it has copied.  After a crash, the install continues from the last durable row: recovery cuts the bytes that were
-copied after that row, and the follower copies them again.
+install needs memory for only one chunk.  The follower can switch to a newer offer between two of these steps, and then
+keeps the bytes that it has copied.  After a crash, the install continues from the last durable row: recovery cuts the
+bytes that were copied after that row, and the follower copies them again.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class InstallOwner(Protocol):
 
 
 class Install:
-    """The installs of one shard, one after another.  Runs on the event loop."""
+    """Executes the installs of one shard, one after another.  Runs on the event loop."""
 
     def __init__(self, store: Store, log: ShardLog, replica: Replica, owner: InstallOwner, workers: Workers) -> None:
         """`workers.background` is a single worker, so no other background work of the store runs at the same time."""
@@ -119,7 +119,7 @@ class Install:
         self._write(lambda: files.write(chunk.partition, chunk.offset, chunk.payload))
 
     def row_is_durable(self) -> None:
-        """Begin to clean the files: the INSTALLING row, which lists what to keep, has become durable."""
+        """Begin to clean up the files: the INSTALLING row, which lists what to keep, has become durable."""
         if self.stage is not Stage.JOURNALING:
             return
         if self._next is not None:
@@ -147,7 +147,7 @@ class Install:
 
     def _cut(self) -> None:
         """
-        Begin to install the newest offer.  Bytes that were copied for an earlier offer are kept as far as they match.
+        Begin to install the newest offer.  Bytes that were copied for an earlier offer are kept where they match.
         """
         offer, self._next = self._next, None
         assert offer is not None, "nothing was offered"

@@ -1,8 +1,8 @@
 """The jobs port: blocking work that runs off the event loop.
 
-A job uses only the values that it was given.  Either `done` or `failed` is called once, on the event loop, in a later
-turn than `submit`.  A single worker (such as the journal's) runs and reports jobs in the order of submission; several
-workers (such as those for reads) guarantee no order.
+A job uses only the values that were passed to it.  Either `done` or `failed` is called once, on the event loop, in a
+turn after the call of `submit`.  A single worker (such as the journal's) runs and reports jobs in the order of
+submission; multiple workers (such as those for reads) guarantee no order.
 
 Implementations: `runtime/thread_jobs.py` and `simulation/machine/jobs.py`.
 """

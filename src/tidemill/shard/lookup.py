@@ -30,7 +30,7 @@ def first_at_or_after(partition: Partition, timestamp: int, end_offset: int) -> 
     if header is None:
         return None
     found = _within(partition, header, timestamp, end_offset)
-    if found is None:  # only a record below the log start matched; the next batch has no such records
+    if found is None:  # only a record below the log start matched; the next batch contains no such records
         header = log.first_at_or_after(timestamp, end_offset, header.end_offset)
         found = None if header is None else _within(partition, header, timestamp, end_offset)
     return found
@@ -81,8 +81,8 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
 
 def _kept_records(partition: Partition, found: BatchHeader, end_offset: int) -> list[Record]:
     """
-    Return the records of a batch that are not below the log start.  Only one batch can reach below it, so decoding is
-    fast enough.
+    Return the records of a batch that are not below the log start.  Only one batch can begin below the log start, so
+    decoding is fast enough.
     """
     log_start = partition.log.log_start
     batch = _batch_at(partition, max(found.base_offset, log_start), end_offset)

@@ -69,7 +69,7 @@ class Outgoing:
         waiting.popleft()
         if isinstance(found, Exception):
             self._unreadable(to, found)
-            return  # drop the later messages: their entries do not follow those that the replica has
+            return  # drop the later messages: their entries do not directly follow the last entry that the replica has
         assert found is not None, "a read that may wait returns bytes"
         self._send(to, found)
         for message in waiting:

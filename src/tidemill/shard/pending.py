@@ -1,4 +1,4 @@
-"""Pending: a value that arrives later.  OUTCOME_UNKNOWN: the value when a change may or may not take effect."""
+"""Pending: a value that arrives later.  OUTCOME_UNKNOWN: the value if a change may or may not take effect."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 class OutcomeUnknown(Enum):
     """
-    The type of OUTCOME_UNKNOWN: a change was appended or sent, and leadership or the connection was lost before its
-    commit was known.  The change may or may not take effect.  This is an enum, so that `is OUTCOME_UNKNOWN` narrows a
-    union.
+    The type of OUTCOME_UNKNOWN: a change was appended or sent, but leadership or the connection was lost before it was
+    known to be committed.  The change may or may not take effect.  The type is an enum, so that type checkers narrow a
+    union on `is OUTCOME_UNKNOWN`.
     """
 
     OUTCOME_UNKNOWN = "outcome unknown"
@@ -25,7 +25,7 @@ class Pending(Generic[T]):
     A value that arrives later, such as the response that a handler cannot return yet.
 
     `complete` is called on the event loop, and passes the value to the callback given to `then`.  `fail` is called
-    instead if a bug in the broker prevents a value; the error is then in `failure`.
+    instead if a bug in the broker prevents the value from being computed; the error is then in `failure`.
     """
 
     __slots__ = ("_failed", "_then", "_value", "failure", "is_done")
@@ -52,7 +52,7 @@ class Pending(Generic[T]):
             then(value)
 
     def fail(self, error: BaseException) -> None:
-        """Report that a bug in the broker prevents a value.  Does nothing if `is_done`."""
+        """Report that a bug in the broker prevents the value from being computed.  Does nothing if `is_done`."""
         if self.is_done:
             return
         self.is_done = True
@@ -66,8 +66,8 @@ class Pending(Generic[T]):
 
     def cancel(self) -> None:
         """
-        Report that the client has disconnected, so that the value is no longer needed.  A subclass that only waits ends
-        its wait; work that has begun continues.
+        Report that the client has disconnected, so that the value is no longer needed.  A subclass that is only waiting
+        stops waiting; work that has begun continues.
         """
 
     def then(self, callback: Callable[[T], None], failed: Callable[[BaseException], None] | None = None) -> None:

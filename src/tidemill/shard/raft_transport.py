@@ -10,7 +10,8 @@ from tidemill.raft.messages import Message
 class RaftTransport(Protocol):
     def is_alive(self, voter: ReplicaKey) -> bool:
         """
-        Return whether recent heartbeats from the broker of `voter` show that its event loop runs and its journal syncs.
+        Return whether recent heartbeats from the broker of `voter` show that its event loop is running and its journal
+        is syncing.
         """
         ...
 

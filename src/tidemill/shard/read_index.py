@@ -2,9 +2,9 @@
 
     wait(reader) ─▶ next round ── no round in flight ─▶ round n in flight ── a majority has answered n ─▶ readers wake
 
-Once a majority of the voters has answered a message that was sent after a reader called `wait`, the reader may be given
+Once a majority of the voters has answered a message that was sent after a reader called `wait`, the reader may return
 the state that was committed at the time of the call.  At most one round is in flight, and it serves all readers that
-called before it began; later readers share the next round.
+called `wait` before the round began; later readers share the next round.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from tidemill.shard.commit_waiters import Waiter
 
 class ReadIndex:
     """
-    The readers that wait until a majority has confirmed that this replica still leads.  Invariant: `_next` is empty
-    unless a round is in flight.
+    The readers that are waiting until a majority has confirmed that this replica still leads.  Invariant: `_next` is
+    empty unless a round is in flight.
     """
 
     __slots__ = ("_next", "_replica", "_round", "_send", "waiting")

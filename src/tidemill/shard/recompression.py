@@ -7,8 +7,8 @@ from tidemill.shard.partition import Partition
 
 def must_recompress(partition: Partition, batch: memoryview) -> bool:
     """
-    Return whether `batch` must be recompressed before it is appended.  False if it is too large or not a batch:
-    `append_batch` then refuses it.
+    Return whether `batch` must be recompressed before it is appended.  False if `batch` is too large or not a batch:
+    `append_batch` then rejects it.
     """
     compression = partition.compression
     return (
@@ -19,7 +19,9 @@ def must_recompress(partition: Partition, batch: memoryview) -> bool:
 
 
 def recompression_of(partition: Partition, batch: memoryview, now_ms: int) -> Recompression:
-    """Return the recompression that `must_recompress` has called for.  `now_ms` is wall-clock time."""
+    """
+    Return the recompression of a `batch` for which `must_recompress` has returned True.  `now_ms` is wall-clock time.
+    """
     compression, config = partition.compression, partition.config
     assert compression is not None, "the partition stores batches as they were sent"
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms

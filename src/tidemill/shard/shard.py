@@ -1,4 +1,4 @@
-"""Shard: one replica with its log, its files and its partitions.  The entry point of this folder.
+"""Shard: one replica with its log, its files and its partitions.  This module is the entry point of the folder.
 
     append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ a block is durable ─▶ replica.advance ─▶ commit
            ─▶ apply, wake waiters
@@ -35,12 +35,14 @@ from tidemill.storage.machine.shard_machine import UnknownCommand
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
-YIELD_MS: Final = 30_000  # between calls of `_yield_leadership`: a successor without a better copy yields it, too
-NEAR_ROWS: Final = 64  # a replica that lags by at most this many rows counts as caught up: they may be in flight
+YIELD_MS: Final = 30_000  # between calls of `_yield_leadership`: a successor without a better copy yields, too
+NEAR_ROWS: Final = 64  # a replica that lags by at most this many rows counts as caught up: the rows may be in flight
 
 
 class ShardObserver(Protocol):
-    """The broker that hosts a shard.  It must know whether the shard is serving and whether it is damaged."""
+    """
+    The broker that hosts a shard.  It is notified when the shard starts or stops serving, or is damaged or repaired.
+    """
 
     def serving_changed(self, shard: "Shard") -> None:
         """Called when `shard.is_serving` has changed."""
@@ -98,7 +100,7 @@ class Shard:
     ) -> None:
         """
         Open a shard with the state that recovery has read into `log`.  `wake` is called when rows may have been queued
-        for the journal; `jitter_ms` draws the random part of the replica's election timeout.
+        for the journal; `jitter_ms` returns the random part of the replica's election timeout.
         """
         self.store = store
         self.wake = wake
@@ -171,7 +173,7 @@ class Shard:
     @property
     def live_voters(self) -> int:
         """
-        The number of undamaged voters on live brokers, including this replica.  Only a leader knows it.
+        The number of undamaged voters on live brokers, including this replica.  Only a leader knows this number.
         """
         me, is_alive = self.replica.me, self._transport.is_alive
         matches = self.replica.matches
@@ -186,7 +188,7 @@ class Shard:
     @property
     def has_replication_credit(self) -> bool:
         """
-        Whether the uncommitted bytes are below their bound.  The bound does not apply to a single voter: its
+        Whether the uncommitted bytes are below their bound.  The bound does not apply to a sole voter: its
         uncommitted bytes belong to requests in flight, which are already bounded.
         """
         return self._uncommitted.bytes < BYTES_MAX or self._is_alone
@@ -231,7 +233,7 @@ class Shard:
 
     def _receive_entries(self, sender: ReplicaKey, append: AppendEntries) -> None:
         """
-        Pass on the entries before the first command that this program does not know.  The replica then counts as
+        Pass the entries before the first command that this version does not know to the replica.  It then counts as
         damaged, as after an offer with an unknown section: it keeps its files, and neither votes nor acknowledges.
         """
         replica, registry = self.replica, self.log.machines.registry
@@ -275,19 +277,20 @@ class Shard:
         return self.propose(log_start(partition, offset, self.append_time(now_ms)))
 
     def change_membership(self, membership: Membership, wall_ms: int) -> None:
-        """Propose `membership`.  Raises IllegalChange if the change would currently endanger the log."""
+        """Propose `membership`.  Raises IllegalChange if the change is currently unsafe."""
         self.replica.change_membership(membership, self.append_time(wall_ms))
         self.execute()
 
     def transfer_leadership(self, to: ReplicaKey | None = None) -> bool:
         """
-        Transfer leadership to `to`, or, if `to` is None, to the most advanced voter that may lead.  Return whether such
-        a transfer is in progress: False if this replica does not lead, or if `to` may not lead or lags too far.
+        Transfer leadership to `to`, or, if `to` is None, to the most advanced voter that may lead.  Return whether a
+        transfer to that voter is in progress: False if this replica does not lead, or if `to` may not lead or lags too
+        far.
         """
         replica = self.replica
         if not replica.leads:
             return False
-        if replica.transfer_target is not None:  # if every call began a new transfer, none would ever time out
+        if replica.transfer_target is not None:  # if every call began a new transfer, no transfer would ever time out
             return to in (None, replica.transfer_target)
         matches = replica.matches
         able = [voter for voter in replica.voters if voter in matches and self._transport.may_lead(voter)]
@@ -338,7 +341,7 @@ class Shard:
     # The replica's work.
 
     def execute(self) -> None:
-        """Do the work that the replica has ready: queue rows, send messages, and serve installs."""
+        """Do the replica's ready work: queue rows, send messages, and serve installs."""
         ready = self.replica.ready()
         if ready.vote is not None:
             self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
@@ -361,7 +364,7 @@ class Shard:
         self.wake()
 
     def advance(self, report: Report) -> None:
-        """Handle a block that has become durable; `report` says what it contains for this shard."""
+        """Handle a block that has become durable; `report` describes what it contains for this shard."""
         self.replica.advance(report.term, report.log_index, report.vote)
         if report.is_installing:
             self._install.row_is_durable()
@@ -406,7 +409,7 @@ class Shard:
                 partition.notify()
 
     def stop(self) -> None:
-        """Stop serving: every waiter, present or future, is told that its outcome is unknown."""
+        """Stop serving: call every present or future waiter with False, because its outcome is unknown."""
         self._is_stopped = True
         self.waiters.stop()
         self._install.stop()
@@ -455,7 +458,7 @@ class Shard:
 
     def _restore_watermarks(self, uncommitted: list[Entry]) -> None:
         """
-        Set each high watermark to the first batch not known to be committed, or to the end offset if there is none.
+        Set each high watermark to the base offset of the first batch not known to be committed, or to the end offset.
         """
         for partition in self.partitions.values():
             partition.high_watermark = partition.log.end_offset
@@ -480,7 +483,7 @@ class Shard:
         self._resume()
 
     def damage_found(self, problem: SegmentDamaged) -> None:
-        """Mark the damage that an install has found in bytes that it should have kept."""
+        """Mark damage that an install has found in bytes that it should have kept."""
         self.damage.mark(problem)
 
     def install_changed(self) -> None:

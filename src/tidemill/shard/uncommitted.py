@@ -21,7 +21,7 @@ class Uncommitted:
     __slots__ = ("_far", "_near", "_near_bytes", "bytes")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._near: deque[Entry] = deque()  # within `NEAR_BYTES_MAX`; includes the first entry, however large
+        self._near: deque[Entry] = deque()  # within `NEAR_BYTES_MAX`; includes the first entry, whatever its size
         self._far: deque[Entry] = deque()  # the entries after `_near`
         self._near_bytes = 0
         self.bytes = 0

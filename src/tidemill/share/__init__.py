@@ -1,1 +1,2 @@
-"""Share partitions (KIP-932): what share groups have done with the records of a partition; see `partition_shares`."""
+"""Share partitions (KIP-932): how far share groups have processed the records of a partition; see
+`partition_shares`."""

@@ -1,4 +1,4 @@
-"""A map from ranges of offsets to values, for long ranges with equal values."""
+"""A map from ranges of offsets to values, for long ranges of offsets with the same value."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -17,16 +17,16 @@ class Interval(NamedTuple, Generic[V]):
 
 class IntervalMap(Generic[V]):
     """
-    Intervals in their normal form: ascending, disjoint, and as long as possible.
+    Intervals in normal form: ascending, disjoint, and as long as possible.
 
-    An offset without an interval has the value `default`, which no interval has.  So two maps that give the same
-    value to every offset are equal.
+    An offset outside all intervals has the value `default`, which no interval has.  So two maps are equal if they map
+    every offset to the same value.
     """
 
     __slots__ = ("_intervals", "default")
 
     def __init__(self, default: V, intervals: Iterable[Interval[V]] = ()) -> None:
-        """Take intervals that are in the normal form."""
+        """`intervals` must be in normal form."""
         self.default = default
         self._intervals = list(intervals)
 
@@ -46,7 +46,7 @@ class IntervalMap(Generic[V]):
 
     def at(self, offset: int, end: int) -> Interval[V]:
         """
-        Return the offsets from `offset` on, and below `end`, that have the same value, and the value.
+        Return the longest interval that starts at `offset`, ends at or before `end`, and has one value.
         """
         place = self._first_ending_after(offset)
         if place == len(self._intervals):
@@ -60,7 +60,10 @@ class IntervalMap(Generic[V]):
         return self.at(offset, offset + 1).value
 
     def within(self, first: int, end: int) -> Iterator[Interval[V]]:
-        """Yield the intervals between `first` and `end`, cut to these bounds.  The map must not change meanwhile."""
+        """
+        Yield the intervals between `first` and `end`, clipped to these bounds.  The map must not change during the
+        iteration.
+        """
         for place in range(self._first_ending_after(first), len(self._intervals)):
             found = self._intervals[place]
             if found.first >= end:
@@ -68,7 +71,7 @@ class IntervalMap(Generic[V]):
             yield Interval(max(first, found.first), min(end, found.end), found.value)
 
     def assign(self, first: int, end: int, value: V) -> None:
-        """Give the offsets from `first` up to `end`, at least one, this value."""
+        """Set the value of the offsets from `first` up to, but not including, `end`.  The range must not be empty."""
         intervals = self._intervals
         low = self._first_ending_after(first)
         high = bisect_left(intervals, (end,), low)  # the first interval that begins at `end` or later
@@ -86,21 +89,21 @@ class IntervalMap(Generic[V]):
         intervals[low:high] = self._merged(pieces)
 
     def drop_below(self, offset: int) -> None:
-        """Give all offsets below `offset` the default value."""
+        """Reset all offsets below `offset` to the default value."""
         place = self._first_ending_after(offset)
         del self._intervals[:place]
         if self._intervals and self._intervals[0].first < offset:
             self._intervals[0] = self._intervals[0]._replace(first=offset)
 
     def _first_ending_after(self, offset: int) -> int:
-        """Return the place of the first interval that has an offset at or after `offset`."""
+        """Return the position in the list of the first interval that contains an offset at or after `offset`."""
         place = bisect_left(self._intervals, (offset,))
         if place and self._intervals[place - 1].end > offset:
             place -= 1
         return place
 
     def _merged(self, pieces: list[Interval[V]]) -> list[Interval[V]]:
-        """Join consecutive pieces with equal values, and leave out the default value."""
+        """Merge adjacent pieces with equal values, and omit pieces with the default value."""
         merged: list[Interval[V]] = []
         for piece in pieces:
             if piece.value == self.default:

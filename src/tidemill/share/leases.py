@@ -1,12 +1,12 @@
-"""The leader's volatile knowledge of a share: which consumer holds which records, and what is being decided.
+"""The leader's volatile state of a share: which consumer has acquired which records, and which decisions are pending.
 
-    acquire      an available record is held by a consumer, until its lock expires
-    decide       what a consumer says, or an expired lock, becomes runs: the caller proposes them as a SHARE row
-    committed    the row is applied to the share: what was known here about these records is forgotten
+    acquire      a consumer holds an available record until its acquisition lock expires
+    decide       an acknowledgement or an expired lock becomes runs, which the caller proposes as a SHARE row
+    committed    the row has been applied to the share, so these records are removed from `Leases`
 
-Nothing here survives a loss of leadership.  The next leader makes an empty `Leases` for the share, and delivers again
-what was held.  Times: `now` is milliseconds of a clock that never jumps, for locks; `wall` is milliseconds since the
-epoch, for the times of release.
+None of this state survives a loss of leadership.  The next leader creates an empty `Leases` for the share, and delivers
+the acquired records again.  Times: `now` is monotonic time in ms, for locks; `wall` is in ms since the epoch, for
+release times.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from tidemill.share.share_settings import Random, ShareSettings
 
 
 class Acknowledgement(IntEnum):
-    """What a consumer says of a record; the numbers of KIP-932 and KIP-1222."""
+    """A consumer's acknowledgement type for a record, with the numbers from KIP-932 and KIP-1222."""
 
     GAP = 0
     ACCEPT = 1
@@ -35,19 +35,19 @@ _KINDS: Final = frozenset(Acknowledgement)
 
 
 class Held(NamedTuple):
-    """A consumer holds the record until the deadline."""
+    """The record is acquired by a consumer, and locked until the deadline."""
 
     member: str
     deadline: int
-    delivery_count: int  # this delivery included
+    delivery_count: int  # including this delivery
 
 
 class Decided(NamedTuple):
     """
-    A row with the record's new status is proposed, and not committed yet.
+    A row with the record's new status has been proposed, but is not committed yet.
 
-    Until it commits, nothing else can happen to the record, unless it is available again: a lock that expires, or a
-    session that ends, has its effect at once.
+    Until it commits, nothing else can happen to the record, unless `is_available`: a record whose lock has expired, or
+    whose consumer's session has ended, can be acquired again immediately.
     """
 
     status: RecordStatus
@@ -58,7 +58,7 @@ Claim = Held | Decided
 
 
 class Acquired(NamedTuple):
-    """Records that a consumer has got with one delivery count."""
+    """Records that a consumer has acquired, all with the same delivery count."""
 
     first: int
     end: int
@@ -66,7 +66,9 @@ class Acquired(NamedTuple):
 
 
 class AcknowledgementBatch(NamedTuple):
-    """What a consumer says of the offsets from `first` up to `end`: one type for all, or one for each."""
+    """
+    A consumer's acknowledgements for the offsets from `first` up to `end`: one type for all offsets, or one for each.
+    """
 
     first: int
     end: int
@@ -74,7 +76,7 @@ class AcknowledgementBatch(NamedTuple):
 
 
 class AcknowledgementRefused(Exception):
-    """A batch of acknowledgements is refused as a whole, with an error code of the Kafka protocol."""
+    """A batch of acknowledgements is rejected as a whole, with a Kafka protocol error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -82,31 +84,31 @@ class AcknowledgementRefused(Exception):
 
 
 class Leases:
-    """The records of one share that are held, released, or pending."""
+    """The records of one share that are acquired, or whose release or new status is not committed yet."""
 
     def __init__(self, share: Share, settings: ShareSettings, random: Random) -> None:
         self.settings = settings
         self._share = share
         self._random = random
         self._claims: IntervalMap[Claim | None] = IntervalMap(None)
-        self._deadlines: list[tuple[int, int, int]] = []  # heap of (deadline, first, end); some are out of date
+        self._deadlines: list[tuple[int, int, int]] = []  # heap of (deadline, first, end); some are outdated
         self._held_count = 0
-        self._window_end = share.start  # the end of the offsets that were ever acquired here
-        self._scan_from = share.start  # no offset below it is available before a time in `_due`
+        self._window_end = share.start  # one more than the highest offset acquired in this term
+        self._scan_from = share.start  # no offset below this one is available before the first release time in `_due`
         self._due = [(run.value.release_at, run.first) for run in share.runs if run.value.release_at]
-        heapq.heapify(self._due)  # times of release with the first offset; some are out of date
+        heapq.heapify(self._due)  # heap of (release time, first offset); some are outdated
 
     @property
     def held_count(self) -> int:
-        """The number of records that consumers hold."""
+        """The number of records that are currently acquired by consumers."""
         return self._held_count
 
     # Acquiring
 
     def next_available(self, offset: int, end: int, wall: int) -> Interval[int] | None:
         """
-        Return the first records from `offset` on, and below `end`, that can be acquired now and have had the same
-        number of deliveries, and this number.
+        Return the first interval of records between `offset` and `end` that can be acquired now and have the same
+        delivery count.  The interval's value is that count.
         """
         while self._due and self._due[0][0] <= wall:
             self._scan_from = min(self._scan_from, heapq.heappop(self._due)[1])
@@ -117,7 +119,7 @@ class Leases:
         return found
 
     def next_due(self) -> int | None:
-        """Return the time, of `wall`, before which no delay of a record ends."""
+        """Return the earliest time, in ms since the epoch, at which a delayed record may become available."""
         return self._due[0][0] if self._due else None
 
     def acquire(
@@ -131,11 +133,11 @@ class Leases:
         wall: int,
     ) -> list[Acquired]:
         """
-        Give the available records of `batches` (first offset, end offset; ascending) to a consumer.
+        Acquire the available records of `batches` (first offset, end offset; ascending) for a consumer.
 
-        Without `is_limit_strict`, the batch in which `records_max` is reached is given as a whole (KIP-1206).  The
-        limit of locks is always strict.  A record that has failed often comes with few others, and at last alone, so
-        that one record that kills consumers does not use up the deliveries of its neighbours.
+        Without `is_limit_strict`, the batch in which `records_max` is reached is acquired as a whole (KIP-1206).  The
+        limit on locks is always strict.  A record that has failed often is delivered with few others, and finally
+        alone, so that a record that crashes consumers does not use up the delivery attempts of its neighbours.
         """
         acquired: list[Acquired] = []
         room = self.settings.locks_max - self._held_count
@@ -161,7 +163,7 @@ class Leases:
         return acquired
 
     def undo(self, acquired: Iterable[Acquired]) -> None:
-        """Take records back whose response could not be sent: this was no delivery."""
+        """Release acquired records whose response could not be sent, without counting a delivery."""
         for first, end, delivery_count in acquired:
             for held in list(self._claims.within(first, end)):
                 if isinstance(held.value, Held) and held.value.delivery_count == delivery_count:
@@ -173,10 +175,11 @@ class Leases:
 
     def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], *, now: int, wall: int) -> list[Run]:
         """
-        Return the decisions that a consumer's acknowledgements lead to.
+        Return the decisions that follow from a consumer's acknowledgements.
 
-        Offsets below the start count as acknowledged.  Raise AcknowledgementRefused before any effect: INVALID_REQUEST
-        for batches that make no sense, and INVALID_RECORD_STATE if the consumer does not hold one of the records.
+        Offsets below the share's start count as acknowledged.  Raise AcknowledgementRefused before anything changes:
+        with INVALID_REQUEST for malformed batches, and INVALID_RECORD_STATE if the consumer has not acquired one of the
+        records.
         """
         said = list(_parts(batches))
         for first, end, kind in said:
@@ -192,7 +195,7 @@ class Leases:
         return decided
 
     def expire(self, *, now: int, wall: int) -> list[Run]:
-        """Take back the records whose locks have expired, and return the decisions."""
+        """Release the records whose locks have expired, and return the decisions."""
         decided: list[Run] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             _, first, end = heapq.heappop(self._deadlines)
@@ -202,19 +205,21 @@ class Leases:
         return decided
 
     def next_deadline(self) -> int | None:
-        """Return the time, of `now`, before which no lock expires."""
+        """Return the earliest monotonic time, in ms, at which a lock may expire."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def leave(self, member: str) -> list[Run]:
-        """Take back what a consumer holds whose session has ended, without a delay, and return the decisions."""
+        """Release all records of a consumer whose session has ended, without a delay, and return the decisions."""
         held = [claim for claim in self._claims if isinstance(claim.value, Held) and claim.value.member == member]
         return [self._return(one, one.value, 0) for one in held if isinstance(one.value, Held)]
 
     def committed(self, runs: Iterable[Run]) -> None:
         """
-        Forget what the share itself says now: call it when these decisions have been applied to the share.
+        Drop the claims that these decisions have replaced.  Call this when the decisions have been applied to the
+        share.
 
-        Each decision about a record has a greater delivery count than the one before, so the count identifies it.
+        Each decision about a record has a greater delivery count than the previous one, so the count identifies the
+        decision.
         """
         for run in runs:
             for claim in list(self._claims.within(run.first, run.end)):
@@ -224,7 +229,9 @@ class Leases:
         self.start_moved()
 
     def start_moved(self) -> None:
-        """Forget the records below the share's start: they are finished, or retention has removed them."""
+        """
+        Drop the claims on records below the share's start: the records are finished, or retention has removed them.
+        """
         start = self._share.start
         self._held_count -= sum(
             one.end - one.first for one in self._claims.within(0, start) if isinstance(one.value, Held)
@@ -250,7 +257,7 @@ class Leases:
         return None
 
     def _at_once(self, delivery_count: int, records_max: int) -> int | None:
-        """Return how many records with this number of deliveries to give at once; None: as many as there are."""
+        """Return how many records with this delivery count to deliver together; None: no limit."""
         limit = self.settings.delivery_limit
         threshold = max(2, (limit + 1) // 2)
         if delivery_count < threshold:
@@ -274,7 +281,7 @@ class Leases:
         self._scan_from = min(self._scan_from, held.first)
 
     def _decide(self, held: Interval[Claim | None], status: RecordStatus) -> Run:
-        """Let a held interval wait for the commit of its new status."""
+        """Mark an acquired interval as waiting for the commit of its new status."""
         self._unhold(held, Decided(status, is_available=False))
         self._note_due(held.first, status.release_at)
         return Interval(held.first, held.end, status)
@@ -284,7 +291,7 @@ class Leases:
             heapq.heappush(self._due, (release_at, first))
 
     def _return(self, interval: Interval[Claim | None], held: Held, release_at: int) -> Run:
-        """Take an interval back that its consumer did not acknowledge; it is available at once, unless it is dead."""
+        """Release an interval that its consumer did not acknowledge; it is available immediately, unless it is dead."""
         status = self._failed(held, release_at)
         if status.state != RecordState.AVAILABLE:
             return self._decide(interval, status)
@@ -293,7 +300,7 @@ class Leases:
         return Interval(interval.first, interval.end, status)
 
     def _forget_durable(self, first: int, end: int) -> None:
-        """Forget that records are released where the share says the same."""
+        """Drop the claims of released records for which the share already has the same delivery count."""
         for run in list(_statuses(self._share.runs, first, end)):
             for claim in list(self._claims.within(run.first, run.end)):
                 if isinstance(claim.value, Decided) and claim.value.status.delivery_count == run.value.delivery_count:
@@ -305,7 +312,7 @@ class Leases:
                 return RecordStatus(RecordState.ACKNOWLEDGED, held.delivery_count)
             case Acknowledgement.REJECT:
                 return self._dead(held, Reason.REJECTED)
-        # A consumer that calls an existing record a gap could not read it, so the record is released.
+        # A consumer that acknowledges an existing record as a gap could not read it, so the record is released.
         return self._failed(held, self._back_off(held, wall))
 
     def _failed(self, held: Held, release_at: int) -> RecordStatus:
@@ -318,7 +325,7 @@ class Leases:
         return RecordStatus(state, held.delivery_count, reason=reason)
 
     def _back_off(self, held: Held, wall: int) -> int:
-        """Return the time of release after a failed delivery, or 0 for at once."""
+        """Return the release time after a failed delivery, or 0 for immediate release."""
         delay = self.settings.back_off.delay_ms(held.delivery_count, self._random)
         return wall + delay if delay else 0
 
@@ -342,7 +349,10 @@ class Leases:
 
 
 def _parts(batches: Sequence[AcknowledgementBatch]) -> Iterator[tuple[int, int, int]]:
-    """Yield (first, end, type) for consecutive offsets with one type.  Raise AcknowledgementRefused."""
+    """
+    Yield (first, end, type) for consecutive offsets of the same type.  Raise AcknowledgementRefused if the batches are
+    invalid.
+    """
     last_end = 0
     for first, end, types in batches:
         if first < last_end or end <= first or len(types) not in (1, end - first):

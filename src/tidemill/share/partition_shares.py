@@ -1,6 +1,6 @@
 """All share groups of one partition.
 
-Applying a committed row cannot fail: a section for a share that is gone, or for offsets below its start, changes
+Applying a committed row cannot fail: a section for a removed share, or for offsets below a share's start, changes
 nothing.
 """
 
@@ -51,7 +51,7 @@ class PartitionShares:
                 share.letters_written(section.offsets)
 
     def log_starts_at(self, log_start: int) -> Mapping[str, Removed]:
-        """Drop what is known of removed records; return what each group lost, if it lost anything."""
+        """Drop the state of records below the log start.  Return what each group has lost, if anything."""
         removed = {share.group: share.log_starts_at(log_start) for share in self.by_number.values()}
         return {group: lost for group, lost in removed.items() if any(lost)}
 

@@ -1,4 +1,4 @@
-"""The durable status of a record for a share group.  That a consumer holds a record is not durable."""
+"""The durable status of a record for a share group.  The acquisition of a record by a consumer is not durable."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -7,11 +7,11 @@ from tidemill.share.interval_map import Interval
 
 
 class RecordState(IntEnum):
-    """The numbers are those of the format; Kafka's for its states are the same."""
+    """The state of a record.  The numbers are part of the format, and match Kafka's where Kafka has the same state."""
 
     AVAILABLE = 0
     ACKNOWLEDGED = 2
-    ARCHIVING = 3  # dead, and its dead letter is not written yet
+    ARCHIVING = 3  # the record is dead, and its dead letter is not written yet
     ARCHIVED = 4
 
 
@@ -32,7 +32,7 @@ class RecordStatus(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing will happen to the record any more."""
+        """Whether the status of the record is final."""
         return self.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 

@@ -14,31 +14,31 @@ from tidemill.share.share_row import Letter
 
 
 class Removed(NamedTuple):
-    """What retention took from a share group."""
+    """What a share group lost when retention removed records."""
 
-    unread: int = 0  # offsets that were not finished
-    letters: int = 0  # dead records whose dead letter was not begun
+    unread: int = 0  # offsets whose status was not final
+    letters: int = 0  # dead records whose dead letter had not been assigned
 
 
 @dataclass(slots=True, kw_only=True)
 class Share:
     """
-    What the group has done with the records from `start` on.  Everything below `start` is finished.
+    The group's status of the records at or above `start`.  All records below `start` are finished.
 
     `start` never moves back, and never passes a record that is not finished, unless retention removes that record.
     """
 
-    number: int  # local to the partition; no other share of it ever has this number
+    number: int  # unique within the partition, and never reused
     group: str
     incarnation: int
     state_epoch: int
     start: int
     runs: IntervalMap[RecordStatus] = field(default_factory=lambda: IntervalMap(NEVER_DELIVERED))
-    letters: dict[int, Letter] = field(default_factory=dict)  # by offset: assigned, and not known to be written
+    letters: dict[int, Letter] = field(default_factory=dict)  # by offset: assigned, but not known to be written
     expired_unread: int = 0  # offsets that retention removed before they were finished
 
     def set_runs(self, runs: Iterable[Run]) -> None:
-        """Apply decided states.  Offsets below the start are ignored: they are finished."""
+        """Apply decided statuses.  Offsets below the start are ignored: they are finished."""
         for run in runs:
             first = max(run.first, self.start)
             if first >= run.end:
@@ -50,13 +50,13 @@ class Share:
         self._advance()
 
     def assign_letters(self, letters: Iterable[Letter]) -> None:
-        """Note how the dead letters of records will be produced.  Records that are not dead are ignored."""
+        """Record how the dead letters of records will be produced.  Records that are not dead are ignored."""
         for letter in letters:
             if letter.offset in self.letters or self._is_archiving(letter.offset):
                 self.letters[letter.offset] = letter
 
     def letters_written(self, offsets: Iterable[int]) -> None:
-        """Finish dead records."""
+        """Mark dead records as finished, because their dead letters are written."""
         for offset in offsets:
             self.letters.pop(offset, None)
             if self._is_archiving(offset):
@@ -66,9 +66,9 @@ class Share:
 
     def log_starts_at(self, log_start: int) -> Removed:
         """
-        Drop what is known of records below the log start, which retention has removed.
+        Drop the state of records below the log start, which retention has removed.
 
-        Letters that are assigned stay: they may be written already, and must be completed.
+        Assigned letters are kept: they may have been written already, and must be completed.
         """
         if log_start <= self.start:
             return Removed()
@@ -89,7 +89,7 @@ class Share:
         return offset >= self.start and self.runs.get(offset).state == RecordState.ARCHIVING
 
     def _advance(self) -> None:
-        """Move the start past the finished records that follow it."""
+        """Move the start past the finished records at it."""
         for run in self.runs:
             if run.first != self.start or not run.value.is_finished:
                 break

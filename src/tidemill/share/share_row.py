@@ -1,8 +1,8 @@
-"""The SHARE command: what a share group's leader has decided, as bytes of the shard's log.
+"""The SHARE command: the encoding of a share group leader's decisions in the shard's log.
 
-One row has the sections of all share groups of a shard that changed in one turn of the event loop.  A row carries
-results (state, count, time), never rules or a clock, so all replicas build the same state.  Byte table:
-`docs/formats/shares.md`.
+One row contains the sections of all share groups of a shard that changed in one turn of the event loop.  A row contains
+results (state, count, time) and needs neither configuration nor a clock, so all replicas build the same state.  Byte
+table: `docs/formats/shares.md`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,12 +15,12 @@ from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
 
 SHARE: Final = 3  # the command's number; docs/formats/numbers.md
 VERSION: Final = 1
-NO_SHARE: Final = 0  # the share number in a section that opens a share: the replicas assign the number
+NO_SHARE: Final = 0  # the share number in a section that opens a share, because the replicas assign the number
 _SECTION: Final = Struct(">IIBI")  # partition, share number, operation, length of the body
 _OPEN: Final = Struct(">QIQ")  # incarnation, state epoch, start; the group id follows
 _CLOSE: Final = Struct(">Q")
 _RUN: Final = Struct(">QIBH")  # first offset, number of offsets, state and reason, delivery count
-_TIMED: Final = Struct(">QIBHQ")  # … and the time of release
+_TIMED: Final = Struct(">QIBHQ")  # the fields of `_RUN`, and the release time
 _LETTER: Final = Struct(">QQI16sI")
 LETTER_BYTES: Final = _LETTER.size
 _OFFSET: Final = Struct(">Q")
@@ -38,11 +38,11 @@ class _Operation(IntEnum):
 
 class OpenShare(NamedTuple):
     """
-    The group reads the partition, from `start` on.
+    The group reads the partition, starting at `start`.
 
-    It replaces an older share of the group, if (incarnation, state epoch) is greater.  The coordinator gives a group's
-    use of a topic a new incarnation when the topic becomes known again; an administrator who sets offsets raises the
-    state epoch.
+    The new share replaces the group's existing share if its (incarnation, state epoch) is greater.  The coordinator
+    assigns a new incarnation to a group's use of a topic when the topic becomes known again; the state epoch increases
+    when an administrator sets offsets.
     """
 
     partition: int
@@ -53,7 +53,7 @@ class OpenShare(NamedTuple):
 
 
 class CloseShare(NamedTuple):
-    """The group no longer reads the partition.  A share with a greater incarnation stays."""
+    """The group no longer reads the partition.  A share with a greater incarnation is kept."""
 
     partition: int
     share: int
@@ -61,7 +61,7 @@ class CloseShare(NamedTuple):
 
 
 class SetRuns(NamedTuple):
-    """Records have a new state."""
+    """Sets the status of records."""
 
     partition: int
     share: int
@@ -69,7 +69,10 @@ class SetRuns(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """The record batch with which the dead letter of `offset` is produced, so that a retry is recognized as one."""
+    """
+    The producer id and sequence with which the dead letter of `offset` is produced, so that a retry is recognized as a
+    duplicate.
+    """
 
     offset: int
     producer_id: int
@@ -79,7 +82,7 @@ class Letter(NamedTuple):
 
 
 class AssignLetters(NamedTuple):
-    """Dead letters are about to be produced.  This is committed before the first attempt."""
+    """Dead letters are about to be produced.  This section is committed before the first attempt."""
 
     partition: int
     share: int
@@ -87,7 +90,7 @@ class AssignLetters(NamedTuple):
 
 
 class LettersWritten(NamedTuple):
-    """Dead letters are committed in the dead-letter topic."""
+    """Dead letters have been committed to the dead-letter topic."""
 
     partition: int
     share: int
@@ -98,7 +101,7 @@ Section = OpenShare | CloseShare | SetRuns | AssignLetters | LettersWritten
 
 
 class UnknownShareRow(Exception):
-    """A row has a version or an operation that this program does not know."""
+    """A row has a version or an operation that this version of Tidemill does not know."""
 
 
 def encode_row(sections: Iterable[Section]) -> bytes:
@@ -126,13 +129,13 @@ def decode_row(payload: bytes | bytearray | memoryview) -> Iterator[Section]:
 
 
 def run_fields(run: Run) -> tuple[int, int, int, int]:
-    """Return first offset, number of offsets, state byte, and delivery count of a run."""
+    """Return the first offset, number of offsets, state byte and delivery count of a run."""
     status = run.value
     return run.first, run.end - run.first, status.state | status.reason << 4, status.delivery_count
 
 
 def run_from(first: int, length: int, state: int, delivery_count: int, release_at: int = 0) -> Run:
-    """Return the run with these fields.  Raise struct.error if it has no offset, or its state is unknown."""
+    """Return the run with these fields.  Raise struct.error if the run is empty, or its state is unknown."""
     if not length:
         raise error(f"the run at offset {first} is empty")
     try:
@@ -147,7 +150,7 @@ def encode_letter(letter: Letter) -> bytes:
 
 
 def decode_letters(data: bytes) -> tuple[Letter, ...]:
-    """Return the letters in `data`.  Raise struct.error if it does not end after one."""
+    """Return the letters in `data`.  Raise struct.error if `data` does not end at the end of a letter."""
     return tuple(Letter(*fields) for fields in _LETTER.iter_unpack(data))
 
 
@@ -171,7 +174,7 @@ def _encoded(section: Section) -> bytes:
 
 
 def _divided(run: Run) -> Iterator[Run]:
-    """Yield the run in parts whose length a row can hold."""
+    """Split the run into parts whose lengths fit into the length field of a row."""
     for first in range(run.first, run.end, _RUN_OFFSETS_MAX):
         yield run._replace(first=first, end=min(run.end, first + _RUN_OFFSETS_MAX))
 

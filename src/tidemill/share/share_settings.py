@@ -1,4 +1,4 @@
-"""The configuration of a share group that decides what happens to its records."""
+"""The part of a share group's configuration that determines what happens to its records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,17 +20,17 @@ class Growth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackOff:
-    """How long a record waits before its next delivery, by the number of its deliveries."""
+    """How long a record waits before its next delivery, depending on the number of its deliveries."""
 
     growth: Growth = Growth.NONE
     first_ms: int = 0  # after the first delivery
-    step_ms: int = 0  # what linear growth adds for each further delivery
-    factor: float = 2.0  # by what exponential growth multiplies
+    step_ms: int = 0  # added for each further delivery, for linear growth
+    factor: float = 2.0  # multiplied for each further delivery, for exponential growth
     max_ms: int = DELAY_MS_MAX
-    jitter: float = 0.0  # the part of the delay, 0 to 1, of which a random share is taken away
+    jitter: float = 0.0  # the largest fraction of the delay, 0 to 1, that is subtracted at random
 
     def delay_ms(self, delivery_count: int, random: Random) -> int:
-        """Return the delay after a record's delivery with this number, 1 for the first."""
+        """Return the delay after a record's delivery number `delivery_count`, which is 1 for the first."""
         later = delivery_count - 1
         match self.growth:
             case Growth.NONE:
@@ -46,7 +46,7 @@ class BackOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
-    """The defaults are Kafka's."""
+    """The settings of a share group.  The defaults are Kafka's."""
 
     lock_ms: int = 30_000
     delivery_limit: int = 5
