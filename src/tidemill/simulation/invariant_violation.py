@@ -1,5 +1,5 @@
-"""The error that a simulation raises when it finds an invariant broken."""
+"""The error that a simulation raises when an invariant is violated."""
 
 
 class InvariantViolation(AssertionError):
-    """An invariant does not hold.  The message says which one, and when."""
+    """An invariant does not hold.  The message names the invariant and the time."""

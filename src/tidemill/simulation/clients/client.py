@@ -1,7 +1,7 @@
-"""A Kafka client on virtual time: its connections, and its knowledge of partition leaders.
+"""A Kafka client on virtual time: its connections, and its cached partition leaders.
 
-It consists of coroutines on a `SimulatedLoop`, and exchanges bytes with brokers through the simulated network.  It
-speaks the protocol itself, without a client library.  `producer.py` and `reader.py` use it; `history.py` checks the
+The client consists of coroutines on a `SimulatedLoop`, and exchanges bytes with brokers through the simulated network.
+It speaks the protocol itself, without a client library.  `producer.py` and `reader.py` use it; `history.py` checks the
 answers.
 """
 
@@ -63,7 +63,7 @@ APIS: Final = {
 
 
 class Unreachable(Exception):
-    """The connection failed, was lost, or gave no answer in time.  The request may have been executed."""
+    """The connection failed, was lost, or timed out.  The request may have been executed."""
 
 
 class Leader(NamedTuple):
@@ -113,7 +113,9 @@ class Connection:
         return await self.outcome(self.send(request, version))
 
     async def outcome(self, answer: "asyncio.Future[Any]") -> Any:
-        """Return the answer.  If it does not come within `REQUEST_S`, close the connection and raise `Unreachable`."""
+        """
+        Return the answer.  If it does not arrive within `REQUEST_S`, close the connection and raise `Unreachable`.
+        """
         try:
             async with asyncio.timeout(REQUEST_S):
                 return await answer
@@ -266,7 +268,7 @@ class Client:
         return found.leader_epoch, found.end_offset
 
     async def ask_leader(self, what: str, topic: str, number: int, request: Message) -> Any:
-        """Return the leader's answer for the request's only partition; retry after errors that a client retries."""
+        """Return the leader's answer for the request's only partition; retry after retriable errors."""
         while True:
             leader = await self.leader(topic, number)
             try:

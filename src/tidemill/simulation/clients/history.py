@@ -1,7 +1,8 @@
-"""The history of a simulated cluster: which records its clients sent and read, which were acknowledged; and its checks.
+"""The history of a simulated cluster: the records that its clients sent and read, and those acknowledged; and its
+checks.
 
-Every value is unique: it names its sender, its partition and its number among the sender's values.  A record that was
-read can therefore be checked by its value alone.
+Every value is unique: it contains its sender, its partition and its number among the sender's values.  A record that
+was read can therefore be checked by its value alone.
 """
 
 from dataclasses import dataclass, field
@@ -23,8 +24,8 @@ class PartitionHistory:
     sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in the order in which they were sent
     acknowledged: dict[bytes, int] = field(default_factory=dict)  # value → offset
     read: dict[int, Read] = field(default_factory=dict)  # by offset: the record as first read
-    delete_asked: int = 0  # a deletion up to this offset was requested: records below it may be deleted
-    deleted: int = 0  # a deletion up to this offset was acknowledged: records below it are deleted
+    delete_asked: int = 0  # a deletion up to this offset was requested: records below the offset may be deleted
+    deleted: int = 0  # a deletion up to this offset was acknowledged: records below the offset are deleted
 
 
 class History:
@@ -63,7 +64,7 @@ class History:
                 )
 
     def read(self, topic: str, number: int, expected_offset: int, read: Read) -> None:
-        """Check a record that a reader received when its position was `expected_offset`."""
+        """Check a record that a reader at position `expected_offset` has received."""
         where = f"{topic}-{number}"
         if read.offset != expected_offset:
             raise InvariantViolation(f"{where}: a reader at {expected_offset} got {read.offset}: offsets are not dense")
@@ -82,7 +83,8 @@ class History:
 
     def check_read(self, topic: str, number: int) -> None:
         """
-        Check a partition that was read to its end: each acknowledged value is there once, in its producer's order.
+        Check a partition that was read to its end: each acknowledged value was read exactly once, in its producer's
+        order.
         """
         partition = self.partition(topic, number)
         where = f"{topic}-{number}"

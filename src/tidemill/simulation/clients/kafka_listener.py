@@ -1,4 +1,4 @@
-"""The Kafka listener of a simulated broker: it passes bytes between the simulated network and `KafkaConnection`.
+"""The Kafka listener of a simulated broker, which passes bytes between the simulated network and `KafkaConnection`.
 
 Bytes arrive in pieces of random size, as from a real socket: a read may end anywhere in a frame.
 """
@@ -51,7 +51,7 @@ class SimulatedWriter:
         self._end()
 
     def _end(self) -> None:
-        """Schedule the socket's `lost`, and only once, because this side has closed the connection."""
+        """Schedule the call of the socket's `lost`, at most once, because this side has closed the connection."""
         if self._socket.lost is not None:
             self._socket.loop.call_soon(self._socket.lost, "closed here")
             self._socket.lost = None

@@ -1,8 +1,8 @@
 """An idempotent producer for one partition, on virtual time.
 
 Up to five batches are in flight.  After an uncertain outcome the producer sends them again, in order and with the same
-sequence numbers, until they are acknowledged (KIP-98).  Each value is unique, and names its sender and its number among
-the sender's values.
+sequence numbers, until they are acknowledged (KIP-98).  Each value is unique, and contains its sender and its number
+among the sender's values.
 """
 
 import asyncio

@@ -35,7 +35,7 @@ class Reader:
                 await client.back_off()
 
     async def _fetch(self, leader: Leader) -> int:
-        """Fetch once.  Return 0, or the code of an error after which a client retries."""
+        """Fetch once.  Return 0, or the code of a retriable error."""
         wanted = fetch.Request.Topic.Partition(
             partition=self._number,
             current_leader_epoch=leader.epoch,

@@ -44,7 +44,7 @@ TICK_S: Final = 0.25  # as in `app/start.py`
 START_S: Final = 0.3  # the time from the start of a process until it reads its directory
 STOP_S: Final = 10.0  # the process is killed if a clean stop takes longer
 LINES_KEPT: Final = 200  # the newest lines of the event log
-# The share of bit flips that hit the start of a batch, which the batch's CRC does not cover.
+# The fraction of bit flips that hit the start of a batch, which the batch's CRC does not cover.
 UNCOVERED_SHARE: Final = 0.5
 
 
@@ -79,10 +79,10 @@ class BrokerMachine:
         self.starts = 0
         self._rot: tuple[str, int, int] | None = None  # path, position and wrong value of the flipped byte
         self.rows: Counter[int] = Counter()  # the number of rows that the machine's journals have synced, by kind
-        self.ends: Counter[str] = Counter()  # the number of unplanned ends of its processes, by cause
+        self.ends: Counter[str] = Counter()  # the number of processes that ended unexpectedly, by cause
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term of the entries in the synced journal
         self._whole: dict[ShardId, int] = {}  # the index up to which entries are durable in segments
-        # Former identities: each key, with the last values of `_durable` and `_whole` under it.
+        # Former identities: each replica key, with the last values of `_durable` and `_whole` under that key.
         self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []
         self.after_turn: Callable[[BrokerMachine], None] = _do_nothing
         self._timeline = timeline
@@ -129,7 +129,7 @@ class BrokerMachine:
         def failed(error: BaseException) -> None:
             if not isinstance(error, (OSError, DirectoryProblem, MetadataFormatError)):
                 raise error  # a bug, not a disk fault
-            if loop is self.loop:  # otherwise the process has already ended, and the rest of its turn has no effect
+            if loop is self.loop:  # otherwise the process has already ended, and the rest of the turn has no effect
                 self.ends[type(error).__name__] += 1
                 self._log(f"the broker ends: {error!r}")
                 self.kill()
@@ -156,8 +156,8 @@ class BrokerMachine:
             return
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             if self.voter is not None:
-                # This is a bug: only a broker that has lost its identity may be refused, as long as the cluster
-                # still counts the former identity as alive.
+                # This is a bug: only a broker that has lost its identity may be refused, and only while the cluster
+                # still considers the former identity alive.
                 raise
             failed(problem)
             return
@@ -182,7 +182,7 @@ class BrokerMachine:
         if loop is self.loop:
             self.after_turn(self)
 
-    # The durable entries, which are known even while no process runs.
+    # The durable entries, which are known even while no process is running.
 
     def holders(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
         """
@@ -206,7 +206,9 @@ class BrokerMachine:
         }
 
     def _note_synced(self, block: object) -> None:
-        """Note the rows of a block that the journal's thread has synced; the loop does not have the result yet."""
+        """
+        Record the rows of a block that the journal's thread has synced.  The loop has not received the result yet.
+        """
         if not isinstance(block, Block):
             return  # the job was a write-back to segments
         for shard_id, row in block.rows:
@@ -259,7 +261,7 @@ class BrokerMachine:
 
     def rot_journal(self, join: tuple[str, ...], random: Random) -> str | None:
         """
-        Kill the process and flip a bit in a journal block that the next start must read and knows to be synced.  The
+        Kill the process and flip a bit in a journal block that the next start must read and can tell was synced.  The
         broker then needs a new identity, and joins the cluster at the addresses `join`.
 
         Return the position of the flipped bit, or None if there is no such block.
@@ -304,7 +306,7 @@ class BrokerMachine:
 
     def rot(self, random: Random) -> str | None:
         """
-        Flip a bit in a segment that other replicas can repair.  Return its position, or None if there is no such
+        Flip a bit in a segment that other replicas can repair.  Return the bit's position, or None if there is no such
         segment.
         """
         if self.broker is None or self.is_rotten:
@@ -374,7 +376,9 @@ class BrokerMachine:
         return loop
 
     def _failed(self, loop: SimulatedLoop, error: BaseException) -> None:
-        """Handle an uncaught error: PowerLost ends the process as scheduled; any other is a bug and ends the run."""
+        """
+        Handle an uncaught error: PowerLost ends the process as scheduled; any other error is a bug and ends the run.
+        """
         if not isinstance(error, PowerLost):
             raise error
         if loop is self.loop:

@@ -34,7 +34,7 @@ from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # a healed cluster must acknowledge and serve all records within this time
-STEP_S: Final = 0.5  # the time between two checks of whether everything is acknowledged and served
+STEP_S: Final = 0.5  # the time between checks that everything is acknowledged and served
 NO_EPOCH_YET: Final = (1 << 31) - 1
 STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
@@ -78,7 +78,7 @@ class ClusterRun:
 
     @property
     def digest(self) -> str:
-        """A digest of everything that was sent and acknowledged, with the times."""
+        """A digest of everything that was sent and acknowledged, including timestamps."""
         found = sha1(self.network.digest.digest() + self.history.digest.digest(), usedforsecurity=False)
         found.update(f"{self.timeline.now_us} {self.timeline.events}".encode())
         return found.hexdigest()
@@ -194,7 +194,7 @@ class ClusterRun:
         self._administering = False
 
     async def _probe(self) -> None:
-        """Write to the metadata shard, and to every partition of `TOPIC`, and so to each of its shards."""
+        """Write to the metadata shard, and to every partition of `TOPIC` and thus to each of the topic's shards."""
         assert self._client is not None, "there was no client"
         await self._client.create_topic("probe", 1, 1)
         await self._client.delete_topic("probe")  # its only replica could be on a disk that is lost later
@@ -254,7 +254,7 @@ class ClusterRun:
 
     async def _check_epoch(self, client: Client, number: int, epoch: int, end_offset: int) -> None:
         """
-        Check the end of one epoch.  A leader without that epoch answers with the previous one, which has the same end.
+        Check the end of one epoch.  A leader without this epoch returns the previous epoch, which has the same end.
         """
         found_epoch, found_end = await client.epoch_end(TOPIC, number, epoch)
         read = self.history.partition(TOPIC, number).read
@@ -268,8 +268,8 @@ class ClusterRun:
 
     def _lose_all_power(self) -> None:
         """
-        Make all brokers lose power, and with it their unsynced data.  A reader that starts from the beginning must then
-        find all records that were read before.
+        Make all brokers lose power and therefore their unsynced data.  A reader that starts from the beginning must
+        then find all records that were read before.
         """
         for machine in self.machines:
             machine.lose_power(ALL_LOST)

@@ -27,16 +27,16 @@ READ_BYTES: Final = 1 << 20
 class ClusterCheck:
     def __init__(self, machines: list[BrokerMachine]) -> None:
         self._machines = machines
-        self.rot_found = 0  # damaged segments found by the latest comparison of all bytes
+        self.rot_found = 0  # the number of damaged segments found by the latest comparison of all bytes
         self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # by (shard, term)
         # By (shard, log index): term and CRC of the payload.
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
         # Commit indexes, by (machine, number of its start).
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
         self._majority_checked: dict[ShardId, int] = {}  # the highest index for which a majority was checked
-        # By log index: the memberships that may be in force.
+        # By shard and log index: the memberships that may be in force.
         self._memberships: dict[ShardId, dict[int, Membership]] = {}
-        # By term: the highest index that replicas in that term regarded as committed.
+        # By shard and term: the highest index that replicas in that term considered committed.
         self._newest: dict[ShardId, dict[int, int]] = {}
         self._served: set[tuple[ShardId, int]] = set()  # (shard, term) in which a leader has served
 
@@ -120,8 +120,8 @@ class ClusterCheck:
     def may_lose(self, lost: BrokerMachine) -> bool:
         """Return whether, without the machine `lost`, each shard has a majority in any membership that may be in force.
 
-        Learners that are lost count as voters: a leader may still promote them, because it regards a silent broker as
-        alive for another two seconds.
+        Lost learners count as voters: a leader may still promote them, because it considers a silent broker alive for
+        another two seconds.
         """
         for machine in self._machines:
             if machine.broker is not None:
@@ -199,7 +199,9 @@ class ClusterCheck:
                         )
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
-        """Return whether the broker's assigned shards have the planned voters, and no deleted topic's shard remains."""
+        """
+        Return whether the broker's assigned shards have the planned voters, and no shard of a deleted topic remains.
+        """
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
         for shard in broker.image.shards.values():
@@ -213,7 +215,8 @@ class ClusterCheck:
 
     def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, bytes]) -> None:
         """
-        Compare a replica with the others.  `found` maps each base offset to the batch that another replica has there.
+        Compare a replica with the others.  `found` maps each base offset to the batch that another replica has at this
+        offset.
         """
         offset = partition.log_start
         where = f"{partition.topic}-{partition.number} on {machine.name}"
@@ -252,9 +255,9 @@ class ClusterCheck:
 
 
 def _state(store: Store, partition: Partition) -> tuple[Any, ...]:
-    """Return a replica's state: its bounds, then the epochs and producers, which must be equal if the bounds are.
+    """Return a replica's state: its bounds, then the epochs and producers, which must be equal if the bounds are equal.
 
-    Producers that may have expired are omitted, because each replica drops them in its own time.
+    Producers that may have expired are omitted, because each replica drops them at a different time.
     """
     log, shard = partition.log, partition.shard.log
     silent_since = shard.committed_append_time - store.options.producer_expiration_ms

@@ -68,7 +68,7 @@ class ClusterFaults:
         self._timeline.after(self._random.randrange(US), self._strike_all)
 
     def heal_a_quorum(self) -> None:
-        """End the faults, but keep one broker down or isolated if the others have a majority without it."""
+        """End the faults, but keep one broker down or isolated if the others form a majority without that broker."""
         self._is_over = True
         self._network.heal()
         for machine in self._machines:
@@ -104,7 +104,10 @@ class ClusterFaults:
         return tuple(f"{other.name}:{PEER_PORT}" for other in self._machines if other is not machine)
 
     def _keep_running(self) -> None:
-        """Every second, restart the brokers whose processes have ended: earlier faults may still end a process."""
+        """
+        Every second, restart the brokers whose processes have ended: earlier faults may still take effect and end a
+        process.
+        """
         for machine in self._machines:
             if machine.loop is None and machine is not self._excluded:
                 machine.start()
@@ -146,7 +149,7 @@ class ClusterFaults:
         return None if self._chance(0.4) else self._fate()
 
     def _strike(self, machine: BrokerMachine) -> None:
-        """Strike a machine with at most one of the faults that end or stop its process, and perhaps with others."""
+        """Inject at most one fault that ends or stops the machine's process, and possibly others."""
         if self._is_over:
             return
         knobs, chance, random = self._knobs, self._chance, self._random
@@ -222,7 +225,10 @@ class ClusterFaults:
             machine.pace.stalled_until_us = self._timeline.now_us + random.randrange(seconds(0.1), seconds(4))
 
     def _partition(self) -> None:
-        """Partition the brokers: in both directions, in one direction, or one pair of them."""
+        """
+        Partition the network between the brokers: in both directions, in one direction, or only between one pair of
+        brokers.
+        """
         names = [machine.name for machine in self._machines]
         if len(names) < 2:
             return
@@ -245,7 +251,10 @@ class ClusterFaults:
                     self._network.blocked.add((other, one))
 
     def _isolate_client(self) -> None:
-        """Isolate a client from one broker, in one or both directions.  Other brokers and clients still reach both."""
+        """
+        Isolate a client from one broker, in one or both directions.  The other brokers and clients still reach both of
+        them.
+        """
         brokers = [machine.name for machine in self._machines]
         clients = [host for host in self._network.connected_hosts() if host not in brokers]
         if not clients:

@@ -10,7 +10,7 @@ from tidemill.storage.store import StoreOptions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterKnobs:
     """
-    Probabilities are per second, and per broker where the fault strikes one broker, unless a comment says otherwise.
+    Probabilities are per second, and per broker if the fault affects one broker, unless a comment says otherwise.
     """
 
     brokers: int
@@ -18,10 +18,10 @@ class ClusterKnobs:
     duration_s: int
     producers: int  # per partition
     in_flight: int
-    acks: int  # 1 only for control runs, in which the cluster may lose records that only the leader has
+    acks: int  # 1 only for control runs, in which the cluster may lose records that exist only on the leader
     pause_s: float  # mean time between two batches from a producer
     delay_us: int
-    tail: float  # the share of messages that take a hundred times as long
+    tail: float  # the fraction of messages that take a hundred times as long
     sync_us: int
     clock_rate: float  # each clock runs faster or slower by up to this fraction
     kill: float
@@ -29,7 +29,7 @@ class ClusterKnobs:
     power_of_all: float
     crash_midway: float  # the process ends, or the power fails, in the middle of a block, a checkpoint or a recovery
     crash_in_recovery: float  # the process ends, or the power fails, soon after a start; per start
-    lasting_pages: float  # the share of power losses in which no data is lost
+    lasting_pages: float  # the fraction of power losses in which no data is lost
     pause: float
     clock_jump: float
     disk_full: float
@@ -44,7 +44,7 @@ class ClusterKnobs:
     rot: float  # a bit is flipped in a segment or in the journal
     administration_s: float  # mean time between administrative steps (topics, deletions of records, elections); 0: none
     options: StoreOptions
-    leader_isolation: float  # the share of network partitions that isolate a leader
+    leader_isolation: float  # the fraction of network partitions that isolate a leader
     client_isolation: float  # a client loses contact with one broker; per second, for the whole cluster
     roll_ms: int  # the interval at which partitions begin a new segment; 0: never
 
@@ -54,7 +54,7 @@ class ClusterKnobs:
         count = some((1, 2, 3, 3, 3, 5)) if brokers is None else brokers
         partitions, producers = some((1, 2, 4)), some((1, 1, 2))
         journal = some((64, 256, 1024)) << 10
-        beside = copy(random)  # a copy, so that draws for newer knobs do not change later draws from `random`
+        beside = copy(random)  # a copy, so that random values for newer knobs do not change later values from `random`
         return cls(
             brokers=count,
             partitions=partitions,
@@ -90,7 +90,7 @@ class ClusterKnobs:
                 journal_first_bytes=journal,
                 journal_file_bytes=journal,
                 journal_bytes_max=4 * journal,
-                block_bytes_max=min(some((16, 64, 1024)) << 10, journal // 4),  # a larger block would never find room
+                block_bytes_max=min(some((16, 64, 1024)) << 10, journal // 4),  # a larger block would never fit
                 cache_bytes_max=some((0, 16 << 10, 1 << 20)),
                 checkpoint_bytes=some((1, 2)) * journal // 2,
                 tail_entries=some((1, 8, 32, 256)),

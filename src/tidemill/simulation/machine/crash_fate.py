@@ -1,10 +1,10 @@
 """The effect of a power loss on everything that was not synced: pages, sizes and names.
 
-The fate of an unsynced page is a mask of its eight sectors: bit k says that sector k (512 B) is new.  255 keeps the
-page, 0 loses it, and any other mask is a tear.  A page whose sync failed is clean, so the kernel does not write it
-back.  Every fate loses it, except that `Mix` may decide that the disk wrote it despite the error.
+The fate of an unsynced page is a mask of its eight sectors: bit k is set if sector k (512 B) is new.  255 keeps the
+page, 0 loses it, and any other mask is a torn write.  A page whose sync failed is clean, so the kernel does not write
+it back.  Every fate loses such a page, except that `Mix` may decide that the disk wrote it despite the error.
 
-If changes to names depend on each other (create, then rename), a power loss keeps those up to some point.
+If changes to names depend on each other (create, then rename), a power loss keeps only the changes up to some point.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ALL_SECTORS: Final = 0xFF
 class UnsyncedPage:
     path: str
     page: int  # position // 4096
-    file: int  # number of the content, because after the crash the path may refer to another file
+    file: int  # number of the file's content, because after the crash the path may refer to another file
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def torn_tail(sector: int) -> int:
 
 
 class Decisions(Protocol):
-    """The decisions of one power loss.  The disk asks once for each unsynced item, always in the same order."""
+    """The decisions about one power loss.  The disk requests one for each unsynced item, always in the same order."""
 
     def sectors(self, file: int, page: int, *, dirty: bool) -> int:
         """Return the mask of the sectors that are new."""
@@ -107,7 +107,7 @@ class Alone:
     A fate in which one item differs from all others.  A page keeps only the sectors in the mask `sectors_kept`; a
     change to a size or a name is undone.  All other items are kept.
 
-    With `others_kept=False`, the others are lost and the one item is kept; for a page, pass `sectors_kept=255`.
+    With `others_kept=False`, all other items are lost and the one item is kept; for a page, pass `sectors_kept=255`.
     """
 
     what: Unsynced

@@ -1,4 +1,4 @@
-"""The fates to try at a crash point: all kept, all lost, each item alone, and seeded mixes."""
+"""The fates to try at a crash point: all items kept, all lost, each item lost or kept alone, and seeded mixes."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -2,7 +2,7 @@
 
 A test runs code on a `SimulatedDisk` and stops at any of its operations.  With `cut_before = n`, every call from
 operation n on raises `PowerLost`.  `before_operation` observes operations without stopping the code.  The test then
-asks for the disk that the next start finds:
+requests the disk that the next start finds:
 
     disk.after_power_loss(fate)    the durable state, and the unsynced data that `fate` keeps (`crash_fate.py`)
     disk.after_kill()              the page cache survives, still unsynced

@@ -1,5 +1,5 @@
 """
-The controls that a test has over a simulated disk: where its power is cut, which sync fails, how much space is free,
+The controls of a test over a simulated disk: when its power is cut, which sync fails, how much space is free,
 and a function that is called before each operation.
 """
 
@@ -16,12 +16,12 @@ ENDLESS: Final = 1 << 40
 class DiskControls:
     def __init__(self) -> None:
         self.operations = 0
-        """The number of operations that were executed."""
+        """The number of operations that have been executed."""
         self.log: list[Operation] = []
         self.cut_before: int | None = None
-        """The number of the operation before which the disk loses power; None: it keeps its power."""
+        """The number of the operation before which the disk loses power; None: the disk keeps its power."""
         self.fail_sync_at: int | None = None
-        """Only the first sync of a file or directory with at least this number fails; None: none fails."""
+        """The first sync of a file or directory whose operation number is at least this fails; None: no sync fails."""
         self.before_operation: Callable[[Operation], None] | None = None
         self.free_bytes: int | None = None
         """The free space in bytes; None: unlimited."""

@@ -8,7 +8,7 @@ callbacks that become ready during the turn wait for the next one.  Each call ta
 clock advances, and the run ends, even if two callbacks schedule each other forever.
 
 The loop is strict: threads, sockets, signals and subprocesses raise NotImplementedError, and an uncaught error ends the
-run.  Nothing depends on hashes, addresses or the real clock.
+run.  Nothing depends on hash values, memory addresses or the real clock.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
         """
-        Schedule `call` as work of this process, whichever of its threads would do it.  The call is dropped if the
+        Schedule `call` as work of this process, regardless of which thread would do it.  The call is dropped if the
         process has been killed by then, and postponed while the process is paused.
         """
 
@@ -188,7 +188,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._is_dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note an error that asyncio could not deliver.  The loop raises it after the current callback."""
+        """Record an error that asyncio could not deliver.  The loop raises the error after the current callback."""
         self._failures.append(context.get("exception") or RuntimeError(context["message"]))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

@@ -1,7 +1,8 @@
 """The Jobs port, simulated: a queue of jobs that a test executes step by step.
 
-Executing a job and reporting its result are two steps, so that a test can stop between them, when the disk has the
-write but the event loop does not know about it yet.  `PowerLost` is raised to the step's caller and never reported.
+Executing a job and reporting its result are two steps, so that a test can stop between them, when the disk has
+completed the write but the event loop has not been notified yet.  `PowerLost` is raised in the caller of the step and
+never reported.
 """
 
 from collections import deque

@@ -1,9 +1,10 @@
 """
-The links between simulated brokers, on the simulated network: the same port that `runtime/peer_transport` implements.
+The links between simulated brokers, on the simulated network: another implementation of the port that
+`runtime/peer_transport` implements.
 
 An address is dialled until a link is established, with the same back-off as in the real transport.  Of two links
-between two brokers, the one that stays is the one that the real transport would keep.  Identities are not proven,
-because no simulated broker lies.  A frame arrives in one piece.
+between two brokers, the one that the real transport would keep is kept.  Brokers are not authenticated, because no
+simulated broker is malicious.  A frame arrives in one piece.
 
     dialler: connect ─────────────▶ acceptor: its Hello ─▶ dialler: linked, its Hello ─▶ acceptor: linked
 """
@@ -102,7 +103,7 @@ class SimulatedLinks:
         random: Random,
     ) -> None:
         self.loop = loop
-        # The links that the owner knows, and the time when each was established.
+        # The links that the owner has been notified of, and the time when each was established.
         self.links: dict[SimulatedLink, float] = {}
         self.last_failure: str | None = None
         self._network = network
@@ -112,7 +113,7 @@ class SimulatedLinks:
         self._diallers: dict[str, _Dialler] = {}
         self._dialled: dict[SimulatedLink, _Dialler] = {}
         self._ends: dict[SimulatedLink, None] = {}  # every open link: established, parked or before its handshake
-        self._parked: dict[SimulatedLink, SimulatedLink] = {}  # each parked link, and the link that is used instead
+        self._parked: dict[SimulatedLink, SimulatedLink] = {}  # each parked link → the link that is used instead
         self._dials = 0
         self._is_closed = False
 
@@ -236,7 +237,7 @@ class _Dialler:
 
     def __init__(self, links: SimulatedLinks, address: str) -> None:
         self.address = address
-        self.reached: int | None = None  # the incarnation of the broker that was last reached at the address
+        self.reached: int | None = None  # the incarnation of the broker last reached at the address
         self.is_stopped = False
         self._links = links
         self._failures = -1  # successive failures; -1: no dial has been tried yet
@@ -276,7 +277,10 @@ def _is_same(one: Hello, other: Hello) -> bool:
 
 
 def _precedence(link: SimulatedLink) -> tuple[bool, int]:
-    """Return the rank of a link: of two links between two brokers, the higher-ranking one stays.  Both ends agree."""
+    """
+    Return the rank of a link: of two links between two brokers, the higher-ranking one is kept.  Both ends compute the
+    same rank.
+    """
     return link.is_dialler == (_rank(link.ours) > _rank(link.hello)), link.dial or 0
 
 

@@ -1,7 +1,7 @@
 """The simulated machine on which a broker runs: its clocks, its seeded randomness, and threads whose jobs take time.
 
 A job takes virtual time twice: until its thread has executed it, and until the loop receives the result.  A process
-that dies in between has executed the job without knowing the result; the journal must survive that.
+that dies in between has executed the job but never received the result; the journal must tolerate this.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ _Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException],
 
 @dataclass(slots=True)
 class WallClock:
-    """The wall clock of a machine.  It outlives the processes, and is wrong by `skew_us`."""
+    """The wall clock of a machine.  It outlives the processes, and is off by `skew_us`."""
 
     skew_us: int = 0
 

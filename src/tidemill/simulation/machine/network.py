@@ -3,10 +3,10 @@
     dial ─▶ SYN in flight ─▶ accept ─▶ connected │ refused: no listener    │ timed out: blocked, or powered down
     send ─▶ in flight, in order ─▶ received      │ reset: peer process died │ timed out
 
-Data sent in a blocked direction is not lost: it is sent again until the direction is open or TCP gives up.  A short
-network partition is therefore only a delay, but a long one loses the connection.  When a process dies, its connections
-close after the data that it has sent.  A machine that loses power notifies no peer, so its connections are left
-half-open.  Data is kept in order only within a connection.
+Data sent in a blocked direction is not lost: it is sent again until the direction is unblocked or TCP gives up.  A
+short network partition is therefore only a delay, but a long one loses the connection.  When a process dies, its
+connections close after the data that it has sent.  A machine that loses power notifies no peer, so its connections are
+left half-open.  Data is kept in order only within a connection.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from typing import Final
 
 from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline
 
-RETRY_US: Final = 50_000  # half the first retry delay in a blocked direction; the delay doubles, up to the maximum
+RETRY_US: Final = 50_000  # half of the first retry delay in a blocked direction; the delay doubles up to the maximum
 RETRY_US_MAX: Final = 400_000
 GIVE_UP_US: Final = 15 * US
 CONNECT_US: Final = 3 * US
@@ -35,7 +35,7 @@ class Socket:
         self.number = number  # number of the connection, the same at both ends
         self.is_open = True
         self.is_reading = True
-        self.queued_bytes = 0  # bytes that have been sent and have not arrived yet
+        self.queued_bytes = 0  # bytes that have been sent but have not arrived yet
         self.received: Callable[[bytes], None] | None = None
         self.lost: Callable[[str], None] | None = None
         self._network = network
@@ -60,7 +60,7 @@ class Socket:
     def abort(self) -> None:
         """
         Close the connection and drop the data in flight.  The other end is notified as soon as the network delivers the
-        notice.
+        notification.
         """
         if self.is_open:
             self._in_flight.clear()
@@ -149,10 +149,10 @@ class Network:
         self.timeline = timeline
         self.random = random
         self.delay_mean_us = 500
-        self.tail = 0.0  # the share of messages that take a hundred times as long
+        self.tail = 0.0  # the fraction of messages that take a hundred times as long
         self.blocked: set[Way] = set()
         self.powered_down: set[str] = set()
-        self.digest = sha1(usedforsecurity=False)  # covers everything that arrived; equal runs have equal digests
+        self.digest = sha1(usedforsecurity=False)  # covers everything that has arrived; equal runs have equal digests
         self._listening: dict[tuple[str, int], tuple[SimulatedLoop, Callable[[Socket], None]]] = {}
         self._sockets: list[Socket] = []
         self._connections = 0
@@ -244,7 +244,7 @@ class Network:
                 socket.close()
 
     def power_lost(self, host: str, loop: SimulatedLoop) -> None:
-        """Silence a host: no data reaches it until `power_back`."""
+        """Cut off a host without power: no data reaches it until `power_back`."""
         self.stop_listening(loop)
         self.powered_down.add(host)
         for socket in self._sockets:

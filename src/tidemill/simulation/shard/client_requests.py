@@ -10,7 +10,7 @@ from tidemill.simulation.shard.shard_check import ShardCheck
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    round: int  # the read-index round that confirms it
+    round: int  # the read index round that confirms the read
     term: int
     served_index: int
     acknowledged: int  # the newest entry that had been acknowledged when the read began
@@ -40,7 +40,7 @@ class ClientRequests:
     def _acknowledge(self, replica: Replica) -> None:
         """
         Acknowledge the proposals that are stable.  Drop the rest if this node no longer leads in the term in which they
-        were proposed: their outcome is unknown.
+        were proposed, because their outcome is unknown.
         """
         waiting = self._proposals
         while waiting and waiting[0][0] <= replica.stable_index and waiting[0][1] == replica.term:

@@ -28,7 +28,10 @@ def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
 
 
 class ModelCatchUp:
-    """The leader's side.  All followers get the same snapshot as long as the leader has the entries after it."""
+    """
+    The leader's side.  All followers receive the same snapshot as long as the leader has the entries after the
+    snapshot.
+    """
 
     def __init__(self, replica: Replica, memory: ModelLog, entries_max: Callable[[], int]) -> None:
         self._replica = replica

@@ -1,7 +1,7 @@
 """A model of a replica's log without files.  A node has two: the log in memory and the log on disk.
 
 `state` models the segments: it holds the entries before `entries`.  `copied` holds the entries that an install has
-copied but not journaled yet; in the log on disk, those that a sync of the files has made durable.
+copied but not journaled yet; in the log on disk, only the copied entries that a sync of the files has made durable.
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ Row = Vote | int | Entry | Damage | Installing | Installed  # an int is an index
 def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
     """Split the queue into the next block and the rows that must wait because the ring has no room for entries.
 
-    `storage/journal/row_queue.py` does the same.
+    This models `storage/journal/row_queue.py`.
     """
     control_rows: list[Row] = []
     waiting: list[Row] = []
@@ -66,7 +66,7 @@ class ModelLog:
     first_index: int = 1
     base_term: int = 0
     entries: list[Entry] = field(default_factory=list)
-    state: tuple[Record, ...] = ()  # the entries before `entries`, from index 1 on
+    state: tuple[Record, ...] = ()  # the entries before `entries`, starting at index 1
     copied: tuple[Record, ...] = ()  # the entries after `state`, copied by an install and not journaled yet
     installing: tuple[int, int] | None = None
     vote: Vote = field(default_factory=lambda: Vote(0, None))
@@ -84,7 +84,7 @@ class ModelLog:
 
     @property
     def content(self) -> tuple[Record, ...]:
-        """All entries that the files hold, from index 1 on."""
+        """All entries that the files hold, starting at index 1."""
         rows = [] if self.is_damaged else self.entries
         return self.state + self.copied + tuple(_record(entry) for entry in rows)
 
@@ -125,7 +125,7 @@ class ModelLog:
                 self.memberships.append((row.index, Membership.decode(row.payload, 1)))
 
     def _begin_install(self, row: Installing) -> None:
-        """Drop the rows, but keep the last one's index and term, which are compared in elections."""
+        """Drop the rows, but keep the index and term of the last row, which are compared in elections."""
         content = self.content
         if len(content) < row.keep:
             raise InvariantViolation(f"an install keeps {row.keep} entries of {len(content)} that are on disk")
@@ -161,7 +161,7 @@ class ModelLog:
             del self.memberships[0]
 
     def copy(self) -> "ModelLog":
-        """Return a copy as the next start finds it, without copied entries that have not been journaled."""
+        """Return a copy in the state that the next start finds, without copied entries that have not been journaled."""
         return ModelLog(
             self.first_index,
             self.base_term,

@@ -73,7 +73,7 @@ class ShardCheck:
             )
 
     def check_confirmed(self, voter: ReplicaKey, replica: Replica) -> None:
-        """Check that a confirmed leader has, and may apply, every entry that was committed in earlier terms."""
+        """Check that a confirmed leader has every entry that was committed in earlier terms, and may apply it."""
         if not replica.is_confirmed or replica.term in self.confirmed:
             return
         self.confirmed.add(replica.term)

@@ -16,7 +16,9 @@ class ShardFaults:
     def __init__(
         self, world: ShardWorld, network: ShardNetwork, nodes: Mapping[ReplicaKey, SimulatedNode], damage_random: Random
     ) -> None:
-        """`damage_random` draws damage and full journals; `world.random` draws everything else."""
+        """
+        `damage_random` is the source of randomness for damage and full journals; `world.random` for everything else.
+        """
         self.damages = 0
         self._world = world
         self._network = network

@@ -8,19 +8,19 @@ from tidemill.raft.progress import Window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardKnobs:
-    """Probabilities are per second, and per node where the fault strikes one node, unless a comment says otherwise."""
+    """Probabilities are per second, and per node if the fault affects one node, unless a comment says otherwise."""
 
     nodes: int  # the number of voters in the first membership
     spare: int  # the number of further nodes, which may become members
     duration_ms: int  # the time until the faults end
-    drop: float  # the share of messages that are dropped
-    duplicate: float  # the share of messages that are delivered twice
+    drop: float  # the fraction of messages that are dropped
+    duplicate: float  # the fraction of messages that are delivered twice
     delay_ms: int  # mean network delay of a message
-    tail: float  # the share of messages that take fifty times as long
+    tail: float  # the fraction of messages that take fifty times as long
     crash: float
     pause: float
     partition: float
-    slow_sync: float  # the share of syncs that take fifty times as long
+    slow_sync: float  # the fraction of syncs that take fifty times as long
     crash_in_sync: float  # the node crashes, and restarts within 400 ms; per sync of a block that holds a vote
     sync_ms: int  # mean duration of a sync
     change: float  # the leader changes the membership

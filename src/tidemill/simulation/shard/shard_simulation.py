@@ -27,7 +27,7 @@ HEAL_MS: Final = 60_000  # the healed nodes must agree within this time
 class ShardSimulation:
     def __init__(self, seed: int, knobs: ShardKnobs | None = None) -> None:
         random = Random(seed)
-        damage_random = Random(~seed)  # separate, so that its draws do not change those of `random`
+        damage_random = Random(~seed)  # separate, so that drawing from it does not change the values from `random`
         if knobs is None:
             drawn = ShardKnobs.draw(random)
             damage, full_ring = (damage_random.choice((0.0, 0.0, 0.05, 0.2)) for _ in range(2))
@@ -70,7 +70,7 @@ class ShardSimulation:
         for leader in leaders:
             self._proposals += 1
             leader.propose(b"%d" % self._proposals)
-            if self._proposals % 5 == 0 or len(leaders) > 1:  # if there are several leaders, all but one are stale
+            if self._proposals % 5 == 0 or len(leaders) > 1:  # if there are several leaders, all except one are stale
                 leader.read()
 
     def _agrees(self) -> bool:

@@ -28,7 +28,8 @@ class ShardWorld:
 
     def run_until(self, end_ms: int) -> None:
         """
-        Run every event that is due by `end_ms`.  Raise `InvariantViolation` if the events multiply without bound.
+        Run every event that is due by `end_ms`.  Raise `InvariantViolation` if the number of events grows without
+        bound.
         """
         heap = self._heap
         while heap and heap[0][0] <= end_ms:

@@ -108,7 +108,9 @@ class SimulatedNode:
         world.after(0, self._guarded(self._heartbeat))
 
     def crash(self) -> None:
-        """Stop the process.  The next start finds either all or nothing of a block that is being written now."""
+        """
+        Stop the process.  The next start finds either the complete block that is being written now, or none of it.
+        """
         if self._is_syncing and self._world.random.random() < 0.5:
             self._to_disk()
         self.replica = None
@@ -272,7 +274,10 @@ class SimulatedNode:
         self._check.check_vote(self.voter, before, self.disk.vote)
 
     def forget(self, below: int) -> None:
-        """Drop entries below the index `below` from memory.  They are committed and durable; the files keep them."""
+        """
+        Drop the entries below the index `below` from memory.  They are committed and durable, and the files still hold
+        them.
+        """
         self.memory.forget(below)
         self.disk.forget(below)
         self.has_forgotten = True

@@ -1,7 +1,7 @@
 """A driver that runs a store, its loop and its jobs in one thread, step by step, and records every row in the oracle.
 
-The driver replaces `broker/shards/ready_loop.py`.  Between the steps of a block it takes steps of background work, so
-that a crash point may fall into a half-written checkpoint while later blocks are being written.
+The driver replaces `broker/shards/ready_loop.py`.  Between the steps of a block, it executes steps of background work,
+so that a crash point may fall into a half-written checkpoint while later blocks are being written.
 """
 
 from collections.abc import Callable, Iterator
@@ -116,7 +116,7 @@ class StoreDriver:
         Write the next block, and the full blocks that are in flight with it.  Return False if there was nothing to
         write.
 
-        In about half of the calls, all these blocks are written before the store receives the first result.
+        In about half of the calls, all of these blocks are written before the store receives the first result.
         """
         store = self.store
         in_flight = self._gather(empty=empty)
@@ -197,7 +197,7 @@ class StoreDriver:
                 self._execute(shard_id, replica)
 
     def background_step(self) -> None:
-        """Take one step of background work: removals, a checkpoint or the growth of the journal."""
+        """Execute one step of background work: removals, a checkpoint or the growth of the journal."""
         if self._steps is None and self.runs_background:
             self._begin_background()
         if self._steps is None:
@@ -240,7 +240,7 @@ class StoreDriver:
         return self._steps is None and not self.store.has_pending and not self.store.is_checkpointing
 
     def drain(self) -> None:
-        """Write blocks and take steps until nothing is queued and no background work is left."""
+        """Write blocks and execute background steps until nothing is queued and no background work is left."""
         for _ in range(STEPS_MAX):
             if not self.block():
                 if self._steps is None:

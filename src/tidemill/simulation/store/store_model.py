@@ -1,9 +1,9 @@
 """The oracle of the store: the state that the disk must have after each block, computed without the store's code.
 
-A row is recorded when it is submitted, and replayed when its block is gathered, so there is exactly one state after
-each block.  After a crash the store must be in the state after a block between the newest acknowledged and the newest
-gathered one.  There is one exception: a checkpoint may already contain truncations and trimmed offsets that were still
-queued.
+A row is recorded when it is submitted, and replayed when its block is gathered, so each block leads to exactly one
+state.  After a crash, the store must be in the state after some block between the newest acknowledged and the newest
+gathered block.  There is one exception: a checkpoint may already contain truncations and trimmed offsets that were
+still queued.
 
 Successive states share the parts that are equal.
 """
@@ -44,7 +44,10 @@ class ProducedBatch(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the journal.  At most one field besides the shard id is set; a row with none closes the shard."""
+    """
+    A row of the journal.  At most one field in addition to the shard id is set; if none is set, the row closes the
+    shard.
+    """
 
     shard_id: ShardId
     descriptor: ShardDescriptor | None = None
@@ -166,8 +169,8 @@ class StoreModel:
 class StoreHistory:
     """The submitted rows, the block that holds each of them, and the newest acknowledged block.
 
-    Control rows are gathered before entries, and the entries of a shard in order.  A truncation removes the entries
-    that no block holds yet, and becomes a row only if a block holds some of the truncated entries.
+    Control rows are gathered before entries, and the entries of a shard are gathered in order.  A truncation removes
+    the entries that no block holds yet, and becomes a row only if a block holds some of the truncated entries.
     """
 
     def __init__(self, model: StoreModel, sequence: int) -> None:
@@ -217,7 +220,7 @@ class StoreHistory:
         )
 
     def gather(self, sequence: int, shard_ids: list[ShardId]) -> None:
-        """Record a block that has rows of these shards, in this order."""
+        """Record a block that contains rows of these shards, in this order."""
         rows, self._control_rows = self._control_rows[: len(shard_ids)], self._control_rows[len(shard_ids) :]
         self._removing += [(sequence, row) for row in rows if row.truncated_from is not None or row.trimmed is not None]
         for shard_id in shard_ids[len(rows) :]:
@@ -234,8 +237,8 @@ class StoreHistory:
     ) -> StoreModel | None:
         """Return the state after a block, or None if the block is not known.
 
-        Later truncations and trims are included if the store already shows their effect: `ends` has the last index of
-        each shard's log in the store, and `trimmed` the offset up to which each partition has been trimmed.
+        Later truncations and trims are included if the store already shows their effect: `ends` maps each shard to the
+        last index of its log in the store, and `trimmed` each partition to its trimmed offset.
         """
         model = self.models.get(sequence)
         if model is None:
