@@ -17,7 +17,7 @@ class DirectoryProblem(Exception):
 
 
 class WrongDirectory(DirectoryProblem):
-    """The data directory belongs to another broker or to another cluster than the settings say."""
+    """The data directory belongs to a different broker or cluster than the one in the settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class Identity:
     broker_id: BrokerId
     directory_id: DirectoryId
     journal_key: bytes
-    # Whether the broker bootstrapped the cluster.  A broker that joined later learns the metadata log from the others.
+    # Whether the broker bootstrapped the cluster.  A broker that joined later replicates the metadata log from the
+    # others.
     is_initial_voter: bool = True
 
     @property

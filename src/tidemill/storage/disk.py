@@ -7,7 +7,7 @@ either old or new.  Paths are relative to the data directory, with `/` between t
 `""`.  A path that could lead out of the data directory raises ValueError (`storage/disk_path.py`), and so does any use
 of a closed file.
 
-Implementations: `runtime/os_disk.py` and `simulation/machine/disk.py`; one contract suite runs on both.
+Implementations: `runtime/os_disk.py` and `simulation/machine/disk.py`; the same contract tests run against both.
 """
 
 import errno
@@ -19,7 +19,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class DiskFull(OSError):
-    """The disk has no room.  An unknown part of the write may have been done; the write may be retried."""
+    """The disk is full.  An unknown part of the data may have been written; the write may be retried."""
 
 
 class SyncFailed(OSError):
@@ -95,7 +95,7 @@ class Disk(Protocol):
 
     def make_directory(self, path: str) -> None:
         """
-        Make a directory and its parents, if they are missing.  Raises FileExistsError if a file has one of the names.
+        Make a directory and its parents, if they are missing.  Raises FileExistsError if one of the names is a file.
         """
         ...
 
@@ -146,7 +146,7 @@ def remove_if_there(disk: Disk, path: str) -> None:
 
 
 def remove_if_empty(disk: Disk, path: str) -> None:
-    """Remove a topic's directory if it exists and is empty: another thread may have put a partition into it."""
+    """Remove a topic's directory if it exists and is empty: another thread may have created a partition in it."""
     try:
         disk.remove_directory(path)
     except OSError as error:

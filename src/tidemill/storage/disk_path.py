@@ -3,7 +3,7 @@
 from typing import Final
 
 LOCK_NAME: Final = "LOCK"
-"""The name of the file whose lock gives a process the data directory.  It is never listed, and never opened as data."""
+"""The name of the lock file of the data directory.  It is never listed, and never opened as data."""
 
 
 def path_parts(path: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Initialize an empty data directory, or recover one from its checkpoint and journal.
+"""Initializes an empty data directory, or recovers one from its checkpoint and journal.
 
 Recovery follows rules R1 to R6 of `docs/formats/journal.md`, in their order.  It does not trust the page cache: after
 replay, it writes and syncs again everything that it will report as durable.
@@ -67,7 +67,7 @@ class RecoveryReport:
 
 
 def check_nothing_lost(disk: Disk) -> None:
-    """Raise DirectoryProblem if a directory without an identity holds topics: its identity must have been lost."""
+    """Raise DirectoryProblem if a directory without an identity contains topics: its identity must have been lost."""
     if disk.list(paths.TOPICS):
         raise DirectoryProblem(
             f"{paths.IDENTITY} is missing, but {paths.TOPICS}/ is not empty: restore it, or use an empty log.dirs; "
@@ -79,7 +79,7 @@ def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
     Create the contents of a new directory, except for its identity: one journal file and an empty checkpoint.  A crash
     at any point is harmless: the call may be repeated as long as the directory has no identity, or an identity with a
-    different journal key.  Raises DirectoryProblem if the directory holds topics.
+    different journal key.  Raises DirectoryProblem if the directory contains topics.
     """
     check_nothing_lost(disk)
     disk.make_directory(paths.JOURNAL)
@@ -367,7 +367,7 @@ def _is_final(log: ShardLog, row: Entry) -> bool:
 
 
 def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: RecoveryReport) -> None:
-    """Cut bytes after the ends of segments, and remove files that no row names (rule R4)."""
+    """Cut bytes after the ends of segments, and remove files that no row refers to (rule R4)."""
     disk = store.disk
     known = {segment.base_offset: segment for segment in segments}
     for name in disk.list(directory):

@@ -1,4 +1,4 @@
-"""Move everything in a data directory to a subdirectory, where an operator can inspect it.
+"""Moves everything in a data directory to a subdirectory, where an operator can inspect it.
 
 The identity is copied, not moved: if the broker is stopped before it has a new identity, the next start finds only the
 old identity and rejoins under the broker id that the cluster knows.

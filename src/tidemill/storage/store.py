@@ -1,4 +1,4 @@
-"""Store: everything that one broker keeps on disk, and the order in which it is written.  The entry point of storage.
+"""Store: everything that a broker keeps on disk, and the order in which it is written.  The entry point of `storage`.
 
 The event loop queues rows (`append`, `vote`, `truncate`, …) and gathers them into blocks (`gather`).  One thread writes
 and syncs a block; then the loop calls `written`.  A second thread writes the bytes of durable blocks back to the
@@ -155,8 +155,8 @@ class Store:
 
     def mark_damage(self, log: ShardLog, partition: int, offset: int, problem: str) -> None:
         """
-        Record that the files of `partition` are damaged from the segment that holds `offset` on.  The files remain
-        unchanged until an install replaces them.  A checkpoint may contain the mark before its row is durable.
+        Record that the files of `partition` are damaged, starting with the segment that contains `offset`.  The files
+        remain unchanged until an install replaces them.  A checkpoint may contain the mark before its row is durable.
         """
         log.mark_damage(partition, offset, problem)
         # The row is queued among the entries and not as a control row, so that it stays in order with rows of installs.
@@ -222,7 +222,7 @@ class Store:
         return self.blocks.gather(empty=empty)
 
     def written(self, block: Block) -> list[Report]:
-        """Record that the block is durable.  Return a report for each shard that it concerns."""
+        """Record that the block is durable.  Return a report for each shard with rows in the block."""
         self.blocks.written(block)
         self.write_back.add(block)
         return reports_of(block.rows, self.shards)

@@ -23,7 +23,7 @@ from tidemill.storage.partition.partition_state import COUNT, ByteReader, Partit
 from tidemill.storage.partition.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 5  # version 1 had no learners, 2 no installs, 3 no damage, 4 no sections of state machines
+VERSION: Final = 5  # 1 had no learners, 2 no installs, 3 no damage, 4 no sections of state machines
 OPEN: Final = 1
 CLOSED: Final = 2
 INSTALLING: Final = 3
@@ -31,15 +31,17 @@ _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
 _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
-_DAMAGED: Final = Struct(">Iq")  # partition, and the offset from which it is damaged
-# The snapshot's index and term, and those of the last entry that this replica had before the install.
+_DAMAGED: Final = Struct(">Iq")  # partition, and the offset from which the partition is damaged
+# The snapshot's index and term, and the index and term of this replica's last entry before the install.
 _INSTALLING: Final = Struct(">QQQQ")
 NOTHING_QUEUED: Final = QueuedRows()
 
 
 @dataclass(slots=True)
 class ClosedShard:
-    """The term and vote of a closed shard.  Without them, a shard that is opened again could vote twice in a term."""
+    """
+    The term and vote of a closed shard.  Without them, the replica of a reopened shard could vote twice in a term.
+    """
 
     term: int
     voted_for: ReplicaKey | None
@@ -56,7 +58,7 @@ class Checkpoint:
 
 
 def encode_checkpoint(key: bytes, number: int, sequence: int, head: JournalPosition, sections: list[bytes]) -> bytes:
-    """Return the file's bytes.  `sequence` is P, and `head` is the position at which the block after P begins."""
+    """Return the file's bytes.  `sequence` is P, the newest covered block; `head` is where the block after P begins."""
     body = b"".join([COUNT.pack(len(section)) + section for section in sections])
     header = _HEADER.pack(MAGIC, 0, VERSION, len(sections), number, sequence, head.number, head.position, len(body))
     crc = crc32c(body, crc32c(header[_AFTER_CRC:], crc32c(key)))
@@ -91,7 +93,7 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
 
 
 def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
-    """Return the section of an open shard, without the changes made by rows that are only queued."""
+    """Return the section of an open shard, without the changes made by rows that are queued but not in a block yet."""
     descriptor = log.descriptor.encode()
     vote = queued.vote or VoteBefore(log.term, log.voted_for)
     state = OPEN if log.installing is None else INSTALLING
@@ -151,7 +153,7 @@ def decode_checkpoint(
 ) -> Checkpoint | None:
     """
     Return the state in `data`; None if it is not a complete checkpoint of this directory.  Raises DirectoryProblem for
-    another version or an unknown section, and struct.error if the lengths are inconsistent.
+    an unsupported version or an unknown section, and struct.error if the lengths are inconsistent.
     """
     if len(data) < _HEADER.size or data[:4] != MAGIC:
         return None

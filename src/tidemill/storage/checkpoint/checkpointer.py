@@ -29,7 +29,7 @@ from tidemill.storage.partition.segment import Segment, save_index
 
 
 class CheckpointCapture:
-    """A checkpoint that has begun: the state up to block P, and the files that it must sync."""
+    """A checkpoint that has begun: the captured state up to block P, and the files that the checkpoint must sync."""
 
     def __init__(self) -> None:
         self.sections: list[bytes] = []
@@ -76,9 +76,9 @@ class Checkpointer:
 
     def begin(self) -> None:
         """
-        Choose P and capture the state now, before a later row changes it.  The captured state excludes the changes made
-        by rows that are only queued (`queued_rows.py`): those rows may be waiting for the space that this checkpoint
-        will free.
+        Choose block P and capture the state now, before a later row changes it.  The captured state excludes the
+        changes made by rows that are only queued (`queued_rows.py`): those rows may be waiting for the space that this
+        checkpoint will free.
         """
         assert self.capture is None, "a checkpoint is under way"
         self.capture = CheckpointCapture()
@@ -178,7 +178,7 @@ class Checkpointer:
 
 
 def _section_of(log: ShardLog, queued: QueuedRows | None) -> bytes | None:
-    """Return the shard's section; None if the shard's OPENED row is only queued."""
+    """Return the shard's section; None if the shard's OPENED row is queued but not in a block yet."""
     if log.changed and log.installing is None:
         log.machines.forget_expired(log.commit_index, log.committed_append_time)
     if queued is not None:

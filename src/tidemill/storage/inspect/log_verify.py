@@ -26,7 +26,7 @@ VIEWS_MAX: Final = 3  # damage is reported if three successive views show it
 
 
 class Damage(NamedTuple):
-    """A range of bytes that are not what was written.  Unknown offsets are -1."""
+    """A range of bytes that differ from what was written.  Unknown offsets are -1."""
 
     file: str
     position: int

@@ -1,11 +1,11 @@
-"""Make a shard's files equal to a snapshot: cut batches that differ, write missing batches, sync everything.
+"""Makes a shard's files match a snapshot: cuts batches that differ, writes missing batches, and syncs everything.
 
 The shard's own `PartitionLog`s are not changed here; they change when the rows of the install are queued.  So the
 methods may run off the event loop, one call at a time, while nothing is appended to the shard.
 
     begin ──▶ INSTALLING is durable ──▶ clean ──▶ write … ──▶ sync ──▶ INSTALLED
       ▲                                                         │
-      └────────────── a newer snapshot, or many bytes ──────────┘
+      └────────── a newer snapshot, or many bytes copied ───────┘
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class SnapshotContradicts(Exception):
 
 
 class ChunkRefused(ValueError):
-    """The chunk does not hold the next batches.  Nothing was written; the install pulls them again."""
+    """The chunk does not contain the next batches.  Nothing was written; the install pulls the batches again."""
 
 
 class InstallCopy:
@@ -114,7 +114,7 @@ class InstallCopy:
 
     def clean(self) -> None:
         """
-        Remove files that the INSTALLING row does not name, and cut bytes after the ends of segments.  The row must be
+        Remove files that the INSTALLING row does not list, and cut bytes after the ends of segments.  The row must be
         durable.
         """
         disk = self._disk
@@ -140,8 +140,8 @@ class InstallCopy:
 
     def write(self, number: int, offset: int, chunk: Iterable[Buffer]) -> None:
         """
-        Write the batches of a chunk, which begin with the batch that holds `offset`.  Raises ChunkRefused and DiskFull;
-        after DiskFull, `flush` retries.
+        Write the batches of a chunk, which start with the batch that contains `offset`.  Raises ChunkRefused and
+        DiskFull; after DiskFull, `flush` retries.
         """
         log = self._logs[number]
         batches = [batch for data in chunk for batch in self._checked(log, memoryview(data))]
@@ -237,7 +237,7 @@ class InstallCopy:
 
 
 def _keep_whole(log: PartitionLog, damaged_from: int) -> None:
-    """Keep only the segments before the one that holds `damaged_from`."""
+    """Keep only the segments before the segment that contains `damaged_from`."""
     segments = [segment for segment in log.segments if segment.base_offset <= damaged_from]
     damaged = segments.pop() if segments else None
     log.end_offset = log.log_start if damaged is None else damaged.base_offset

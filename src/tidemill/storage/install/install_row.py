@@ -3,8 +3,8 @@
 INSTALLING  the durable contents of the partitions' files when the install begins or has made progress; they are a
             prefix of the snapshot at (index, term)
 INSTALLED   the state of the shard when the files hold the whole snapshot; the shard's log begins after the snapshot
-PART        some of the bytes of a later row of one of these kinds, because such a row can be larger than a block, or
-            even than the ring
+PART        some of the bytes of a later INSTALLING or INSTALLED row, which can be larger than a block, or even than
+            the ring
 """
 
 from struct import Struct

@@ -1,7 +1,7 @@
 """Blocks for the journal, and write-backs of durable blocks to the segments.
 
 The event loop creates both.  One thread writes the blocks, and another one executes the write-backs.  Waiters for a
-block are notified when it is durable.  Readers get its bytes from memory until they are written back.
+block are notified when it is durable.  Readers read its bytes from memory until they are written back.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from tidemill.storage.partition.segment import Segment
 
 IN_FLIGHT_BLOCKS_MAX: Final = 2
 """
-The limit for blocks in flight: one that is being written, and one more if it is full and so would not grow by waiting.
-The second block keeps the journal's thread busy until the event loop has handled the first.
+The limit for blocks in flight: one that is being written, and one more if it is full, because waiting would not make it
+larger.  The second block keeps the journal's thread busy until the event loop has handled the first.
 """
 
 

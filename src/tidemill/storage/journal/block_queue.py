@@ -16,7 +16,7 @@ from tidemill.storage.journal.shard_log import ShardLog, read_vote
 
 
 class BlockQueue:
-    """Rows that wait for a block, and gathered blocks that are not durable yet.  Used on the event loop only."""
+    """Rows that are not in a block yet, and gathered blocks that are not durable yet.  Used on the event loop only."""
 
     def __init__(self, key: bytes, journal: Journal, block_bytes_max: int) -> None:
         self._key = key
@@ -32,7 +32,7 @@ class BlockQueue:
         self._stale_files: deque[tuple[int, str]] = deque()  # (number of the row after which to remove it, path)
 
     def put_vote(self, shard_id: ShardId, row: Entry, before: VoteBefore) -> None:
-        """Queue a vote.  `before` is the previous vote, which a checkpoint must contain while `row` is only queued."""
+        """Queue a vote.  `before` is the previous vote, which a checkpoint must contain until `row` is in a block."""
         self.rows.put_control_row(shard_id, row)
         self._votes_before.append((self.rows.control_rows_queued, shard_id, before))
 
@@ -89,7 +89,7 @@ class BlockQueue:
         return block
 
     def written(self, block: Block) -> None:
-        """Record that `block`, the oldest in flight, is durable."""
+        """Record that `block`, the oldest block in flight, is durable."""
         self._journal.synced = block.sequence
         self.synced_control_rows = block.control_rows_gathered
         self.in_flight.popleft()

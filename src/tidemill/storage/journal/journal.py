@@ -14,7 +14,7 @@ from tidemill.storage.disk import Buffer, Disk, DiskFull, File, SyncFailed
 from tidemill.storage.journal.journal_block import PAGE_BYTES, decode_header
 
 RESERVE_DIVISOR: Final = 8  # an eighth of the ring is reserved for rows that free space (rule J7)
-ZERO_STEP_BYTES: Final = 4 << 20  # one step of preparing a file: it occupies the disk no longer than a block does
+ZERO_STEP_BYTES: Final = 4 << 20  # one step of preparing a file, which takes no longer than writing a block
 
 
 class RingFile(NamedTuple):
@@ -67,7 +67,7 @@ class Journal:
 
     @property
     def row_bytes_max(self) -> int:
-        """The size of the largest row that can ever be written: alone in a block, into an empty ring."""
+        """The size of the largest row that can ever be written, in a block of its own and an empty ring."""
         return self.capacity - self.capacity // RESERVE_DIVISOR - PAGE_BYTES
 
     @property
@@ -84,14 +84,14 @@ class Journal:
         self.synced = self.written = self.sequence
 
     def account(self, sequence: int, size: int) -> None:
-        """Count as used the space of a block that recovery has found."""
+        """Mark the space of a block that recovery has found as used."""
         self._live.append((sequence, size))
         self.used += size
 
     def reserve(self, size: int) -> tuple[list[Extent], RingFile | None]:
         """
-        Reserve space for the next block.  Return its extents, and the prepared file that joins the ring for it, if any.
-        The caller has checked that the block fits.
+        Reserve space for the next block.  Return its extents, and the prepared file that must join the ring to hold it,
+        if any.  The caller must have checked that the block fits.
         """
         assert size <= self.free, f"a block of {size} B does not fit into {self.free} B"
         self.sequence += 1
@@ -134,8 +134,8 @@ class Journal:
     def check_follows(self, sequence: int) -> None:
         """
         Raise SyncFailed if the block before `sequence` is not durable (rule J10): after a restart, another block could
-        get the missing number, and the next recovery would take block `sequence` for its successor.  Runs on the
-        journal's thread.
+        get the missing number, and the next recovery would mistake block `sequence` for that block's successor.  Runs
+        on the journal's thread.
         """
         if self.written != sequence - 1:
             raise SyncFailed(errno.EIO, f"block {sequence} is not written: block {sequence - 1} was not")

@@ -71,7 +71,7 @@ def encode_block(key: bytes, sequence: int, synced: int, rows: list[tuple[ShardI
 def decode_header(key: bytes, data: bytes | memoryview) -> BlockHeader | None:
     """
     Return the block header at the start of `data`; None if `data` does not start with a valid header of this directory.
-    Raises DirectoryProblem for another version.
+    Raises DirectoryProblem for an unsupported version.
     """
     if len(data) < HEADER_BYTES or data[:4] != MAGIC:
         return None
@@ -85,7 +85,9 @@ def decode_header(key: bytes, data: bytes | memoryview) -> BlockHeader | None:
 
 
 def decode_rows(header: BlockHeader, data: memoryview) -> tuple[tuple[ShardId, Entry], ...] | None:
-    """Return the rows of the block in `data`; payloads are views of it.  None if a length or a CRC does not match."""
+    """
+    Return the rows of the block in `data`; payloads are views of `data`.  None if a length or a CRC does not match.
+    """
     table = data[HEADER_BYTES : HEADER_BYTES + header.table_bytes]
     if header.table_bytes != header.row_count * ROW_BYTES or crc32c(table) != header.table_crc:
         return None

@@ -11,9 +11,9 @@ OPEN_SEGMENTS_MAX: Final = 500  # half of the usual limit of 1,024 open files pe
 
 def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> bool:
     """
-    Drop surplus open files, those of closed segments first.  Return whether no surplus is left.  `pinned` segments are
-    being written or have not been synced yet: the sync must use the same open file as the write, or it would miss a
-    write error.  Files are dropped, not closed, because a reader may be using one.
+    Drop surplus open files, starting with those of closed segments.  Return whether no surplus is left.  `pinned`
+    segments are being written or have not been synced yet: the sync must use the same open file as the write, or it
+    would miss a write error.  Files are dropped, not closed, because a reader may be using one.
     """
     opened = [
         segment

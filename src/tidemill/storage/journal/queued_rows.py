@@ -1,9 +1,10 @@
 """Changes made by rows that are queued but not in a block yet: a checkpoint must not contain them (rule C1).
 
 A row changes its shard's state when it is queued, and may wait a long time for space in the ring.  If a checkpoint
-covered queued rows, it would wait for them while they wait for the space that it frees.  So it covers the rows up to
-the newest gathered block, and reverts the changes of later rows in the state that it writes.  Truncations, trims and
-installs are not reverted: no later row undoes them, and the bytes that they removed might never be written to a file.
+covered queued rows, it would wait for these rows while they wait for the space that the checkpoint frees.  So a
+checkpoint covers the rows up to the newest gathered block, and reverts the changes of later rows in the state that it
+writes.  Truncations, trims and installs are not reverted: no later row undoes them, and the bytes that they removed
+might never be written to a file.
 """
 
 from collections.abc import Iterable

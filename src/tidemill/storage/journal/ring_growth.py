@@ -20,7 +20,7 @@ class RingGrowth:
     def is_wanted(self, in_flight: Collection[Block]) -> bool:
         """
         Return whether the ring is half full and may grow.  Every file is prepared under the same name, so the previous
-        one must have its final name first: a block in flight may still have to rename it.
+        file must have been renamed first, which a block in flight may still have to do.
         """
         journal = self._journal
         return (

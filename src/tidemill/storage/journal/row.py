@@ -42,7 +42,9 @@ def encode_row(shard_id: ShardId, entry: Entry) -> bytes:
 
 
 def encode_bare_row(shard_id: ShardId, entry: Entry) -> bytes:
-    """Return the fixed part of a batch's row, without a payload: the segment that the row names holds the bytes."""
+    """
+    Return the fixed part of a batch's row, without a payload: the bytes are in the segment that the row refers to.
+    """
     return _encode(shard_id, entry, 0, 0)
 
 

@@ -1,7 +1,7 @@
 """Rows that wait for the journal, and the order in which they are taken.
 
 Control rows (votes, truncations, openings, closings, trims) are taken before all entries, in their own order: they are
-small, may use the ring's reserve (rule J7), and mean the same when they are written earlier.  Entries and rows of
+small, may use the ring's reserve (rule J7), and have the same effect if they are written earlier.  Entries and rows of
 installs follow in the order of the queue.  If there is no room for the first of them, log starts and metadata entries
 of other shards may overtake it and use the reserve.  A truncation precedes later entries of its shard.  Entries that it
 removes are dropped from the queue if no block holds them yet.
@@ -19,11 +19,14 @@ from tidemill.storage.journal.journal_block import HEADER_BYTES, padded
 from tidemill.storage.journal.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
-KEPT_QUARTERS: Final = 3  # quarters of the reserve for control rows alone; log starts and metadata may use the rest
+KEPT_QUARTERS: Final = 3  # quarters of the reserve only for control rows; log starts and metadata may use the rest
 
 
 class RowQueue:
-    """The waiting rows.  `entries` also holds rows of installs.  Callers wait for a control row by its number."""
+    """
+    The waiting rows.  `entries` also holds rows of installs.  Callers that wait for a control row identify it by its
+    number.
+    """
 
     __slots__ = (
         "_control_rows",
@@ -64,7 +67,9 @@ class RowQueue:
         self.bytes += size
 
     def cut(self, shard_id: ShardId, from_index: int) -> bool:
-        """Drop a shard's queued entries from `from_index` on.  Return whether a block may hold such entries already."""
+        """
+        Drop a shard's queued entries from `from_index` on.  Return whether a block may already contain such entries.
+        """
         kept = []
         first: int | None = None
         for shard, row in self.entries:

@@ -27,7 +27,7 @@ NEEDED_ENTRIES_MAX: Final = 64 << 10  # about 20 MB, kept for lagging followers;
 class Truncated(NamedTuple):
     """The segments that a truncation changed."""
 
-    removed: list[Segment]  # segments that no longer hold any batch
+    removed: list[Segment]  # segments that no longer contain any batch
     cut: list[Segment]  # segments that now end earlier
 
 
@@ -106,9 +106,9 @@ class ShardLog:
         self.is_led = True  # this broker leads the shard, so readers are expected; true until the role is known
         self.installing: tuple[int, int] | None = None  # index and term of the snapshot that is being installed
         self.install_parts: list[bytes] = []  # in recovery: the parts of a row that is not complete yet
-        self.damage: str | None = None  # why this replica must not serve, vote or count
+        self.damage: str | None = None  # why this replica must not serve, vote or count towards a majority
         self.is_marked = False  # the journal has a DAMAGED row, and no install has ended since
-        self.marked: dict[int, int] = {}  # partition → offset; its segment and all later ones are damaged
+        self.marked: dict[int, int] = {}  # partition → offset; its segment and all later segments are damaged
         # Partition → offset, as in `marked`, for damage that recovery has found and that no row marks yet.
         self.damaged_unmarked: dict[int, int] = {}
         self.changed = True  # whether anything has changed since `section` was encoded
@@ -161,7 +161,7 @@ class ShardLog:
         self.changed = True
 
     def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:
-        """Let the log start right after the snapshot at (`index`, `term`), whose state the partitions now hold."""
+        """Make the log start right after the snapshot at (`index`, `term`), whose state the partitions now hold."""
         self.restore_boundary(index, term, last_append_time)
         self.memberships = [(index, membership)]
         self.installing = None
@@ -184,7 +184,7 @@ class ShardLog:
         return self.entry_at(self.commit_index).append_time if is_here else self._time_before
 
     def term_start(self, index: int) -> tuple[int, int]:
-        """Return the first known index of the term of the entry at `index`, and that term."""
+        """Return (first known index, term) for the term that contains the entry at `index`."""
         return self._term_starts[bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1]
 
     def append(self, entry: Entry) -> None:
@@ -316,9 +316,9 @@ class ShardLog:
     def note_trimmed(self) -> None:
         """
         Raise the commit index to the last trimmed entry, because only committed entries are trimmed.  Without this, a
-        leader could neither send entries whose bytes were removed nor offer a snapshot that contains them.  Call it
-        after recovery has replayed all rows, because the row of a trim may precede rows of batches below the trimmed
-        offset.
+        leader could neither send entries whose bytes were removed nor offer a snapshot that contains them.  Call this
+        method after recovery has replayed all rows, because the row of a trim may precede rows of batches below the
+        trimmed offset.
         """
         for entry in reversed(self.entries):
             if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].trimmed:
@@ -350,8 +350,8 @@ class ShardLog:
 
     def payload_of(self, entry: Entry, *, may_wait: bool) -> Buffer | None:
         """
-        Return the entry's bytes, from memory or its segment; None if that needs the disk and `may_wait` is false.
-        Raises OffsetGone if the entry was trimmed, and SegmentDamaged if the segment's bytes are damaged.
+        Return the entry's bytes, from memory or its segment; None if the read would wait for the disk and `may_wait` is
+        false.  Raises OffsetGone if the entry was trimmed, and SegmentDamaged if the segment's bytes are damaged.
         """
         if entry.payload is not None:
             return entry.payload

@@ -25,7 +25,7 @@ class WriteBackQueue:
         self._waiting: list[Block] = []  # oldest first
         self._waiting_bytes = 0
         self.running: WriteBack | None = None
-        self.found_disk_full = False  # if so, only checkpoints write back, until one has succeeded
+        self.found_disk_full = False  # if true, only checkpoints write back, until one has succeeded
         # At least half of the bytes of the last write-back belonged to shards that other brokers lead.
         self.mostly_follower_writes = False
 

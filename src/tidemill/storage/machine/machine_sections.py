@@ -1,8 +1,8 @@
 """The sections of shard state machines in checkpoints, snapshot offers and INSTALLED rows.
 
-Byte table: `docs/formats/journal.md`.  A section is (machine number, version, length, bytes); its bytes are
-(partition, length, bytes) for each partition that has state.  A machine without state in the shard has no section, so
-an older program can read a directory until a newer feature has been used in it.
+Byte table: `docs/formats/journal.md`.  A section is (machine number, version, length, bytes); its bytes are (partition,
+length, bytes) for each partition that has state.  A machine without state in the shard has no section, so an older
+version can read a directory until a newer feature has been used in it.
 """
 
 from collections.abc import Mapping

@@ -40,15 +40,15 @@ class MachineNumber(IntEnum):
 
 
 class Batches(IntEnum):
-    """The record batches that a machine is given."""
+    """The kinds of record batches that are passed to a machine."""
 
     NONE = 0
-    OF_PRODUCERS = 1  # those that carry a producer id
+    OF_PRODUCERS = 1  # only batches with a producer id
     ALL = 2
 
 
 class Interest(NamedTuple):
-    """The entries that a machine is given.  An entry that interests no machine costs no calls."""
+    """The entries that are passed to a machine.  No method is called for an entry that no machine is interested in."""
 
     batches: Batches = Batches.NONE
     commands: frozenset[int] = frozenset()  # commands, each identified by its first byte
@@ -101,8 +101,9 @@ class ShardStateMachine(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineType:
     """
-    A kind of machine: the number and version of its section, its factory, and the entries that it is given.  `decode`
-    returns the state of a partition for `ShardStateMachine.load`, or raises struct.error.  It may run on any thread.
+    A kind of machine: the number and version of its section, its factory, and the entries that are passed to it.
+    `decode` returns the state of a partition for `ShardStateMachine.load`, or raises struct.error.  It may run on any
+    thread.
     """
 
     number: int
@@ -114,7 +115,7 @@ class MachineType:
 
 
 class UnknownCommand(DirectoryProblem):
-    """A shard's log has a command that this version of the program does not know."""
+    """A shard's log contains a command that this version of the program does not know."""
 
 
 class MachineRegistry:
@@ -131,8 +132,8 @@ class MachineRegistry:
 
     def check_command(self, shard_id: ShardId, entry: Entry) -> None:
         """
-        Raise UnknownCommand if no machine is registered for the command in `entry`.  A replica that skipped it would
-        differ from the others.
+        Raise UnknownCommand if no machine is registered for the command in `entry`.  A replica that skipped the command
+        would diverge from the others.
         """
         if entry.payload and entry.payload[0] not in self.commands:
             raise UnknownCommand(
@@ -186,8 +187,8 @@ class ShardMachines:
 
     def entry_committed(self, entry: Entry) -> None:
         """
-        Report a committed entry to the machines that want it.  Called in log order, and only if `has_commit_listeners`;
-        for batches only if `has_batch_commit_listeners`.
+        Report a committed entry to the machines that are interested in it.  Called in log order, and only if
+        `has_commit_listeners`; for batches only if `has_batch_commit_listeners`.
         """
         if entry.kind == BATCH:
             for listener in self._batch_committed:
@@ -207,8 +208,8 @@ class ShardMachines:
 
 def _of_batches(listeners: Sequence[tuple[Interest, T]], wanted: Batches) -> tuple[T, ...]:
     """
-    Return the listeners whose interest in batches is at least `wanted`.  A listener for all batches is thus also one
-    for batches with a producer id.
+    Return the listeners whose interest in batches is at least `wanted`.  A listener for all batches is thus also a
+    listener for batches with a producer id.
     """
     return tuple(listener for interest, listener in listeners if interest.batches >= wanted)
 

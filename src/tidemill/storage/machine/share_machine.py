@@ -1,6 +1,6 @@
 """Share groups as a shard state machine (number 3).  Section: `docs/formats/shares.md`.
 
-The state changes at commit alone, so a truncation takes nothing back.
+The state changes only at commit, so a truncation undoes nothing.
 """
 
 from array import array
@@ -156,7 +156,7 @@ def _read_column(reader: ByteReader, code: str, count: int) -> "array[int]":
 
 
 def _swapped(column: "array[int]") -> "array[int]":
-    """Change a column between the machine's byte order and big-endian, in place."""
+    """Convert a column between the machine's byte order and big-endian, in place."""
     if byteorder == "little":
         column.byteswap()
     return column

@@ -2,7 +2,7 @@
 
 KIP-101, KIP-279; rule A4 of `docs/raft.md`.  The table holds (epoch, start offset, log index), ascending in all
 columns.  When the first entry of a term is appended to the shard, every partition gets a row that starts at its end
-offset, whether or not the entry is a batch of that partition.  A truncation of the entry removes the row.
+offset, whether or not the entry is a batch of that partition.  Truncating the entry removes the row.
 """
 
 from bisect import bisect_right
@@ -22,9 +22,9 @@ class EpochStart(NamedTuple):
 
 def uncovered(starts: list[EpochStart], term_start: tuple[int, int], end_offset: int) -> list[EpochStart]:
     """
-    Return the table after a truncation.  `term_start` belongs to the term of the last remaining entry: it is the log
-    index of the term's first entry, and the term.  If a later, truncated epoch with the same start offset had replaced
-    the row of that term, add that row again, starting at the end offset.
+    Return the table after a truncation.  `term_start` describes the term of the last remaining entry: the log index of
+    that term's first entry, and the term.  If a later, truncated epoch with the same start offset had replaced the row
+    of that term, add that row again, starting at the end offset.
     """
     first_index, term = term_start
     latest = starts[-1].epoch if starts else UNDEFINED_EPOCH
@@ -77,7 +77,9 @@ class LeaderEpochs:
         self.starts = [start for start in self.starts if start.log_index < log_index]
 
     def advance(self, log_start_offset: int) -> None:
-        """Drop the rows below the log start; the row that covers the log start remains and then starts at it."""
+        """
+        Drop the rows below the log start; the row that covers the log start is kept, and then starts at the log start.
+        """
         covering = bisect_right(self.starts, log_start_offset, key=lambda start: start.start_offset) - 1
         if covering >= 0:
             kept = self.starts[covering:]
@@ -94,7 +96,7 @@ class LeaderEpochs:
     def span_from(self, offset: int) -> tuple[int, int]:
         """
         Return the epoch of `offset` and the start offset of the next epoch.  If the log start has moved beyond
-        `offset`, so that the table starts after it, return those of the table's start.
+        `offset`, so that the table starts after it, return the values at the table's start.
         """
         starts = self.starts
         return LeaderEpochs(starts).span_at(max(offset, starts[0].start_offset) if starts else offset)

@@ -1,9 +1,10 @@
-"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  Readers check the batches that it
-leads to.
+"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  Readers check the batches at the
+positions that the index returns.
 
-It has one point per `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position, largest
-timestamp before the point).  The last point also has a leader epoch.  Two segments that have a batch of the same epoch
-at the same offset are identical before it (Raft's log matching), so the last point identifies the index's segment.
+The index has one point per `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position,
+largest timestamp before the point).  The last point also has a leader epoch.  Two segments that have a batch of the
+same epoch at the same offset are identical before it (Raft's log matching), so the last point identifies the index's
+segment.
 """
 
 from array import array

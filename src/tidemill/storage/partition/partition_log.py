@@ -103,7 +103,7 @@ class PartitionLog:
 
     @property
     def is_read(self) -> bool:
-        """Whether readers use the segments, not only the tail: then writes should stay in the page cache."""
+        """Whether readers use the segments, not only the tail cache, so that writes should stay in the page cache."""
         return self.unread_bytes <= UNREAD_BYTES_MAX
 
     @property
@@ -194,7 +194,7 @@ class PartitionLog:
         return segment
 
     def truncate(self, entry: Entry) -> list[Segment]:
-        """Remove the BATCH `entry` and all batches after it.  Return the segments that no longer hold any batch."""
+        """Remove the BATCH `entry` and all batches after it.  Return the segments that no longer contain any batch."""
         self.end_offset = entry.base_offset
         kept = bisect_right(self.segments, entry.segment_base, key=lambda segment: segment.base_offset)
         removed = self.segments[kept:]
@@ -217,9 +217,9 @@ class PartitionLog:
 
     def trim(self, offset: int, first_base: int | None = None) -> list[Segment]:
         """
-        Trim the log below `offset`.  Return the segments that held only trimmed records.  In recovery, `first_base` is
-        the base offset of the first segment that the original trim kept.  It is needed because the trim's row can
-        come earlier in the journal than rows of batches that the log already held when it was trimmed.
+        Trim the log below `offset`.  Return the segments that contained only trimmed records.  In recovery,
+        `first_base` is the base offset of the first segment that the original trim kept.  It is needed because the
+        trim's row can come earlier in the journal than rows of batches that the log already held when it was trimmed.
         """
         self.trimmed = max(self.trimmed, offset)
         self.log_start = max(self.log_start, offset)
@@ -248,10 +248,10 @@ class PartitionLog:
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
         """
-        Read whole batches, from the one that holds `offset` up to `end_offset`: about `bytes_max` bytes, but at least
-        one batch.  Return the batches and their size in bytes, or None if that needs the disk and `may_wait` is false.
-        Raises OffsetGone if the records are trimmed or the partition is closed in the meantime, and SegmentDamaged
-        instead of returning wrong bytes.
+        Read complete batches, from the batch that contains `offset` up to `end_offset`: about `bytes_max` bytes, but at
+        least one batch.  Return the batches and their size in bytes, or None if the read would wait for the disk and
+        `may_wait` is false.  Raises OffsetGone if the records are trimmed or the partition is closed in the meantime,
+        and SegmentDamaged instead of returning wrong bytes.
         """
         if offset >= end_offset:
             return [], 0
@@ -339,8 +339,8 @@ class PartitionLog:
         self, segment: Segment, start: int, data: bytes | bytearray, offset: int, end_offset: int
     ) -> tuple[int, int]:
         """
-        Check the batches in `data` from `offset` on.  Return the size of the whole batches below `end_offset`, and the
-        offset after them.  Raises SegmentDamaged if the first batch is damaged.
+        Check the batches in `data` from `offset` on.  Return the size of the complete batches below `end_offset`, and
+        the offset after them.  Raises SegmentDamaged if the first batch is damaged.
         """
         at = 0
         expected = offset
@@ -382,9 +382,9 @@ class PartitionLog:
 
     def place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int, int] | None:
         """
-        Return the segment, position and base offset of the batch that holds `offset`; None if that needs the disk and
-        `may_wait` is false.  If no file holds the batch yet, the returned base offset is `offset` itself.  Raises
-        OffsetGone and SegmentDamaged.
+        Return the segment, position and base offset of the batch that contains `offset`; None if the lookup would wait
+        for the disk and `may_wait` is false.  If no file contains the batch yet, the returned base offset is `offset`
+        itself.  Raises OffsetGone and SegmentDamaged.
         """
         for remembered in tuple(self._places):  # copied in one step: other threads append to it
             if remembered[0] == offset:

@@ -1,4 +1,5 @@
-"""The idempotent producers of a partition: the newest batches of each, to tell a retry from a gap.  KIP-98, KIP-360.
+"""The idempotent producers of a partition: the newest batches of each, to distinguish a retry from a gap.  KIP-98,
+KIP-360.
 
 A window holds the uncommitted batches of a producer, and before them its five newest committed batches.  So after any
 truncation the window is the state as of the last remaining entry, and no batch has to be read again.  Batches are
@@ -55,7 +56,7 @@ class ProducerStates:
     def check(self, producer_id: int, epoch: int, first_sequence: int, record_count: int) -> int | Duplicate:
         """
         Check a batch against the producer's window.  Return 0 to append it, a Duplicate to answer it as a retry, or an
-        error code to refuse it.  A window is used as long as it is remembered, however old it is.
+        error code to reject it.  A window is used as long as it is remembered, regardless of its age.
         """
         window = self._producers.get(producer_id)
         if not window:
@@ -76,7 +77,9 @@ class ProducerStates:
         return errors.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def append(self, producer_id: int, batch: ProducerBatch, committed_index: int) -> None:
-        """Add an appended batch, and drop batches that no truncation can make one of the five newest again."""
+        """
+        Add an appended batch, and drop batches that will not be among the five newest again, even after a truncation.
+        """
         window = self._producers.get(producer_id)
         if window is None:
             window = self._producers[producer_id] = deque()
@@ -111,7 +114,7 @@ class ProducerStates:
         return {producer_id for log_index, producer_id in old if log_index < kept_from}
 
     def expire(self, committed_index: int, before_ms: int) -> None:
-        """Remove the producers that have expired, which `silent` selects."""
+        """Remove the expired producers, which are those that `silent` returns."""
         for producer_id in self.silent(committed_index, before_ms):
             del self._producers[producer_id]
 

@@ -2,8 +2,8 @@
 
 Whole segments expire, oldest first.  By time, a segment expires if its newest record timestamp is older than the
 retention time.  The first segment that does not expire ends the search, so a record with a future timestamp also keeps
-all later segments.  By size, the oldest segment expires as long as the remaining ones still hold at least the retention
-size.  Only committed segments expire.
+all later segments.  By size, the oldest segment expires as long as the remaining segments still contain at least the
+retention size.  Only committed segments expire.
 
 Unlike in Kafka, a segment without any record timestamp never expires by time: file times change when files are copied.
 """
@@ -22,7 +22,7 @@ class SegmentAge(NamedTuple):
 
     end_offset: int
     size_bytes: int
-    max_timestamp: int  # UNKNOWN_TIMESTAMP when no record in it has one
+    max_timestamp: int  # UNKNOWN_TIMESTAMP if no record in the segment has a timestamp
 
 
 def segment_ages(log: PartitionLog) -> list[SegmentAge]:

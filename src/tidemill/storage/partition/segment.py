@@ -16,7 +16,7 @@ _NEVER: Final = 1 << 62
 
 
 class SegmentDamaged(OSError):
-    """The bytes of a segment are not what was written.  The message names the file, the position and the offset."""
+    """The bytes of a segment differ from what was written.  The message names the file, the position and the offset."""
 
     def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
         super().__init__(f"{path}: at byte {position} (offset {offset}): {problem}")
@@ -67,7 +67,7 @@ class Segment:
         self.on_disk = size > 0
         self.is_closed = False  # another segment follows
         self.file: File | None = None
-        self.cuts = 0  # how often the end has been moved other than by an append
+        self.cuts = 0  # the number of times that the end was moved other than by an append
         self._index = None if size else (OffsetIndex(), 0)  # the index, and the value of `cuts` for which it is valid
 
     @property
@@ -147,12 +147,12 @@ class Segment:
 
 def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterator[tuple[int, int, BatchHeader]]:
     """
-    Yield the position, base offset and header of every batch from `position`, where the batch of `offset` begins, to
-    `end`.
+    Yield the position, base offset and header of every batch from `position`, at which the batch with base offset
+    `offset` begins, to `end`.
 
-    Base offsets are counted from batch to batch, because the CRC does not cover the one in the header.  If they differ
-    and the CRC of the previous batch does not match, that batch's record count cannot be trusted, and the header's
-    offset is used.  Otherwise only lengths are checked.  Raises SegmentDamaged.
+    Base offsets are counted from batch to batch, because the CRC does not cover the base offset in the header.  If they
+    differ and the CRC of the previous batch does not match, that batch's record count cannot be trusted, and the
+    header's offset is used.  Otherwise only lengths are checked.  Raises SegmentDamaged.
     """
     chunk = b""
     start = before = position
@@ -226,7 +226,7 @@ def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | Non
 def built_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """
     Build the index from the batch headers.  May wait for the disk.  The index ends before the first damaged batch: a
-    reader that looks for a later batch walks from the last point, and gets SegmentDamaged.
+    reader that looks for a later batch walks from the last point, and raises SegmentDamaged.
     """
     index = OffsetIndex()
     max_timestamp = UNKNOWN_TIMESTAMP

@@ -15,7 +15,8 @@ BATCH_OVERHEAD_BYTES: Final = 430  # memory used by a batch's Python objects; it
 
 class TailCache:
     """
-    First in, first out.  A batch that has not been written back yet (its entry still has a payload) is not evicted.
+    A first-in, first-out cache.  A batch that has not been written back yet (its entry still has a payload) is not
+    evicted.
     """
 
     __slots__ = ("_batches", "_gone", "bytes", "bytes_max")
