@@ -84,7 +84,7 @@ def record_batch_from(
     """
     Return all records of `parts` in one RecordBatch, which may be empty.
 
-    The arguments are those of `record_batches_from`.  Use this function only for parts of bounded size.
+    The arguments are the same as for `record_batches_from`.  Use this function only for parts of bounded size.
     """
     blocks = list(_blocks(parts, start_offset, end_offset, check_crc, aborted, size_max))
     return _columns(
@@ -331,7 +331,7 @@ def batches_from(
     The column `value` is required; `key`, `headers` and `timestamp` (any Arrow timestamp type) are optional.  The
     argument `timestamp` (milliseconds since the epoch) applies to rows without a timestamp.  A batch has at most
     `batch_bytes_max` bytes before compression.  A single larger record gets a batch of its own, which the broker may
-    refuse.
+    reject.
 
     Raise ValueError if there is no column `value`, or if the rows' offsets or timestamps are out of range.
     """

@@ -1,8 +1,8 @@
 """The header of a record batch (Kafka's format v2), read and written in place.
 
 A batch is a header of 61 bytes followed by the records, compressed or not.  The CRC covers all bytes from the
-attributes on.  It does not cover the base offset and the leader epoch, so a leader can write these without recomputing
-the CRC.
+attributes to the end.  It does not cover the base offset and the leader epoch, so a leader can write these without
+recomputing the CRC.
 
     0  base offset        int64      23  last offset delta  int32      51  producer epoch  int16
     8  batch length       int32      27  base timestamp     int64      53  base sequence   int32
@@ -87,7 +87,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The compression: a number of `compression.Codec`, or one of the undefined numbers 5 to 7."""
+        """The compression codec: a number from `compression.Codec`, or one of the undefined numbers 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -191,7 +191,7 @@ class Span(NamedTuple):
 
 def spans(buffer: Buffer, position: int = 0) -> Iterator[Span]:
     """
-    Yield the complete batches of `buffer`, from `position` on.
+    Yield the complete batches in `buffer`, starting at `position`.
 
     An incomplete batch at the end is not an error: a Fetch response may end anywhere, and a segment may have a torn
     tail.  The bytes of that batch start at the end of the last span.  Raise MalformedBatch if a length is too small for

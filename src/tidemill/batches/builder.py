@@ -41,7 +41,7 @@ def build_batch(
     is_control: bool = False,
 ) -> bytearray:
     """
-    Return one batch with consecutive offsets from `base_offset` on.
+    Return one batch with consecutive offsets, starting at `base_offset`.
 
     `log_append_time` (milliseconds since the epoch), if given, replaces the timestamps of all records.  Raise
     ValueError if there are no records.

@@ -33,11 +33,11 @@ _new_header = tuple.__new__
 
 
 class BatchProblem(NamedTuple):
-    """The reason for refusing a batch: Kafka's error code, and a message for the response."""
+    """The reason for rejecting a batch: Kafka's error code, and a message for the response."""
 
     error_code: int
     message: str
-    max_timestamp: int | None = None  # only if the header's is wrong: like Kafka, the caller corrects it and accepts
+    max_timestamp: int | None = None  # only if the header's is wrong: the caller corrects it, as Kafka does
 
 
 def checked_header(
@@ -49,7 +49,7 @@ def checked_header(
     is_zstd_allowed: bool = True,
 ) -> BatchHeader | BatchProblem:
     """
-    Return the header of `batch`, or the problem because of which the batch must be refused.
+    Return the header of `batch`, or the reason why the batch must be rejected.
 
     `batch` is the data of one partition in a Produce request.  `timestamp_min` and `timestamp_max` (milliseconds since
     the epoch) are the bounds that follow from `message.timestamp.before.max.ms` and `.after.max.ms`.  With

@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 __all__ = ["JOINED_BYTES_MIN", "crc32c", "crc32c_joined"]
 
-JOINED_BYTES_MIN: Final = 64 << 10  # of the second string; to read a shorter one again is faster than to combine CRCs
+JOINED_BYTES_MIN: Final = 64 << 10  # of the second string; rereading a shorter one is faster than combining CRCs
 _POLYNOMIAL: Final = 0x82F63B78  # in reflected bit order
 
 _Operator = tuple[list[int], list[int], list[int], list[int]]  # a linear map of CRCs: one table per byte, lowest first
@@ -20,8 +20,8 @@ def crc32c_joined(head: int, tail: int, tail_bytes: int) -> int:
     """
     Return the CRC of the concatenation of two byte strings, computed from their CRCs.
 
-    `head` and `tail` are the two CRCs, and `tail_bytes` is the length of the second string.  The method is that of
-    zlib's `crc32_combine`.
+    `head` and `tail` are the two CRCs, and `tail_bytes` is the length of the second string.  The method is the same as
+    in zlib's `crc32_combine`.
     """
     power = 0
     while tail_bytes:

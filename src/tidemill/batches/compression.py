@@ -2,7 +2,7 @@
 
 Compressed data comes from producers and is not trusted.  Decompression is incremental and stops at the limit, so that
 8 KiB cannot expand to 256 MiB.  All concatenated frames are read, whereas each library's one-shot call would stop after
-the first.  Data that ends in the middle of a frame is refused.
+the first.  Data that ends in the middle of a frame is rejected.
 
     gzip    members as in RFC 1952
     snappy  written in the framing of Java's SnappyOutputStream ("xerial": a magic, then raw blocks of at most 32 KiB);
@@ -219,7 +219,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
     level = 3 if level is None else level
     parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=len(data))
-    if 1 << parameters.window_log > ZSTD_WINDOW_BYTES_MAX:  # levels above 19; `decompress` refuses wider windows
+    if 1 << parameters.window_log > ZSTD_WINDOW_BYTES_MAX:  # levels above 19; `decompress` rejects larger windows
         window_log = ZSTD_WINDOW_BYTES_MAX.bit_length() - 1
         parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=len(data), window_log=window_log)
     return zstandard.ZstdCompressor(compression_params=parameters).compress(data)

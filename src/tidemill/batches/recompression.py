@@ -2,7 +2,7 @@
 
 Only the compression changes: the records are the same bytes after decompression, and the header keeps every field
 except the batch length, the codec and the CRC.  The checks are those of `checked_header`, so a batch that would be
-refused if it were stored as sent is refused here, too.  The records of a compressed batch are checked as well.
+rejected if it were stored as sent is rejected here, too.  The records of a compressed batch are checked as well.
 
 The functions can take seconds for a large batch, so they run off the event loop.
 """
@@ -50,7 +50,7 @@ class Compression(NamedTuple):
 
 
 class Recompression(NamedTuple):
-    """A batch to recompress, and the bounds that it must keep: see `checked_header`."""
+    """A batch to recompress, and the limits that apply to it: see `checked_header`."""
 
     batch: Buffer
     compression: Compression
@@ -79,12 +79,12 @@ def compression_of(config: TopicConfig) -> Compression | None:
 
 
 def has_other_codec(batch: Buffer, codec: Codec) -> bool:
-    """Return whether `batch` is compressed with another codec.  False if it is not a batch at all."""
+    """Return whether `batch` is compressed with another codec.  False if `batch` is not a batch at all."""
     return len(batch) >= HEADER_BYTES and batch[MAGIC_POSITION] == MAGIC and batch[CRC_START + 1] & CODEC_MASK != codec
 
 
 def recompress_all(asked: Sequence[Recompression]) -> list[bytearray | BatchProblem]:
-    """Return the recompressed batches of one request, or for each batch the problem because of which it is refused."""
+    """Return, for each batch of one request, the recompressed batch or the reason why the batch is rejected."""
     results: list[bytearray | BatchProblem] = []
     size = 0
     for recompression in asked:
@@ -103,7 +103,7 @@ def recompress_all(asked: Sequence[Recompression]) -> list[bytearray | BatchProb
 
 
 def recompress(asked: Recompression) -> bytearray | BatchProblem:
-    """Return the batch in the requested codec, or the problem because of which it must be refused."""
+    """Return the batch in the requested codec, or the reason why it must be rejected."""
     batch, (codec, level) = asked.batch, asked.compression
     plain: Buffer = batch
     if has_other_codec(batch, Codec.NONE):

@@ -1,6 +1,6 @@
-"""Encodes rows of Arrow columns as record batches.  `arrow.batches_from` is the short form for all rows of a table.
+"""Encodes rows of Arrow columns as record batches.  `arrow.batches_from` is a shortcut for all rows of a table.
 
-The rows are encoded straight from Arrow's buffers, in any order, so rows need not be sorted or copied before.
+The rows are encoded straight from Arrow's buffers, in any order, so rows need not be sorted or copied first.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class RowEncoder:
         """
         Prepare the rows whose numbers are in `order`, an array of int32, or all rows.
 
-        The columns and the other arguments are those of `arrow.batches_from`.  Raise ValueError if there is no column
-        `value`.
+        The columns and the other arguments are the same as for `arrow.batches_from`.  Raise ValueError if there is no
+        column `value`.
         """
         self._columns, self._timestamps = _column_records(rows, timestamp)
         self._order = order
@@ -88,7 +88,7 @@ class RowEncoder:
         is_transactional: bool = False,
     ) -> Iterator[EncodedBatch]:
         """
-        Yield the rows at the places [first, end) as batches with consecutive offsets and sequence numbers.
+        Yield the rows at the positions [first, end) as batches with consecutive offsets and sequence numbers.
 
         Raise ValueError if timestamps or the order are out of range.
         """
@@ -184,5 +184,5 @@ def _ints(buffer: pa.Buffer | None, first: int, count: int) -> memoryview:
 
 
 def bitmap(buffer: pa.Buffer | None) -> memoryview | None:
-    """Return a validity bitmap, in which the bit of row 0 is that of the column's offset; None if no value is null."""
+    """Return a validity bitmap, in which row 0's bit is at the column's offset; None if no value is null."""
     return None if buffer is None else memoryview(buffer).cast("B")

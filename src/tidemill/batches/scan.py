@@ -11,8 +11,8 @@ without the GIL, or as plain Python if there is no compiler.  Import `scan` from
 implementations.  The tests compare both.
 
 Safety: for any input, no code reads beyond the block or writes beyond a buffer.  The compiler's bounds checks are off.
-Instead, every length is compared with the rest of the record before use, and every addition is checked for int64
-overflow, because C wraps around where Python does not.
+Instead, every length is compared with the remaining bytes of the record before use, and every addition is checked for
+int64 overflow, because C wraps around where Python does not.
 """
 
 from __future__ import annotations
@@ -370,8 +370,8 @@ class ColumnFill:
 
     The caller allocates the buffers and passes those of each wanted column to a `want_*` method.  A fixed-width buffer
     has one slot per row.  Each `valid` has one bit per row, initially zero; each `ends` has one slot more than rows;
-    each `data` has at least as many bytes as all blocks together.  If a block does not fit, `add` refuses it before it
-    writes any data.
+    each `data` has at least as many bytes as all blocks together.  If a block does not fit, `add` rejects it before
+    writing any data.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -679,8 +679,8 @@ class ColumnRecords:
     """
     Encodes rows of Arrow buffers as records.
 
-    Each `ends` has Arrow's offsets, one more than rows, of which the first is that of row 0.  Each `valid` is a bitmap
-    in which bit number `bit` is that of row 0, or None if no value is null.  Offsets are checked before use.
+    Each `ends` contains Arrow's offsets, one more than there are rows, starting with row 0's.  Each `valid` is a bitmap
+    in which bit number `bit` belongs to row 0, or None if no value is null.  Offsets are checked before use.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -726,7 +726,10 @@ class ColumnRecords:
         self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1  # -1: there is no bitmap
 
     def have_order(self, order: object) -> None:
-        """Write the rows whose numbers are in `order`, in this order: `write` then counts places in `order`."""
+        """
+        Write the rows whose numbers are in `order`, in this order.  The row numbers passed to `write` are then indexes
+        into `order`.
+        """
         self.order = order
         self.places = len(self.order)
         self.has_order = True
@@ -776,7 +779,7 @@ class ColumnRecords:
 
     def write(self, out: object, position: cython.Py_ssize_t, row: cython.Py_ssize_t, rows_max: cython.int) -> int:
         """
-        Write rows from `row` on as the records of one batch: as many as fit in `out`, but at most `rows_max`.
+        Write rows, starting at `row`, as the records of one batch: as many as fit in `out`, but at most `rows_max`.
 
         Return the number of rows written, and set the attribute `position` to the end of the last record.  The first
         row's timestamp is the base timestamp.  Raise ValueError for a row or position out of range, and
@@ -1014,11 +1017,12 @@ class RowRouter:
     Chooses the partition of each row, and sorts the rows by partition.
 
     The rows of one call may have several topics.  The partitions of all these topics have consecutive numbers, here
-    called *slots*: `counts` has the number of partitions of each topic, and the first topic starts at slot 0.
+    called *slots*: `counts` contains the number of partitions of each topic, and the first topic starts at slot 0.
 
-    A row goes to its own partition, or else to the one that its key's hash selects.  A row with neither goes to the
-    topic's sticky partition, which changes after `sticky_bytes` bytes of values.  `sticky` has two numbers for each
-    topic, which are updated: its sticky partition, and the bytes that this partition has received.
+    A row goes to the partition that it specifies, or else to the partition that its key's hash selects.  A row with
+    neither a partition nor a key goes to the topic's sticky partition, which changes after `sticky_bytes` bytes of
+    values.  `sticky` has two numbers for each topic, which are updated: its sticky partition, and the bytes that this
+    partition has received.
     """
 
     rows: cython.Py_ssize_t
@@ -1050,7 +1054,7 @@ class RowRouter:
         sticky_bytes: cython.longlong,
         value_ends: object,
     ) -> None:
-        """`value_ends` has Arrow's offsets of the values, one more than rows."""
+        """`value_ends` contains Arrow's offsets of the values, one more than there are rows."""
         self.rows = rows
         self.counts = counts
         self.sticky = sticky
@@ -1097,8 +1101,8 @@ class RowRouter:
         Return (number of rows routed, starts, order).
 
         The rows of slot s are order[starts[s]:starts[s + 1]], in their original order.  If the first number is less
-        than the number of rows, then the row with that number has a partition that its topic does not have, and the
-        arrays are meaningless.  Raise MalformedRecords for invalid columns.
+        than the number of rows, then the row with that number specifies a partition that its topic does not have, and
+        the arrays are meaningless.  Raise MalformedRecords for invalid columns.
         """
         order = array("i", bytes(4 * self.rows))
         starts = array("i", bytes(4 * len(self.starts)))

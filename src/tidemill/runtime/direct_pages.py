@@ -16,13 +16,13 @@ from tidemill.storage.disk import Buffer
 PAGE: Final = mmap.PAGESIZE
 STAGE_BYTES: Final = 4 << 20
 JOINED_BYTES_MAX: Final = 128 << 10  # parts of a write up to this size are joined, then copied to the aligned buffer
-JOINED_PARTS_MIN: Final = 64  # parts are also joined if a write has this many: that copy costs less than a Python loop
+JOINED_PARTS_MIN: Final = 64  # parts are also joined if a write has this many: copying costs less than a Python loop
 
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 
 
 class _Stages(threading.local):
-    """One page-aligned buffer per thread; it is allocated at the thread's first write."""
+    """One page-aligned buffer per thread, allocated at the thread's first write."""
 
     def __init__(self) -> None:
         self.stage = mmap.mmap(-1, STAGE_BYTES)

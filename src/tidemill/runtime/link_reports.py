@@ -1,10 +1,10 @@
-"""Reports links that cannot be established: each problem with a peer once, at the level that it deserves.
+"""Logs links that cannot be established: each problem with a peer once, at an appropriate level.
 
     no link for NOTICE_MS ─▶ info ─▶ for OUTAGE_MS ─▶ warning, once ─┬▶ a link again ──────────────▶ "link restored"
                                                                      └▶ the address is not dialled ─▶ "link not needed"
 
-What heals within NOTICE_MS, such as a peer that starts a little later, is not logged.  A refusal that only a changed
-setting can end, such as one because of a different cluster key, is a warning at once.
+A problem that ends within NOTICE_MS, such as a peer that starts a little later, is not logged.  A refusal that only a
+changed setting can end, such as for a different cluster key, is logged as a warning immediately.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from typing import Final
 from tidemill.telemetry.event_log import OUTAGE_MS, EventLog
 
 PEERS_MAX: Final = 256
-"""The limit on peers whose problems are remembered, to avoid repeated reports; beyond it, the oldest is forgotten."""
+"""The limit on peers whose problems are remembered to avoid repeated reports; beyond it, the oldest is forgotten."""
 
 NOTICE_MS: Final = 5_000
 """Brokers that start or restart together reach each other within this time, so a shorter outage is not logged."""
@@ -49,8 +49,8 @@ class LinkReports:
         """
         Report a failure other than a refusal by this broker.
 
-        Only the end that dials knows how long an outage lasts: it keeps silent about a short one and warns of a long
-        one.  A failure of the other end's dial is logged at once.
+        Only the end that dials knows how long an outage lasts: it logs nothing for a short outage, and a warning for a
+        long one.  A failure of the other end's dial is logged immediately.
         """
         outage = self._outage_of(peer, why)
         is_dialled = peer.startswith("to ")
@@ -71,8 +71,9 @@ class LinkReports:
         """
         Forget a peer that is no longer dialled, because its broker has another address now or is not in the metadata.
 
-        A warning ends with that.  A broker that comes back with an empty directory has no address until it registers,
-        so an outage that caused a warning is remembered: "link restored" follows if the address is dialled again.
+        This also ends a warning about the peer.  A broker that comes back with an empty directory has no address until
+        it registers, so an outage that caused a warning is remembered: "link restored" follows if the address is
+        dialled again.
         """
         outage = self._outages.get(peer)
         if outage is None:

@@ -22,7 +22,7 @@ from tidemill.runtime.peer_socket import PeerSocket
 from tidemill.telemetry.event_log import EventLog
 
 UNPROVEN_MAX: Final = 64
-"""The limit on accepted connections that have not proven that they know the cluster key; one more closes the oldest."""
+"""The limit on accepted connections whose knowledge of the cluster key is unproven; beyond it, the oldest is closed."""
 
 BACKLOG: Final = 128
 STABLE_SECONDS: Final = 1.0
