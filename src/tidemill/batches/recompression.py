@@ -1,8 +1,8 @@
 """Recompresses a producer's batch with the codec of its topic (`compression.type`), with Kafka's semantics.
 
 Only the compression changes: the records are the same bytes after decompression, and the header keeps every field
-except the batch length, the codec and the CRC.  The checks are those of `checked_header`, so a batch that would be
-rejected if it were stored as sent is rejected here, too.  The records of a compressed batch are checked as well.
+except the batch length, the codec and the CRC.  The checks are the same as in `checked_header`, so a batch that would
+be rejected if it were stored as sent is rejected here, too.  The records of a compressed batch are checked as well.
 
 The functions can take seconds for a large batch, so they run off the event loop.
 """

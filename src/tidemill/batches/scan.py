@@ -369,9 +369,9 @@ class ColumnFill:
     Decodes records into column buffers in Arrow's layout.
 
     The caller allocates the buffers and passes those of each wanted column to a `want_*` method.  A fixed-width buffer
-    has one slot per row.  Each `valid` has one bit per row, initially zero; each `ends` has one slot more than rows;
-    each `data` has at least as many bytes as all blocks together.  If a block does not fit, `add` rejects it before
-    writing any data.
+    has one slot per row.  Each `valid` has one bit per row, initially zero; each `ends` has one more slot than there
+    are rows; each `data` has at least as many bytes as all blocks together.  If a block does not fit, `add` rejects it
+    before writing any data.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")

@@ -178,7 +178,7 @@ class Elections:
         """
         if isinstance(message, VoteRequest):
             may_ignore = message.is_pre or (self.is_led() and not message.is_transfer)
-        else:  # a granted pre-vote names the next term, which has not begun
+        else:  # a granted pre-vote contains the next term, which has not begun
             may_ignore = isinstance(message, VoteResponse) and message.is_pre and message.is_granted
         if not may_ignore:
             self.follow(message.term, None)

@@ -6,7 +6,7 @@ Invariants:
 - `match_index` is the index up to which the log is known to match the leader's; it is reset for every new leader.
 - A follower acknowledges the lower of `match_index` and the log's `durable_index`, and nothing while it installs a
   snapshot or is damaged.
-- Committed entries match those of every leader, and so does an installed snapshot.
+- Committed entries match the entries of every leader, and so does an installed snapshot.
 """
 
 from tidemill.model.broker_id import ReplicaKey

@@ -1,4 +1,4 @@
-"""The messages between the replicas of one shard.  The envelope names the sender, the receiver and the shard; every
+"""The messages between the replicas of one shard.  The envelope contains the sender, the receiver and the shard; every
 message has a term.
 
     candidate ──▶ voters        VoteRequest      ◀── VoteResponse

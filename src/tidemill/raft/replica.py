@@ -1,7 +1,7 @@
 """Replica: one member's part of a replicated log, after Ongaro & Ousterhout 2014 and Ongaro's thesis.
 
 The replica is a pure state machine with five verbs.  `receive` and `tick` deliver messages and time, `propose` appends
-a leader's entries, `ready` returns the work that the host must do (`raft/ready.py` gives its order), and `advance`
+a leader's entries, `ready` returns the work that the host must do (in the order of `raft/ready.py`), and `advance`
 reports how much of that work has become durable.
 
     FOLLOWER ── no live leader ──▶ PRE_CANDIDATE ── pre-vote won ──▶ CANDIDATE ── election won ──▶ LEADER

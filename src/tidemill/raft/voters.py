@@ -6,8 +6,8 @@ The controller plans the voters, and the shard's leader carries out the plan in 
 order of the steps maximizes the number of failures that the shard can survive along the way, and keeps a member that is
 down from delaying the others:
 
-1. Learners do not count towards a majority.  So learners that are not planned are removed first, and all missing ones
-   are added before any is promoted; the first one to catch up is promoted first.
+1. Learners do not count towards a majority.  So learners that are not planned are removed first, and all missing
+   learners are added before any is promoted; the first learner to catch up is promoted first.
 2. A voter whose broker has a new directory never answers again.  It is removed before any member is promoted: {1, 2,
    3old} needs both 1 and 2 for a majority, and so does {1, 2}, but {1, 2, 3old, 3new} would need three and be
    unavailable if 3new failed before its promotion committed.

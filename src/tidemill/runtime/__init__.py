@@ -1,1 +1,1 @@
-"""Implementations of ports with the operating system: disk, sockets, threads, clocks and entropy."""
+"""Implementations of ports on top of the operating system: disk, sockets, threads, clocks and entropy."""

@@ -59,8 +59,8 @@ class EntryWaiters:
 
     def wake(self) -> None:
         """
-        Wake the waiters of `when_durable` and `when_replicated`.  The shard wakes those of `when_committed` when it
-        applies entries.
+        Wake the waiters of `when_durable` and `when_replicated`.  The shard wakes the waiters of `when_committed` when
+        it applies entries.
         """
         self.durable.wake(self._near_index)
         if self.replicated:

@@ -73,7 +73,7 @@ class Install:
         self._owner = owner
         self._workers = workers
         self.stage = Stage.IDLE
-        self.refused = 0  # number of chunks that did not continue the copied bytes
+        self.refused = 0  # number of chunks that did not directly follow the copied bytes
         self._is_stopped = False
         self._copy: InstallCopy | None = None
         self._offer: SnapshotOffer | None = None  # the offer that is being installed

@@ -2,7 +2,7 @@
 
     start ─▶ open_directory ─▶ make ─▶ ticks, bring_up ─▶ register ─▶ listens ─▶ kill │ power loss │ stop ─▶ start
 
-The steps are those of `broker/startup/wiring.py`, in the order of `app/start.py`.
+The steps are the same as in `broker/startup/wiring.py`, in the order of `app/start.py`.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from tidemill.storage.store import Store, StoreOptions
 TICK_S: Final = 0.25  # as in `app/start.py`
 START_S: Final = 0.3  # the time from the start of a process until it reads its directory
 STOP_S: Final = 10.0  # the process is killed if a clean stop takes longer
-LINES_KEPT: Final = 200  # the newest lines of the event log
+LINES_KEPT: Final = 200  # the number of event log lines that are kept
 # The fraction of bit flips that hit the start of a batch, which the batch's CRC does not cover.
 UNCOVERED_SHARE: Final = 0.5
 

@@ -31,7 +31,7 @@ class ClusterCheck:
         self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # by (shard, term)
         # By (shard, log index): term and CRC of the payload.
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
-        # Commit indexes, by (machine, number of its start).
+        # By (machine, number of its start): the last observed commit index of each shard.
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
         self._majority_checked: dict[ShardId, int] = {}  # the highest index for which a majority was checked
         # By shard and log index: the memberships that may be in force.
@@ -146,7 +146,7 @@ class ClusterCheck:
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
-        # By topic id: a lagging broker may still have an older topic of the same name.
+        # By topic id: a lagging broker may still have an older topic with the same name.
         batches: dict[tuple[TopicId, int], dict[int, bytes]] = {}
         states: dict[tuple[TopicId, int], list[Any]] = {}
         images: list[ClusterImage] = []

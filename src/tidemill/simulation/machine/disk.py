@@ -12,7 +12,7 @@ written.
 Operations are: write, truncate, sync, and each creation, rename, removal or sync of a name.  Reads are not counted.
 
 A failed sync (`fail_sync_at`) leaves pages clean, visible and not durable.  A failed directory sync changes nothing,
-because file systems keep names in a journal of their own.  Space is counted in whole pages of each file, and is freed
+because file systems record names in their own journal.  Space is counted in whole pages of each file, and is freed
 when the name is removed.  Not modelled: read errors, latency, hard links and misplaced writes.
 """
 

@@ -1,5 +1,5 @@
 """
-The controls of a test over a simulated disk: when its power is cut, which sync fails, how much space is free,
+A test's controls for a simulated disk: when its power is cut, which sync fails, how much space is free,
 and a function that is called before each operation.
 """
 

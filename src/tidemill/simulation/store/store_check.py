@@ -1,4 +1,4 @@
-"""Compares a store that recovery has opened with the oracle: files, rows, votes, epochs and producers."""
+"""Compares a store that recovery has opened with the model: files, rows, votes, epochs and producers."""
 
 from collections.abc import Iterator
 

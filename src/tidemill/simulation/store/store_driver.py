@@ -1,4 +1,4 @@
-"""A driver that runs a store, its loop and its jobs in one thread, step by step, and records every row in the oracle.
+"""A driver that runs a store, its loop and its jobs in one thread, step by step, and records every row in the model.
 
 The driver replaces `broker/shards/ready_loop.py`.  Between the steps of a block, it executes steps of background work,
 so that a crash point may fall into a half-written checkpoint while later blocks are being written.

@@ -1,4 +1,4 @@
-"""The oracle of the store: the state that the disk must have after each block, computed without the store's code.
+"""The model of the store: the state that the disk must have after each block, computed without the store's code.
 
 A row is recorded when it is submitted, and replayed when its block is gathered, so each block leads to exactly one
 state.  After a crash, the store must be in the state after some block between the newest acknowledged and the newest

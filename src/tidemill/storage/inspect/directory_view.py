@@ -26,7 +26,10 @@ class DirectoryView:
     checkpoint: Checkpoint
     ring: list[RingFile]
     shards: dict[ShardId, ShardLog] = field(default_factory=dict)
-    """The shards after replay.  Each file must hold `segment.written` bytes; the journal also has all later bytes."""
+    """
+    The shards after replay.  Each segment's file must contain `segment.written` bytes; the journal contains all later
+    bytes.
+    """
     walked: list[Walked] = field(default_factory=list)
     end_file: str = ""
     """The journal file in which the block after the last complete one would begin."""

@@ -325,7 +325,7 @@ class PartitionLog:
             places.append((next_offset, segment, position + size))
         elif next_offset < end_offset:
             newer = self._read_tail(next_offset, bytes_max - size, end_offset)
-            if newer is not None and size + newer[1] <= bytes_max:  # the tail returns at least one batch, of any size
+            if newer is not None and size + newer[1] <= bytes_max:  # the tail cache may return a single larger batch
                 batches += newer[0]
                 size += newer[1]
         return batches, size

@@ -61,7 +61,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size  # the bytes of all appended batches
         self.max_timestamp = max_timestamp  # the largest timestamp of all records, including truncated ones
-        self.created_at = created_at  # the largest timestamp of the first batch; `segment.ms` counts from it
+        self.created_at = created_at  # the largest timestamp of the first batch; `segment.ms` is measured from it
         self.written = size  # the file holds the bytes up to this position
         self.truncated_to = _NEVER  # the position at which the segment was cut during the write-back in flight
         self.on_disk = size > 0
