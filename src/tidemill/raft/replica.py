@@ -1,4 +1,4 @@
-"""Replica: one member's part of a replicated log, after Ongaro & Ousterhout 2014 and Ongaro's thesis.
+"""Replica: one member's part of a replicated log, based on Ongaro & Ousterhout 2014 and Ongaro's thesis.
 
 The replica is a pure state machine with five verbs.  `receive` and `tick` deliver messages and time, `propose` appends
 a leader's entries, `ready` returns the work that the host must do (in the order of `raft/ready.py`), and `advance`

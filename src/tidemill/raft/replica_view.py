@@ -120,7 +120,7 @@ class ReplicaView:
 
     @property
     def may_propose(self) -> bool:
-        """Whether this replica leads and no leadership transfer is under way, which new entries would delay."""
+        """Whether this replica leads and no leadership transfer is under way: new entries would delay a transfer."""
         return self._elections.role is Role.LEADER and self._leadership_transfer.target is None
 
     @property

@@ -67,7 +67,7 @@ class Damage:
 
     def suspect(self, problem: SegmentDamaged) -> bool:
         """
-        Read the segment again in which a read has failed, and mark the damage if it is confirmed.  Return False if the
+        Read a segment again after a failed read, and mark the damage if it is confirmed.  Return False if the
         damage cannot be repaired.
         """
         if not self.is_repairable:

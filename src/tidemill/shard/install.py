@@ -159,7 +159,7 @@ class Install:
                 reader = ByteReader(memoryview(offer.state))
                 partitions = reader.partitions()
                 self._sections = reader.data[reader.at :]
-                read_sections(reader, machines)  # refuses an unknown or corrupt section before any file is cut
+                read_sections(reader, machines)  # rejects an unknown or corrupt section before any file is cut
                 if reader.at != len(reader.data):
                     raise error(f"{len(reader.data) - reader.at} B follow the last section")
                 return files.begin(partitions)

@@ -9,7 +9,7 @@ from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 
 FORMAT: Final = 2
-"""The format of the directory as a whole.  Format 1 had checkpoints without sections of state machines."""
+"""The format of the directory as a whole.  In format 1, checkpoints had no machine sections."""
 
 
 class DirectoryProblem(Exception):

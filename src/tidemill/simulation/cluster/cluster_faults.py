@@ -14,7 +14,7 @@ from tidemill.simulation.machine.links import PEER_PORT
 from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.machine.network import Network
 
-WRONG_MS_MAX: Final = 50 * 60_000  # the largest clock error; brokers refuse client timestamps more than an hour ahead
+WRONG_MS_MAX: Final = 50 * 60_000  # the largest clock error; brokers reject client timestamps more than an hour ahead
 ROOM_BYTES_MAX: Final = 300 << 20  # the largest free space of a disk that counts as full
 
 
@@ -149,7 +149,7 @@ class ClusterFaults:
         return None if self._chance(0.4) else self._fate()
 
     def _strike(self, machine: BrokerMachine) -> None:
-        """Inject at most one fault that ends or stops the machine's process, and possibly others."""
+        """Inject at most one fault that ends or stops the machine's process, and possibly other faults."""
         if self._is_over:
             return
         knobs, chance, random = self._knobs, self._chance, self._random

@@ -21,7 +21,7 @@ class DiskControls:
         self.cut_before: int | None = None
         """The number of the operation before which the disk loses power; None: the disk keeps its power."""
         self.fail_sync_at: int | None = None
-        """The first sync of a file or directory whose operation number is at least this fails; None: no sync fails."""
+        """Only the first sync of a file or directory with at least this operation number fails; None: no sync fails."""
         self.before_operation: Callable[[Operation], None] | None = None
         self.free_bytes: int | None = None
         """The free space in bytes; None: unlimited."""

@@ -23,7 +23,7 @@ from tidemill.storage.partition.partition_state import COUNT, ByteReader, Partit
 from tidemill.storage.partition.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 5  # 1 had no learners, 2 no installs, 3 no damage, 4 no sections of state machines
+VERSION: Final = 5  # version 1 had no learners, 2 no installs, 3 no damage, 4 no machine sections
 OPEN: Final = 1
 CLOSED: Final = 2
 INSTALLING: Final = 3

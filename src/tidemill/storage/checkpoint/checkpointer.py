@@ -153,7 +153,7 @@ class Checkpointer:
         yield
 
     def finished(self) -> None:
-        """Record that the steps have succeeded, and free the journal up to P."""
+        """Record that the steps have succeeded, and free the journal up to block P."""
         capture = self.capture
         assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
         self.number += 1

@@ -13,7 +13,8 @@ Step = Callable[[], None]
 
 class Removals:
     """
-    A removal waits until the control row with its number is synced (rules D1 and D2).  Used only on the event loop.
+    The pending removals.  Each waits until the control row that allows it is synced (rules D1 and D2).  Used only on
+    the event loop.
     """
 
     def __init__(self, disk: Disk, dirty: DirtyFiles) -> None:

@@ -428,8 +428,8 @@ class PartitionLog:
 
     def with_largest_timestamp(self, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
-        Return the header of the batch with the largest timestamp between `start_offset` and `end_offset`, the first one
-        if there are several.  May wait for the disk.
+        Return the header of the first batch that has the largest timestamp between `start_offset` and `end_offset`.
+        May wait for the disk.
         """
         start_offset = max(start_offset, self.log_start)
         largest = None
