@@ -10,7 +10,8 @@ class Timestamps(NamedTuple):
     """The monotonic clock of this process: deadlines are measured with it."""
     append_time: int
     """
-    The append time of entries appended now, since the epoch.  Records store it.  It never goes back within a partition.
+    The append time of entries appended now, since the epoch.  Records contain it.  It never decreases within a
+    partition.
     """
     past_ms: int
     """

@@ -110,7 +110,7 @@ class _Draft:
             case ShardIdsRecord():
                 self._next_shard_id = max(self._next_shard_id, record.next_shard_id)
             case SnapshotEndRecord():
-                pass  # The record holds no state: it only allows the log to start at the snapshot's first record.
+                pass  # The record contains no state: it only allows the log to start at the snapshot's first record.
             case _:
                 assert_never(record)
 

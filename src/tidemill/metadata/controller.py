@@ -119,8 +119,8 @@ class Controller:
     def decide(self, command: Command, now_ms: int, *, live: Live = None) -> Result[object]:
         """Return the records that carry out `command` and the response to send once they are committed.
 
-        `now_ms` is the wall-clock time, for decisions that expire.  `live` holds the live brokers, for the placement of
-        replicas; None means that all are live.
+        `now_ms` is the wall-clock time, for decisions that depend on the time.  `live` holds the live brokers, for the
+        placement of replicas; None means that all are live.
         """
         context = DecisionContext(
             image=self._image,

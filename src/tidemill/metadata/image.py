@@ -126,7 +126,7 @@ class ClusterImage:
 
 
 def metric_name(topic: str) -> str:
-    """Return the form of a topic's name that metrics use and that must be unique.
+    """Return a topic's name as it appears in metrics, where it must be unique.
 
     Like Kafka, Tidemill rejects a topic whose name differs from another topic's name only in '.' and '_', because the
     two would have the same name in metrics.

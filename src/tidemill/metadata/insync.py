@@ -1,7 +1,7 @@
 """Checks that a topic's own min.insync.replicas does not exceed its replication factor.
 
-Such a setting is a mistake: a batch cannot have more copies than there are replicas.  Defaults are not checked; topics
-with fewer replicas wait for all of theirs (`broker/handlers/produce`).
+A higher value is a mistake: a batch cannot have more copies than there are replicas.  Defaults are not checked; for
+topics with fewer replicas, Produce waits for all replicas (`broker/handlers/produce`).
 """
 
 from collections.abc import Mapping

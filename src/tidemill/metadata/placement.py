@@ -120,7 +120,7 @@ def _follower_rank(
 ) -> tuple[bool, int, int, int, bool, int]:
     """Return the sort key of a candidate follower; the candidate with the lowest key is chosen.
 
-    If loads are equal, that is the candidate that follows the last replica's broker, so that shards are spread over all
+    If loads are equal, the candidate after the last replica's broker is chosen, so that shards are spread over all
     pairs of brokers and not only over the brokers with the lowest ids.
     """
     broker_id = candidate.voter.broker_id

@@ -17,7 +17,7 @@ Response = TypeVar("Response", covariant=True)
 class Result(Generic[Response]):
     """
     The result of a decision.  The host appends either all of the `records` to the metadata log or none.  When they are
-    committed, it logs the `warnings`, which are whole sentences, and sends the `response`.
+    committed, it logs the `warnings`, which are complete sentences, and sends the `response`.
     """
 
     records: tuple[Record, ...]

@@ -1,4 +1,4 @@
-"""A broker's cache of compiled topic configurations.  One is recompiled only after the topic's settings change."""
+"""A broker's cache of compiled topic configurations.  A configuration is recompiled only after its settings change."""
 
 from collections.abc import Mapping
 

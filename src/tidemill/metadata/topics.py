@@ -36,7 +36,7 @@ from tidemill.model.topic import (
 from tidemill.model.topic_config_keys import KIND
 
 PARTITIONS_MAX: Final = 10_000  # per topic and per request; Kafka has the same limit per request
-DEFAULT: Final = -1  # stands for the cluster's default partition count or replication factor
+DEFAULT: Final = -1  # means the cluster's default partition count or replication factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class NewTopic:
     name: str
     partition_count: int = DEFAULT
     replication_factor: int = DEFAULT
-    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, brokers); requires DEFAULT counts
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, brokers); only with DEFAULT counts
     settings: tuple[tuple[str, str | None], ...] = ()  # (key, value); a value of None is rejected, as in Kafka
 
 
@@ -75,7 +75,7 @@ class CreateInternalTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics:
-    """Delete topics; each is given by its name or by its id."""
+    """Delete topics; each is identified by its name or by its id."""
 
     topics: tuple[str | TopicId, ...]
 

@@ -6,8 +6,8 @@ starts.  The group is then COMPLETING until the leader, one of its members, has 
 after that it is STABLE.  The modules `joining` and `membership` handle members' requests, and `rebalance` runs
 rebalances; this module holds the group's state and its transition table.
 
-All of this is soft state: only complete generations are logged (module `state`), and a new coordinator starts from the
-last one.
+The group's state in this module is soft state: only complete generations are logged (module `state`), and a new
+coordinator starts from the last logged generation.
 """
 
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = S.EMPTY
         self.previous_state = S.DEAD
-        self.state_since_ms = state_since_ms  # -1: unknown (written by Kafka before 2.1)
+        self.state_since_ms = state_since_ms  # -1: unknown (the record was written by Kafka before 2.1)
         self.generation = 0  # never decreases
         self.protocol_type: str | None = None  # None: no member ever joined; only simple consumers committed offsets
         self.protocol_name: str | None = None
@@ -113,7 +113,7 @@ class ClassicGroup:
         self.pending_joins: dict[str, None] = {}  # assigned ids whose clients have not joined with them yet (KIP-394)
         self.pending_syncs: dict[str, None] = {}  # members of this generation that have not sent SyncGroup yet
         self.joins_parked = 0  # members with a join waiter
-        self.subscribed_topics: frozenset[str] | None = None  # topics that any member reads; None: unknown
+        self.subscribed_topics: frozenset[str] | None = None  # topics to which members subscribe; None: unknown
         self._protocol_counts: dict[str, int] = {}  # protocol → number of members that support it
         self.joined_since_delay = False  # a new member joined during the current initial delay
         self.initial_delay_ms = 0  # > 0 during the initial delay of an empty group's rebalance
@@ -146,7 +146,7 @@ class ClassicGroup:
         return group
 
     def logged(self) -> GroupMetadata:
-        """Return the group's state in its logged form."""
+        """Return the part of the group's state that is logged."""
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -168,7 +168,7 @@ class ClassicGroup:
             ),
         )
 
-    # Keys of the group's deadlines.
+    # Keys that identify the group's deadlines.
 
     @property
     def join_key(self) -> Key:
@@ -181,7 +181,7 @@ class ClassicGroup:
     def session_key(self, member_id: str) -> Key:
         return ("session", self.group_id, member_id)
 
-    # Transitions.
+    # State transitions.
 
     def transition(self, signal: Signal, now_ms: int) -> None:
         self.previous_state, self.state = self.state, TRANSITIONS[self.state, signal]
@@ -195,7 +195,7 @@ class ClassicGroup:
         self.subscribed_topics = self._read_subscriptions()
         self.transition(G.JOINED if self.members else G.EMPTIED, now_ms)
 
-    # Members.
+    # Adding, replacing and removing members.
 
     def add(self, member: Member, protocol_type: str) -> None:
         if not self.members:
@@ -211,7 +211,7 @@ class ClassicGroup:
         self.joins_parked += member.join_waiter is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member, or an assigned id that no client has used yet.  Return the removed member, or None.
+        """Remove a member, or an assigned member id that no client has used yet.  Return the removed member, or None.
 
         The caller must answer the member's parked requests.
         """
@@ -254,7 +254,7 @@ class ClassicGroup:
         self.joins_parked -= waiter is not None
         return waiter
 
-    # Queries.
+    # Queries, which do not change the group.
 
     def member_problem(self, member_id: str, instance_id: str | None) -> int:
         """Return NONE if (member id, instance id) identifies a member of the group, otherwise the error code."""
@@ -303,9 +303,9 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member reads the topic.
+        """Return whether a member subscribes to the topic.
 
-        A consumer group with unreadable member metadata counts as subscribed to every topic.
+        A consumer group with member metadata that cannot be decoded counts as subscribed to every topic.
         """
         return self.is_consumer if self.subscribed_topics is None else topic in self.subscribed_topics
 

@@ -1,8 +1,8 @@
 """Committed offsets of all groups in one partition of `__consumer_offsets`.
 
-They are stored under the key that the log uses (group, topic name, partition), so a newer record replaces an older one,
-as in the log.  Each offset also belongs to a topic *id* and is returned only for that id: when a topic is deleted and
-created again under the same name, the offsets of the old topic are not returned for the new one.
+Each offset is stored under the same key as in the log (group, topic name, partition), so a newer record replaces an
+older one, as in the log.  Each offset also belongs to a topic *id* and is returned only for that id: when a topic is
+deleted and created again under the same name, the offsets of the old topic are not returned for the new one.
 """
 
 from collections.abc import Iterator

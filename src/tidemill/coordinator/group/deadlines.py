@@ -1,7 +1,8 @@
 """The deadlines of one coordinator, and the changes to them that the host has not received yet.
 
-Each heartbeat postpones a session's deadline.  The host is not told about it: its timer fires at the earlier time, and
-the coordinator then sets the timer for the later time.  A heartbeat therefore costs only dict operations, and no timer.
+Each heartbeat postpones a session's deadline.  The host is not notified of the change: its timer fires at the earlier
+time, and the coordinator then sets the timer to the later time.  A heartbeat therefore needs only dict operations, and
+no timer.
 """
 
 from tidemill.coordinator.result import Key
@@ -12,7 +13,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._due: dict[Key, int] = {}
-        self._armed: dict[Key, int] = {}  # the time when the host's timer fires; never later than `_due`
+        self._armed: dict[Key, int] = {}  # the time at which the host's timer fires; never later than `_due`
         self._changes: dict[Key, int | None] = {}  # not yet returned by `take_changes`
 
     def set(self, key: Key, at_ms: int) -> None:
@@ -27,8 +28,8 @@ class Deadlines:
             self._changes[key] = None
 
     def fired(self, key: Key, now_ms: int) -> bool:
-        """Handle the host's timer for a deadline.  Return whether the deadline has been reached; if it was postponed,
-        set the timer again.
+        """Handle the expiry of the host's timer for a deadline.  Return whether the deadline has been reached; if it
+        was postponed, set the timer again.
         """
         self._armed.pop(key, None)
         at_ms = self._due.get(key)

@@ -10,7 +10,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000  # as in Kafka: a new member cannot send he
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Group configuration.  Each field has Kafka's default; the comment beside it names Kafka's key."""
+    """Group configuration.  Each field has Kafka's default; the comment next to it names Kafka's key."""
 
     session_timeout_ms_min: int = 6_000  # group.min.session.timeout.ms
     session_timeout_ms_max: int = 1_800_000  # group.max.session.timeout.ms

@@ -76,7 +76,7 @@ class Groups:
         self._is_loaded = False
         self._expiry_queue: list[str] = []  # groups not yet examined in this round of expiry
 
-    # The log.
+    # Methods that replay the log or take snapshots of the state.
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Apply a record of the partition.
@@ -96,7 +96,7 @@ class Groups:
             for member in group.members.values():
                 rebalance.renew_session(group, member, decision)
             if len(group.members) > self._settings.size_max:
-                # The limit has been lowered.  In the rebalance, the members that join first stay.
+                # The limit on the group's size has been lowered.  In the rebalance, the members that join first stay.
                 rebalance.prepare(group, decision)
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
@@ -134,7 +134,7 @@ class Groups:
         offsets = self._state.offsets
         return ((group_id, offsets.of_group(group_id)) for group_id in offsets.group_ids())
 
-    # Decisions.
+    # Methods that decide requests and deadlines.
 
     def decide(self, request: GroupRequest, timestamps: Timestamps) -> Result[LogRecord]:
         assert self._is_loaded
@@ -238,8 +238,7 @@ class Groups:
             return
         group = ClassicGroup(request.group_id, decision.timestamps.append_time)
         if joining.join(group, request, decision):
-            # Log a new group immediately: if this broker cannot write, the client gets an error without waiting for
-            # long.
+            # Log a new group immediately: if this broker cannot write, the client gets an error without a long wait.
             self._groups[request.group_id] = group
             created = GroupMetadata(
                 protocol_type="",
@@ -331,8 +330,8 @@ class Groups:
                 continue
             examined += 1 + len(self._state.offsets.of_group(group.group_id))
             nothing_left = offsets.delete_expired(group, self._state.offsets, decision)
-            # Keep a group if it has assigned member ids to clients, which are about to join.  (Kafka deletes the
-            # group.)
+            # Keep a group that has assigned member ids to clients, because these clients are about to join.  (Kafka
+            # deletes the group.)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
                 self._remove_group(group, decision)
         interval_ms = 1 if self._expiry_queue else self._settings.offsets_retention_check_interval_ms

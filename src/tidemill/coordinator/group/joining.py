@@ -84,7 +84,7 @@ def _assign_member_id(group: ClassicGroup, request: Join, decision: DecisionBuil
 
 
 def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> None:
-    """Handle a join of an instance without a member id: a new instance, or one whose client was restarted."""
+    """Handle a join by a static member without a member id: the instance is new, or its client was restarted."""
     assert request.instance_id is not None
     new_member_id = _new_member_id(request, decision)
     current = group.static_members.get(request.instance_id)
@@ -104,8 +104,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     rebalance.renew_session(group, member, decision)
 
     if group.state is not S.STABLE:
-        # In COMPLETING, the leader may be about to send an assignment for the old member id, which no member has any
-        # more.
+        # In COMPLETING, the leader may be about to send an assignment for the old member id, which no longer exists.
         group.park_join(member, request.waiter)
         rebalance.prepare_or_complete(group, decision)
         return
@@ -127,7 +126,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             # Before v9, the response cannot tell a leader to skip the assignment.  A leader that finds its old member
-            # id here acts as a follower.
+            # id in this field acts as a follower.
             leader=(group.leader or "") if request.can_skip_assignment else old_leader,
             skip_assignment=skip,
             members=group.joined_members() if skip else (),
@@ -206,7 +205,7 @@ def _rebalance_timeout_ms(request: Join) -> int:
 
 
 def _new_member_id(request: Join, decision: DecisionBuilder) -> str:
-    """Return a member id in Kafka's form: client id or instance id, then a version 4 UUID."""
+    """Return a member id in Kafka's format: client id or instance id, then a version 4 UUID."""
     drawn = bytearray(decision.entropy.random_bytes(16))
     drawn[6] = drawn[6] & 0x0F | 0x40
     drawn[8] = drawn[8] & 0x3F | 0x80

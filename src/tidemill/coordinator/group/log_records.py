@@ -1,8 +1,8 @@
 """The encoding of `__consumer_offsets`: Kafka's keys and values, and Tidemill's own record that closes a snapshot.
 
-Every key and value begins with an int16 version; the version of a key tells what kind of record it is.  Tidemill reads
-all of Kafka's value versions, and it writes those of Kafka 4.3: offset value 4 and group value 3.  If the client
-requested a retention, Kafka writes offset value 1, which has no topic id; Tidemill adds a tag of its own to value 4
+Every key and value begins with an int16 version; the version of a key identifies the type of the record.  Tidemill
+reads all of Kafka's value versions, and it writes those of Kafka 4.3: offset value 4 and group value 3.  If the client
+requested a retention, Kafka writes offset value 1, which has no topic id; Tidemill adds its own tagged field to value 4
 instead.  Keys of Kafka's other group types are ignored.  A key without a value is a tombstone.  The format is specified
 in `docs/formats/consumer_offsets.md`.
 """
@@ -20,14 +20,14 @@ OFFSET_VALUE_VERSION = 4
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSIONS = range(5)
 GROUP_VALUE_VERSION = 3
-SNAPSHOT_END_KEY_VERSION = 32_000  # far above Kafka's own kinds; Kafka's tools ignore unknown kinds
+SNAPSHOT_END_KEY_VERSION = 32_000  # far above Kafka's own key versions; Kafka's tools ignore unknown ones
 SNAPSHOT_END_VALUE_VERSION = 0
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TOPIC_ID_TAG = 0
-_EXPIRY_TAG = 10_000  # Tidemill's own tag: the only version of Kafka's with an expiry, 1, has no epoch or topic id
+_EXPIRY_TAG = 10_000  # Tidemill's own tag: version 1, Kafka's only one with an expiry, has no epoch or topic id
 
 
 class BadRecord(ValueError):
@@ -155,7 +155,7 @@ def snapshot_end(value: SnapshotEnd) -> LogRecord:
 
 
 def read_key(data: bytes) -> RecordKey | None:
-    """Decode a key.  Return None for a kind of record that Tidemill ignores."""
+    """Decode a key.  Return None for a type of record that Tidemill ignores."""
     reader = _Reader(data)
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:

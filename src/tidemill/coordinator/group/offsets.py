@@ -127,9 +127,9 @@ def delete_all(group_id: str, offsets: CommittedOffsets, decision: DecisionBuild
 def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, decision: DecisionBuilder) -> bool:
     """Delete the group's expired offsets (KIP-211).  Return whether no offsets are left.
 
-    The retention of an empty group's offsets starts when the group becomes empty, and that of a simple consumer's
-    offsets at the commit.  A stable group loses only offsets of topics that it is no longer subscribed to; their
-    retention starts at the commit.  A rebalancing group loses no offsets.
+    The retention period of offsets starts when the group becomes empty or, for a simple consumer, at the commit.  A
+    stable group loses only offsets of topics to which it no longer subscribes; their retention period starts at the
+    commit.  A rebalancing group loses no offsets.
     """
     committed_offsets = offsets.of_group(group.group_id)
     if not committed_offsets:

@@ -1,4 +1,4 @@
-"""Error responses for requests that reach no group: the coordinator is elsewhere, is loading, or cannot write."""
+"""Error responses for requests that reach no group: the coordinator is another broker, is loading, or cannot write."""
 
 from typing import assert_never
 

@@ -1,7 +1,7 @@
 """Requests to the group coordinator: values that handlers build from wire requests of any version.
 
 `waiter` is the host's handle for the request, and is returned with the reply.  Where behaviour depends on the version
-of the wire request, the request has a flag, and the comment beside it names the version.
+of the wire request, the request has a flag, and the comment next to it names the version.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Join:
     member_id: str = ""
     instance_id: str | None = None
     client_id: str = ""
-    client_host: str = ""  # as Kafka shows it: "/127.0.0.1"
+    client_host: str = ""  # in Kafka's format: "/127.0.0.1"
     session_timeout_ms: int
     rebalance_timeout_ms: int = -1  # absent in v0: the session timeout applies
     protocol_type: str
