@@ -1,1 +1,1 @@
-"""Tidemill: a distributed, durable message queue that speaks Kafka."""
+"""Tidemill: a distributed, durable message queue that speaks the Kafka protocol."""

@@ -25,7 +25,7 @@ from tidemill.runtime.os_clock import OsClock
 from tidemill.telemetry.event_log import EventLog
 
 CHECK_INTERVAL_S: Final = 0.05  # between checks of whether the cluster is complete
-PROGRESS_INTERVAL_S: Final = 10.0  # between messages that say what the cluster still lacks
+PROGRESS_INTERVAL_S: Final = 10.0  # between messages that report what the cluster still lacks
 STOP_S_MAX: Final = 10.0  # a clean stop with leadership transfers takes two seconds; a broker that takes 10 s is stuck
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _AWAITED_SIGNALS: Final = STOP_SIGNALS | {signal.SIGCHLD}

@@ -104,7 +104,7 @@ class ClusterReport:
         status = shard.replica.status()
         membership = status.membership
         matches = {**shard.replica.matches, shard.replica.me: status.durable_index}
-        # A match index of 0 says that the member has acknowledged nothing in this term, not that its disk is empty.
+        # A match index of 0 means that the member has acknowledged nothing in this term, not that its disk is empty.
         known = {member: index or None for member, index in matches.items()}
         return {
             "voters": broker_ids(membership.voters),

@@ -41,7 +41,7 @@ SOURCES: Final = {
 }
 
 SHOWN_OTHERWISE: Final = frozenset({"leaderless_partitions", "under_replicated_partitions", "no_quorum_contact"})
-"""The problems that the banner shows by naming the partitions, or in a sentence of its own."""
+"""The problems that the banner shows in another way: by listing the partitions, or in a separate sentence."""
 
 
 class ConsoleView:
@@ -49,7 +49,7 @@ class ConsoleView:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._shards: tuple[int, list[ShardRow]] | None = None  # when they were computed, and the rows
+        self._shards: tuple[int, list[ShardRow]] | None = None  # (time of computation, rows)
 
     def overview(self) -> Overview:
         broker, image, shards = self._broker, self._broker.image, self.shards()

@@ -87,12 +87,12 @@ class DevDirectory:
         self._root = Path(self._disk.root)
 
     def close(self) -> None:
-        """Release the directory.  If this command has created it and could not use it, remove it again."""
+        """Release the directory.  If this command created the directory but did not use it, remove the directory."""
         self._ports.close()
         if self._created and [path.name for path in self._root.iterdir()] == [LOCK_NAME]:
             (self._root / LOCK_NAME).unlink()
             for path in self._created:
-                with contextlib.suppress(OSError):  # Another process uses it meanwhile.
+                with contextlib.suppress(OSError):  # Another process is using the directory now.
                     path.rmdir()
         self._disk.unlock()
 
@@ -185,15 +185,15 @@ def _missing(directory: Path) -> list[Path]:
 
 
 def _replication(count: int) -> dict[str, str]:
-    """Return the replication settings that `count` brokers get unless others are chosen."""
+    """Return the default replication settings for a cluster of `count` brokers."""
     settings = {REPLICATION_FACTOR: str(min(REPLICAS_MAX, count))}
     return settings | ({MIN_INSYNC: "2"} if count >= REPLICAS_MAX else {})
 
 
 def _chosen_replication(stored: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the replication settings that differ from those that an earlier command wrote for its `stored` brokers.
+    """Return the replication settings in the `stored` settings that differ from the defaults for that many brokers.
 
-    They apply to all brokers, because any broker may become the controller.
+    The returned settings apply to all brokers, because any broker may become the controller.
     """
     written = _replication(len(stored))
     chosen: dict[str, str] = {}

@@ -30,7 +30,7 @@ def group_lags(broker: Broker, rows_max: int) -> GroupLags:
     topics, open_partitions = broker.image.topics, broker.shard_table.topics
     for hosted in broker.coordinators.of(GROUPS).hosted() if rows_max else ():
         if not hosted.is_loaded:
-            continue  # its offsets may still be outdated, so the lag could be too large for a moment
+            continue  # until the partition is loaded, its offsets may be outdated, and the lag too large
         for group_id, offsets in hosted.core.groups.committed_offsets():
             if examined + len(offsets) > OFFSETS_MAX:
                 unmeasured += len(offsets)

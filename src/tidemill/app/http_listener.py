@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MAX: Final = 1_024  # connections from scrapers and health checks; further connections get status 503
 BACKLOG: Final = 128
-DRAIN_S: Final = 1  # for requests that are open at a stop; the whole stop must take less than two seconds
+DRAIN_S: Final = 1  # for requests in progress at a stop; the entire stop must take less than two seconds
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
 """uvicorn's imports, divided into short parts, so that the loop can serve Kafka clients between them (decision 12)."""
 

@@ -1,7 +1,7 @@
 """Imports the console at the first request for one of its pages, so that until then it costs neither time nor memory.
 
-The imports are divided into parts of some 10 ms each, so that the loop can serve Kafka clients between them.  Decision
-12 says why no thread imports them.
+The imports are divided into parts of about 10 ms each, so that the loop can serve Kafka clients between them.  Decision
+12 explains why they are not imported in a thread.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class LazyConsole:
             for name in IMPORTED_IN_TURN:
                 import_module(name)
                 await asyncio.sleep(0)
-        if self._console is None:  # another request may have been faster
+        if self._console is None:  # another request may have imported it in the meantime
             self._console = _console(self._broker)
         await self._console(scope, receive, send)
 

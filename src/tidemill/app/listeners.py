@@ -20,9 +20,9 @@ PEER_ADVERTISED: Final = "tidemill.peer.advertised"
 CLUSTER_KEY: Final = "tidemill.cluster.key"
 JOIN: Final = "tidemill.join"
 _EXAMPLE_PORTS: Final = {HTTP_LISTENER: 9080, PEER_LISTENER: 9070, PEER_ADVERTISED: 9070, JOIN: 9070}
-"""The ports in the examples of messages, for keys that are not about Kafka clients."""
+"""The ports in the examples that error messages give, for keys that do not configure Kafka listeners."""
 _NEVER_BOUND: Final = frozenset({"advertised.listeners", PEER_ADVERTISED, JOIN})
-"""The keys whose addresses are connected to, so that port 0 cannot be meant."""
+"""The keys whose addresses are for connecting, not for listening, so port 0 is not allowed."""
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.*)")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 _RESERVED_NAMES: Final = {PEER_ENDPOINT: PEER_LISTENER, HTTP_ENDPOINT: HTTP_LISTENER}
@@ -54,7 +54,7 @@ class Address(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether this address stands for all addresses of the machine, so that no client can connect to it."""
+        """Whether this address means all addresses of the machine, so that no client can connect to it."""
         return self.host in _WILDCARDS
 
 

@@ -20,8 +20,8 @@ from tidemill.wire.api import ALL
 class ObservedBroker:
     def __init__(self, broker: Callable[[], Broker | None], join: Sequence[str] = ()) -> None:
         """
-        Observe the broker that `broker` returns.  It returns None while the process recovers data, when no request is
-        answered, and while the process waits to be admitted by one of the brokers at `join`.
+        Observe the broker that `broker` returns.  It returns None while the process recovers data (no request is
+        answered during that time), and while the process waits to be admitted by one of the brokers at `join`.
         """
         self._broker = broker
         self._join = join

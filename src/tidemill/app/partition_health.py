@@ -1,4 +1,4 @@
-"""Counts partitions that are in danger, as far as one broker knows.
+"""Counts the unhealthy partitions that one broker knows of.
 
 Only the leader of a partition knows which of its replicas are in sync, so each broker counts the partitions that it
 leads, and the cluster's count is the sum over all brokers.  Partitions without a leader are counted by every broker.
@@ -14,17 +14,19 @@ from tidemill.broker.broker import Broker
 class PartitionHealth:
     led: int = 0
     under_replicated: int = 0
-    """Led here, with fewer replicas in sync than planned."""
+    """Partitions led by this broker with fewer replicas in sync than planned."""
     under_min_insync: int = 0
-    """Led here, with fewer replicas in sync than `min.insync.replicas`: writes with acks=all fail."""
+    """
+    Partitions led by this broker with fewer replicas in sync than `min.insync.replicas`: writes with acks=all fail.
+    """
     damaged: int = 0
     """Partitions whose replica on this broker is out of use, because its files are damaged."""
     leaderless: int = 0
-    """Partitions of the whole cluster for which this broker knows no leader that is up."""
+    """Partitions of the entire cluster for which this broker knows no leader that is up."""
 
 
 def partition_health(broker: Broker) -> PartitionHealth:
-    """Count the partitions.  The console calls this in worker threads, so shards may come and go meanwhile."""
+    """Count the partitions.  The console calls this in worker threads, so shards may be opened and closed meanwhile."""
     image, cluster = broker.image, broker.cluster
     lagging = Counter(shard_id for shard_id, _ in cluster.out_of_sync)
     health = PartitionHealth()

@@ -15,8 +15,8 @@ LOAD_TRAFFIC_BYTES_MIN: Final = 16 << 20  # memory is returned only after this m
 class QuietHeap:
     def __init__(self, metrics: Metrics, jobs: Jobs, failed: Callable[[BaseException], None]) -> None:
         """
-        `jobs` runs the return of memory on a thread other than the loop's; `failed` receives the exceptions of these
-        jobs.
+        `jobs` runs the jobs that return memory, on a thread other than the event loop's; `failed` receives their
+        exceptions.
         """
         self._metrics = metrics
         self._jobs = jobs

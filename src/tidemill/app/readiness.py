@@ -1,6 +1,7 @@
 """Lists what is degraded on a broker, for `/health/ready`: problems, each with a name, a count and a sentence.
 
-A degraded broker still serves, so it stays ready: sending its clients elsewhere would take away what still works.
+A degraded broker still serves, so it stays ready: sending its clients elsewhere would make what still works
+unavailable.
 """
 
 from collections.abc import Iterator, Sequence

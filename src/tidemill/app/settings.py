@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
 LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # not secret: it protects nothing
-FILE_BYTES_MAX: Final = 1 << 20  # a larger file was named by mistake
+FILE_BYTES_MAX: Final = 1 << 20  # a larger file must have been named by mistake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +90,10 @@ def check_dev_broker(
 def settings_of(
     static: Mapping[str, str], lines: Mapping[str, str] = MappingProxyType({}), problems: Sequence[str] = ()
 ) -> Settings:
-    """
-    Check each key by itself and then their combination, and return the settings.
+    """Check each key on its own and then the combination of keys, and return the settings.
 
-    `lines` has FILE:LINE of keys that are from a file, and `problems` says what is wrong with the file itself.  Raises
-    SettingRefused, which names every illegal setting, or, if there is none, every one that does not fit the others.
+    `lines` maps each key that a file sets to FILE:LINE, and `problems` lists the problems with the file itself.  Raises
+    SettingRefused, which names every illegal setting or, if there is none, every setting that conflicts with others.
     """
     illegal = [_at(lines, name, error.message) for name, error in static_problems(static)]
     _refuse([*problems, *illegal])
@@ -147,7 +146,7 @@ def settings_of(
 
 
 def _refuse(problems: Sequence[str]) -> None:
-    """Raise SettingRefused if there are problems.  Each already names key, value and fix."""
+    """Raise SettingRefused if there are problems.  Each problem already names the key, the value and the fix."""
     if problems:
         refused = SettingRefused("", "", "")
         listed = "".join(f"\n  {problem}" for problem in problems)
@@ -156,7 +155,7 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _at(lines: Mapping[str, str], name: str, problem: str) -> str:
-    """Return the problem of a key, after the line of the file that sets the key, if there is one."""
+    """Return the problem with a key, prefixed with FILE:LINE if a file sets the key."""
     return f"{lines[name]}: {problem}" if name in lines else problem
 
 

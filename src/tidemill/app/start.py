@@ -1,7 +1,7 @@
 """The composition root of one broker process: starts the broker, reports when it is ready, and stops it in order.
 
-No layer is above this one.  After a failure of the machine, such as a failed sync, this module ends the process
-immediately.
+Only adapters, such as the commands, are in a layer above this one.  After a failure of the machine, such as a failed
+sync, this module ends the process immediately.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ class StartProblem(Exception):
 
 
 class SettingProblem(StartProblem):
-    """The broker cannot start with these settings: another attempt fails, too, until a person has changed them."""
+    """The broker cannot start with these settings: further attempts also fail until someone changes them."""
 
 
 def unbindable(key: str, value: object, error: OSError) -> StartProblem:

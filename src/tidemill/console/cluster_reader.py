@@ -54,7 +54,8 @@ class ClusterReader:
 
     def ask(self, broker_id: int, api: Api, request: Message, *, newest: int | None = None) -> Any:
         """
-        Send a request and return the response.  Raise BrokerUnreachable; a broker that failed once is not asked again.
+        Send a request and return the response.  Raise BrokerUnreachable; no further request is sent to a broker that
+        failed once.
         """
         if broker_id in self._failures:
             raise self._failures[broker_id]

@@ -1,6 +1,6 @@
 """The data about the cluster that the pages show, and the port through which they get it from the serving broker.
 
-All of this is one broker's own view, obtained without a request to another broker.
+The data is one broker's own view, obtained without a request to another broker.
 """
 
 from collections.abc import Iterable, Sequence

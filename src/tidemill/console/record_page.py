@@ -53,6 +53,8 @@ def records(visit: Visit) -> HTMLResponse:
 
 
 def _start(visit: Visit, offsets: Offsets, limit: int) -> int:
-    """Return the page's first offset: the parameter `offset`, clamped to the log; by default that of the last page."""
+    """Return the page's first offset: the parameter `offset`, clamped to the log; by default the first offset of the
+    last page.
+    """
     last = max(offsets.end - limit, offsets.start)
     return min(max(visit.number("offset", last), offsets.start), max(offsets.end - 1, offsets.start))

@@ -15,7 +15,7 @@ from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.raw_fetcher import RawFetcher
 from tidemill.model.partition import TopicPartition
 
-BYTES_READ_MAX: Final = 16 << 20  # per page: enough for fifty records of usual size
+BYTES_READ_MAX: Final = 16 << 20  # per page: enough for fifty records of typical size
 BATCH_BYTES_MAX: Final = 64 << 20  # per batch, after decompression
 SHOWN_BYTES_MAX: Final = 2 << 10  # per key, value or header, if the page shows several records
 SHOWN_ALONE_BYTES_MAX: Final = 128 << 10  # per key, value or header, if the page shows a single record
@@ -96,11 +96,10 @@ def _row(record: Record, format_: str, bytes_max: int) -> RecordRow:
 
 
 def show(data: bytes | None, format_: str, bytes_max: int) -> Shown | None:
-    """
-    Return `data` in one of FORMATS.  AUTO is text if the bytes are text, and hex otherwise.
+    """Return `data` in one of FORMATS.  AUTO is text if the bytes are text, and hex otherwise.
 
-    JSON is indented; data that is not JSON, or is too large to be shown whole, is shown as AUTO.  None, which is not
-    the same as no bytes, stays None.
+    JSON is indented; data that is not JSON, or is too large to be shown in full, is shown as AUTO.  None, which differs
+    from an empty value, is returned as None.
     """
     if data is None:
         return None
@@ -127,7 +126,9 @@ def _as_json(data: bytes) -> str | None:
 
 
 def _is_text(data: bytes, *, is_cut: bool) -> bool:
-    """Return whether `data` is UTF-8, with no zero bytes and few control characters (a log line's colours use some)."""
+    """
+    Return whether `data` is UTF-8, with no zero bytes and few control characters (colour codes in log lines use some).
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

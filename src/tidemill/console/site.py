@@ -72,7 +72,7 @@ class Visit:
         return self.request.url.path + (f"?{urlencode(kept)}" if kept else "")
 
     def slice(self, rows: Sequence[Any]) -> Slice:
-        """Return the page of `rows` whose number is the parameter `page`, or the last page if there are fewer."""
+        """Return the page of `rows` whose number is the parameter `page`, or the last page if there are fewer pages."""
         pages = max(-(-len(rows) // ROWS_MAX), 1)
         number = min(max(self.number("page", 1), 1), pages)
         first = (number - 1) * ROWS_MAX

@@ -1,9 +1,10 @@
-"""The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, those of `cluster_api`.
+"""
+The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and those of `cluster_api`.
 
-All other paths belong to the console, which is an application of its own and is served to this machine only.
-There are few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.
-A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  A broker is
-ready while it serves Kafka clients, even if something is degraded; the response to `/health/ready` lists what is.
+All other paths belong to the console, which is an application of its own and is served to this machine only.  There are
+few endpoints, so a dictionary is enough for routing; a framework would only delay the broker's start.  A broker is live
+while its event loop runs and its storage has not failed; otherwise it must be restarted.  A broker is ready while it
+serves Kafka clients, even if something is degraded; the response to `/health/ready` lists the problems.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -32,7 +33,7 @@ class ObservableBroker(Protocol):
     def is_ready(self) -> bool: ...
 
     def problems(self) -> Sequence[Mapping[str, object]]:
-        """Return what is degraded, even if the broker serves; `docs/http.md` describes the fields."""
+        """Return what is degraded, even while the broker serves clients; `docs/http.md` describes the fields."""
         ...
 
     def metrics_text(self) -> str | None:
@@ -46,7 +47,7 @@ class Application:
     ) -> None:
         """
         Serve the health and metrics of `broker`.  `state` returns the state of its cluster, or None while the broker
-        does not know it yet.  `console` serves all other paths; without it, they do not exist.
+        does not know it yet.  `console` serves all other paths; without it, they return status 404.
         """
         self._broker = broker
         self._console = console
