@@ -1,9 +1,9 @@
 """A configuration key: its meaning, its legal values, and whether Tidemill obeys it.
 
-Users have configuration files and scripts that were written for Kafka.  Tidemill supports each of Kafka's keys in one
-of three ways.  A key is *obeyed*, *accepted without effect* if ignoring it does no harm, or *refused* if ignoring it
-would break a promise that the user relies on.  Every key that is not obeyed states a reason.  A refused key may still
-be set to its default, because that changes nothing.
+Users have configuration files and scripts that were written for Kafka.  Tidemill treats each of Kafka's keys in one of
+three ways.  A key is *obeyed*, *accepted without effect* if ignoring it does no harm, or *refused* if ignoring it would
+break a promise that the user relies on.  Every key that is not obeyed states a reason.  A refused key may still be set
+to its default, because that changes nothing.
 """
 
 from collections.abc import Callable

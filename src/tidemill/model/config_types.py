@@ -1,7 +1,7 @@
 """The types of configuration values (Kafka's `ConfigDef.Type`), and the conversion of values from and to text.
 
-Metadata records, requests and files hold configuration as text.  Code that uses a setting converts its text to a value
-once.
+Metadata records, requests and files contain configuration as text.  Code that uses a setting converts its text to a
+value once.
 """
 
 import re

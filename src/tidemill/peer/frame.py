@@ -59,7 +59,9 @@ class Heartbeat:
 
 @dataclass(slots=True)
 class Leaders:
-    """The changes to the sender's leader table from one version to another; from version 0, this is the whole table."""
+    """The changes to the sender's leader table from one version to another; from version 0, the changes are the
+    complete table.
+    """
 
     from_version: int
     to_version: int

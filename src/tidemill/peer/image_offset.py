@@ -1,4 +1,4 @@
-"""ImageOffset: a broker asks for the end of the committed metadata log.
+"""ImageOffset: a broker requests the end offset of the committed metadata log.
 
 The controller answers after it has confirmed its leadership.
 """

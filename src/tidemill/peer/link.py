@@ -61,8 +61,8 @@ class Links(Protocol):
         """Accept links from other brokers, and return the advertised host:port.
 
         `last_address` is the address that this broker advertised before its restart, or empty.  A listener with port 0
-        takes the port of that address again if it is free, so that other brokers reach this one at once.  A broker that
-        has not joined a cluster yet does not listen.
+        takes the port of that address again if it is free, so that other brokers reach this one immediately.  A broker
+        that has not joined a cluster yet does not listen.
         """
         ...
 

@@ -1,5 +1,5 @@
-"""TransferLeadership: the controller asks a leader to transfer the leadership of shards.  The leader answers
-immediately.
+"""
+TransferLeadership: the controller asks a leader to transfer the leadership of shards.  The leader responds immediately.
 
 `refused` holds the shards that cannot be transferred, because the receiver does not lead them, or the target is not
 alive or lags too far behind.  The leader tables show when the other transfers are complete.

@@ -49,7 +49,7 @@ class EventLog:
         self._line("warning", event, fields)
 
     def waiting(self, event: str, waited_ms: int, **fields: Field) -> None:
-        """Log that the broker has been waiting for `waited_ms`.  From OUTAGE_MS on, this is a warning."""
+        """Log that the broker has been waiting for `waited_ms`.  After OUTAGE_MS, the event is a warning."""
         self._line("info" if waited_ms < OUTAGE_MS else "warning", event, fields)
 
     def error(self, event: str, **fields: Field) -> None:

@@ -337,7 +337,7 @@ class _DecoderSource:
     def _read(self, format_: str, prefix: str) -> str:
         """Generate code that reads the pending run and a number after it, and return the name of the number's variable.
 
-        Call it for a number that the next generated lines need, so that it cannot stay pending.
+        Call it for a number that the next generated lines use: such a number cannot stay in the pending run.
         """
         target = self._source.fresh(prefix)
         self._run.append((format_, target))

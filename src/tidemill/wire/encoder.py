@@ -17,7 +17,7 @@ from tidemill.wire.source import Source
 
 Encoder = Callable[[Any, bytearray, list[bytes | bytearray | memoryview]], bytearray]
 
-_KEPT_COUNT_MAX: Final = 16  # structs for arrays of up to this many numbers are kept for later messages
+_KEPT_COUNT_MAX: Final = 16  # structs for arrays of up to this many numbers are cached
 _SMALL_UVARINTS: Final = tuple(uvarint(value) for value in range(128))
 
 

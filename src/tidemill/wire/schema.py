@@ -231,7 +231,7 @@ class Api:
             raise ProtocolError("the response ends inside its header")
         return skip_tags(frame, 5, frame[4])
 
-    # Whole frames, to be sent with `writelines(parts)`.
+    # Complete frames, to be sent with `writelines(parts)`.
 
     def encode_response(self, version: int, response: Message, correlation_id: int) -> list[Part]:
         """Encode the frame of a response to a request of this version."""

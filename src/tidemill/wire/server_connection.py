@@ -60,7 +60,7 @@ class ServerConnection:
     def __init__(self, apis: Mapping[int, Api]) -> None:
         self._apis = apis  # the APIs that this broker implements
         self.pending: deque[RequestEnvelope] = deque()
-        """The requests whose response was not released yet.  To bound their number, the owner stops reading."""
+        """The requests whose response has not been released yet.  The owner bounds their number by pausing reading."""
 
     def receive(self, frame: memoryview) -> RequestEnvelope:
         """

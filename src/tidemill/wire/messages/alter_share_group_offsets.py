@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets: key 91, v0, flexible from v0.
 
-Sets where a share group without members starts in its partitions (KIP-932).
+Sets the start offsets of a share group without members (KIP-932).
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ v1  response: throttle_time_ms
 v3  request: include_authorized_operations; response: authorized_operations; authorized operations (KIP-430)
 v4  response: group_instance_id; static members (KIP-345)
 v5  flexible
-v6  response: error_message; GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043)
+v6  response: error_message; GROUP_ID_NOT_FOUND instead of a group in state Dead (KIP-1043)
 """
 
 from collections.abc import Sequence

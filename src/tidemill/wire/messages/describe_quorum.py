@@ -2,7 +2,7 @@
 
 Returns the voters and observers of the metadata log (KIP-595).
 
-v1  response: last_fetch_timestamp, last_caught_up_timestamp; when a replica was last heard and caught up (KIP-836)
+v1  response: last_fetch_timestamp, last_caught_up_timestamp; when a replica last fetched and was caught up (KIP-836)
 v2  response: error_message, nodes, replica_directory_id; the voters' directory ids and endpoints (KIP-853)
 """
 

@@ -1,8 +1,8 @@
 """DescribeShareGroupOffsets: key 90, v0-1, flexible from v0.
 
-Returns where share groups are in their partitions (KIP-932).
+Returns the start offsets of share groups in their partitions (KIP-932).
 
-v1   response: lag; the records that are not finished (KIP-1226)
+v1   response: lag; the number of records that are not finished (KIP-1226)
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """ListOffsets: key 2, v1-11, flexible from v6.
 
-Returns the offset of a timestamp or of a partition's end: -2 earliest, -1 latest, -3 greatest timestamp,
--4 earliest local, -5 last tiered, -6 earliest not yet tiered.
+Returns offsets by timestamp.  Negative timestamps are special: -2 earliest, -1 latest, -3 greatest timestamp, -4
+earliest local, -5 last tiered, -6 earliest not yet tiered.
 
 v1   request: without max_num_offsets; response: without old_style_offsets
 v2   request: isolation_level; response: throttle_time_ms

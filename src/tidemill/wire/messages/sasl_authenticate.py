@@ -2,7 +2,7 @@
 
 Carries one message of the SASL mechanism that SaslHandshake chose, and the broker's reply (KIP-152).
 
-v1  response: session_lifetime_ms; the client authenticates again before it has passed (KIP-368)
+v1  response: session_lifetime_ms; the client reauthenticates before the session expires (KIP-368)
 v2  flexible
 """
 

@@ -2,7 +2,7 @@
 
 Chooses the SASL mechanism of a connection; the response lists those that the broker offers.
 
-v1  the mechanism's messages follow in SaslAuthenticate instead of frames without a header (KIP-152)
+v1  the mechanism's messages follow in SaslAuthenticate requests instead of raw frames (KIP-152)
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat: key 76, v1, flexible from v1.
 
-Joins or leaves a share group, keeps the membership, and receives the assignment (KIP-932).
+Joins or leaves a share group, maintains the membership, and receives the assignment (KIP-932).
 """
 
 from collections.abc import Sequence
