@@ -62,7 +62,7 @@ class Connection(Holder, Protocol):
     """The part of a client's connection that the broker uses."""
 
     def stop_receiving(self) -> None:
-        """Answer the requests that have begun, but begin no others."""
+        """Respond to the requests in progress, but start no others."""
         ...
 
 
@@ -172,7 +172,7 @@ class Broker:
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         """
-        Apply a change of the cluster image, first to the shards and then to the coordinators, which use the shards.
+        Apply a change to the cluster image, first to the shards and then to the coordinators, which use the shards.
         """
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
@@ -218,9 +218,7 @@ class Broker:
         self.topic_creation.create_internal(name, created)
 
     def storage_problem(self) -> str | None:
-        """
-        Return why nothing may be appended now (rule F1 of `docs/formats/journal.md`); None when appends are accepted.
-        """
+        """Return why appends are refused now (rule F1 of `docs/formats/journal.md`); None if they are accepted."""
         return self.free_space.problem
 
     def read_failed(self, partition: Partition, error: Exception) -> int:
@@ -259,7 +257,9 @@ class Broker:
         self.memory.lost(connection)
 
     def tick(self) -> None:
-        """Do the periodic work, such as heartbeats, elections, idle blocks and checkpoints.  Called every 250 ms."""
+        """
+        Perform the periodic work, such as heartbeats, elections, idle blocks and checkpoints.  Called every 250 ms.
+        """
         self.stall_tolerant_clock.tick()
         self.cluster.peers.tick()
         self.controller.tick()
@@ -278,8 +278,8 @@ class Broker:
 
     def tick_shards(self) -> None:
         """
-        Tick the shards.  While a shard has no leader, schedule further ticks soon: the more precisely the election
-        timeouts are kept, the less often votes are split.
+        Tick the shards.  While a shard has no leader, schedule further ticks soon: the more precisely election timeouts
+        expire, the less often votes are split.
         """
         self.shard_table.tick(self.cluster.peers.alive())
         if self.shard_table.is_electing and not self._is_tick_scheduled and self.cluster.peers.links is not None:
@@ -301,7 +301,7 @@ class Broker:
             return False
         return self.cluster.peers.has_controller_contact() or not self.cluster.has_quorum_contact
 
-    # ClusterOwner.
+    # Methods of the protocol `ClusterOwner`.
 
     @property
     def shards(self) -> dict[ShardId, Shard]:

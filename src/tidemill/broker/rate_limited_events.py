@@ -1,4 +1,4 @@
-"""A rate limit for log events that clients or peers can cause at will.  Metrics count all these events."""
+"""A rate limit for log events that clients or peers can cause at will.  Metrics count every occurrence."""
 
 from typing import Final
 

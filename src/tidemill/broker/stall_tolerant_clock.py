@@ -1,9 +1,9 @@
 """A clock that does not count stalls of this process.  The broker uses it to decide which peers are silent.
 
-While a process is stopped or gets no CPU time, it reads no heartbeats: they wait in its sockets.  By the machine's
-clock, every peer would seem silent at the first tick after the stall, and a leader that all others still follow would
-step down.  So at most `STEP_MS_MAX` of the time between two ticks counts (Dadgar et al. 2018, "Lifeguard: Local Health
-Awareness for More Accurate Failure Detection").
+While a process is stopped or gets no CPU time, it reads no heartbeats: they wait in its sockets.  According to the
+machine's clock, every peer would seem silent at the first tick after the stall, and a leader that all others still
+follow would step down.  So at most `STEP_MS_MAX` of the time between two ticks counts (Dadgar et al. 2018, "Lifeguard:
+Local Health Awareness for More Accurate Failure Detection").
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ STEP_MS_MAX: Final = 500  # twice the time between two ticks
 
 
 class StallTolerantClock:
-    """Implements `model.clock.Clock`."""
+    """A clock that does not count stalls of this process; implements `model.clock.Clock`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

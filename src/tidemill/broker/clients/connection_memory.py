@@ -1,17 +1,17 @@
-"""Bounds the total memory of all client connections: decides which of them must wait or close at a bound.
+"""Bounds the total memory of all client connections: decides which of them must wait or be closed at a bound.
 
     arriving   incomplete frames                           ┐ together at most `requests_bytes_max`
     working    requests whose bytes an append still needs  ┘   (queued.max.request.bytes)
     reading    reserved for reads of pending Fetches       ┐ together about `RESPONSES_BYTES_MAX`
     unread     responses that clients have not read        ┘
 
-At the first bound, the broker stops reading from connections.  If `working` alone reaches the bound, it stops reading
-from all connections until the journal has made room.  Otherwise, it stops reading from connections that are receiving a
-large frame, except the one whose frame began first, so that one frame can always complete.  That connection is closed
-if its frame takes longer than `ARRIVAL_MS_MAX`.
+At the first bound, the broker stops reading from connections.  If `working` alone reaches the bound, the broker stops
+reading from all connections until the journal has room again.  Otherwise, it stops reading from connections that are
+receiving a large frame, except the one whose frame began first, so that one frame can always complete.  That connection
+is closed if its frame takes longer than `ARRIVAL_MS_MAX`.
 
 The closer the memory is to the second bound, the smaller the responses to Fetch are.  At the bound, no further request
-begins for a client with unread responses, and connections that have read nothing for `UNREAD_MS_MAX` are closed,
+is started for a client with unread responses, and connections that have read nothing for `UNREAD_MS_MAX` are closed,
 starting with those that have the most unread bytes.
 """
 
@@ -23,7 +23,7 @@ RESPONSES_BYTES_MAX: Final = 256 << 20  # about five of the largest responses th
 RESPONSE_BYTES_MIN: Final = 64 << 10  # room for a response even at the bound; its first batch may be larger
 SHARE: Final = 4  # one response takes at most a quarter of the remaining room
 ARRIVAL_MS_MAX: Final = 10_000  # enough for 100 MiB at 10 MB/s
-UNREAD_MS_MAX: Final = 10_000  # longer than a client's pauses for garbage collection
+UNREAD_MS_MAX: Final = 10_000  # longer than a client's garbage collection pauses
 REFRESH_MS: Final = 20  # minimum interval between updates of the unread bytes of all connections
 
 
@@ -36,7 +36,9 @@ class Holder(Protocol):
         ...
 
     def room_again(self) -> None:
-        """Try to read again, but in a later turn, because reading may change this `ConnectionMemory`."""
+        """
+        Try to read again, but in a later turn of the event loop, because reading may change this `ConnectionMemory`.
+        """
         ...
 
     def give_up(self, reason: str) -> None:
@@ -65,7 +67,7 @@ class ConnectionMemory:
         self._waiting: dict[Holder, None] = {}
         self._refreshed_at = clock.monotonic_ms()
 
-    # Requests.
+    # Memory for requests.
 
     @property
     def request_bytes(self) -> int:
@@ -133,7 +135,7 @@ class ConnectionMemory:
         for holder in waiting:
             holder.room_again()
 
-    # Responses.
+    # Memory for responses.
 
     def unread(self, holder: Holder, size: int) -> None:
         """Set how many response bytes have not been sent to this client yet."""
@@ -160,7 +162,7 @@ class ConnectionMemory:
         self.reading_bytes -= size
 
     def may_answer(self, holder: Holder) -> bool:
-        """Return whether another request from this client may begin."""
+        """Return whether another request from this client may be started."""
         if self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX:
             return True
         return holder not in self._unread
@@ -198,7 +200,7 @@ class ConnectionMemory:
                 self.lost(holder)
                 holder.give_up("it does not read its responses, and other connections need the memory")
 
-        self._wake()  # needed because nothing reports that a socket has sent its buffer
+        self._wake()  # needed because there is no notification when a socket has sent its buffer
 
     def _unread_of(self, holder: Holder) -> int:
         return self._unread[holder].bytes

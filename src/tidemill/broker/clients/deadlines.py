@@ -1,6 +1,6 @@
 """Deadlines for requests that are waiting for other brokers, without one timer per request.
 
-Requests with the same time limit expire in the order in which they were added, so each tick looks only at requests that
+Requests with the same time limit expire in the order in which they were added, so each tick examines only requests that
 have expired.  A request expires up to one tick late.
 """
 

@@ -1,13 +1,13 @@
 """Fetch sessions: the partitions that a client fetches, kept between its requests (KIP-227).
 
     full request (id 0, epoch 0)  ─▶ a new session, whose id is returned; every partition is in the response
-    incremental (id, epoch + 1)   ─▶ changes are applied; only partitions with news are in the response
+    incremental (id, epoch + 1)   ─▶ changes are applied; only changed partitions are in the response
     id 0, epoch −1                ─▶ no session
     id, epoch −1                  ─▶ the session ends
 
 The number of sessions is bounded.  At the bound, a new session replaces the least recently used one, but only if that
 one has not been used for two minutes; otherwise, the new client is served without a session.  This keeps clients from
-evicting each other in turn, as KIP-227 demands.  The number of partitions in all sessions is bounded in the same way.
+evicting each other in turn, as KIP-227 requires.  The number of partitions in all sessions is bounded in the same way.
 A single session has at most `SESSION_PARTITIONS_MAX` partitions.
 """
 
@@ -49,7 +49,7 @@ class FetchSession:
     def __init__(self, session_id: int, wanted: dict[FetchKey, Wanted]) -> None:
         self.session_id = session_id
         self.used_at_ms = 0
-        self.epoch = 1  # epoch of the next request
+        self.epoch = 1  # the session epoch expected in the next request
         self.is_incremental = False  # whether the current request is incremental
         self.wanted = wanted
 

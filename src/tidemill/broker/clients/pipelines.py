@@ -22,13 +22,13 @@ SENT_AGAIN: Final = frozenset({
     errors.NOT_ENOUGH_REPLICAS,
     errors.KAFKA_STORAGE_ERROR,
 })  # fmt: skip
-"""Errors after which every client sends the batch again."""
+"""Errors after which every client resends the batch."""
 
 EXPECTED_MS: Final = 10_000
 """How long later batches are refused: a client may drop the refused batch and continue with the same epoch."""
 
 PARTITIONS_MAX: Final = 1_000
-"""Number of partitions that are remembered per connection: clients may name partitions that do not exist."""
+"""The maximum number of partitions stored per connection: clients may name partitions that do not exist."""
 
 TopicPartition = tuple[str | bytes, int]  # topic, by name or by id, and partition
 

@@ -16,7 +16,7 @@ from tidemill.broker.clients.connection_memory import ConnectionMemory
 from tidemill.shard.jobs import Jobs
 
 # The number of requests whose batches are recompressed at a time.  The results of each, up to `RECOMPRESSED_BYTES_MAX`,
-# are not counted in `ConnectionMemory` until its recompression has ended.
+# are not counted in `ConnectionMemory` until their recompression has ended.
 RUNNING_MAX: Final = 4
 
 Results = list[bytearray | BatchProblem]
@@ -51,7 +51,7 @@ class Recompressor:
         self.room_again()
 
     def room_again(self) -> None:
-        """Begin the waiting recompressions for which there is room."""
+        """Start the waiting recompressions for which there is enough memory."""
         while self._waiting and self._running < RUNNING_MAX:
             if not self._memory.may_receive(self):
                 self._memory.wait(self)

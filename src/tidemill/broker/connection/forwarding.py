@@ -22,7 +22,7 @@ Handler = Callable[[Any, RequestContext], object]
 def forwarded(api: Api, handle: Handler, refused: Callable[[Any, int], Message], *, wait_ms: int = WAIT_MS) -> Handler:
     """
     Return a handler that runs `handle` on the controller, which may be this broker or another one.  `refused` returns
-    the response that refuses a whole request with an error code.
+    the response that rejects an entire request with an error code.
     """
 
     def forward(request: Any, context: RequestContext) -> Pending[Message]:

@@ -18,8 +18,8 @@ not in the log yet, so no further request begins.
 So the unanswered requests of a connection are either all Produce requests, or a single request of another kind.  A long
 poll (Fetch, JoinGroup) delays all later requests on the same connection.
 
-While one of the following is at its bound, no further request begins, and the connection is not read from.  The right
-column shows what makes the connection continue:
+While one of the following is at its bound, no further request is started, and the broker does not read from the
+connection.  The right column shows the event after which the connection continues:
 
     unsent responses, or responses held for an earlier one     `resume_writing`, or the earlier request's response
     unanswered requests, and the bytes that they keep          `_completed`
@@ -54,8 +54,8 @@ IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafk
 # Bytes of one connection's unanswered requests: a quarter of `REQUESTS_BYTES_MAX`, the default for all connections.
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20
 PIPELINED: Final = produce.API.key
-ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request begins
-TURN_REQUESTS_MAX: Final = 128  # requests begun on one connection per turn, before other connections are served
+ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request is started
+TURN_REQUESTS_MAX: Final = 128  # requests started on one connection per turn, before other connections are served
 # Responses below this size are counted in `ConnectionMemory` only once the client stops reading.
 UNREAD_BYTES_MIN: Final = 16 << 10
 
@@ -81,7 +81,7 @@ class Writer(Protocol):
 
 
 class KafkaConnection:
-    """Implements `runtime.tcp_server.Connection`."""
+    """A client's connection; implements `runtime.tcp_server.Connection`."""
 
     def __init__(self, broker: Broker, listener: str, writer: Writer, frame_bytes_max: int) -> None:
         self.broker = broker
@@ -96,7 +96,7 @@ class KafkaConnection:
         self._out: list[Buffer] = []
         self._out_bytes = 0  # bytes in `_out`
         self._held_bytes = 0  # bytes of responses that wait for the response to an earlier request
-        self._turn_requests = 0  # requests begun since the last turn of this connection
+        self._turn_requests = 0  # requests started since the last turn of this connection
         self._turn_bytes = 0  # bytes sent since the last turn
         self._is_open = True
         self._is_working = False
@@ -109,7 +109,7 @@ class KafkaConnection:
         broker.metrics.connections += 1
         broker.metrics.connections_accepted += 1
 
-    # Receiving.
+    # Receiving requests.
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         return self._frames.get_buffer(size_hint)
@@ -119,7 +119,7 @@ class KafkaConnection:
         self._work_off()
 
     def _work_off(self) -> None:
-        """Begin the requests that have arrived, as long as there is room; then pause or resume reading."""
+        """Start the requests that have arrived, as long as no bound is reached; then pause or resume reading."""
         frames = self._frames
         coming: Iterator[memoryview] = frames.frames()
         has_more = True
@@ -197,7 +197,7 @@ class KafkaConnection:
     def _completed(self, envelope: RequestEnvelope, outcome: Pending[Message | None], response: Message | None) -> None:
         """
         Send the response.  Any part of the broker may complete a `Pending`, so this method neither raises an exception
-        nor begins another request.
+        nor starts another request.
         """
         if self._awaited.pop(envelope, None) is not None and outcome.keeps_request:
             self._in_flight_bytes -= envelope.size
@@ -210,7 +210,7 @@ class KafkaConnection:
             self._answer(envelope, response)
         self._wake()
 
-    # Sending.
+    # Sending responses.
 
     def _answer(self, envelope: RequestEnvelope, response: Message | None) -> None:
         """Encode and send a response.  `response` is None for a request without a response (acks=0)."""
@@ -305,7 +305,7 @@ class KafkaConnection:
         return memory.may_receive(self) and memory.may_answer(self)
 
     def _pace(self, *, has_more: bool = False) -> None:
-        """Pause or resume reading.  `has_more` says whether complete frames may be left in the buffer."""
+        """Pause or resume reading.  `has_more` specifies whether complete frames may be left in the buffer."""
         if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
             self._schedule_turn()
         is_full = self._is_full()
@@ -316,7 +316,7 @@ class KafkaConnection:
                 self._is_paused = True
                 self.writer.pause_reading()
             if not is_full:
-                self._schedule_turn()  # frames were left for lack of room, but now there is room
+                self._schedule_turn()  # frames were left because a bound was reached, but it no longer is
         elif self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()
@@ -381,7 +381,7 @@ class KafkaConnection:
             self.writer.close()
 
     def stop_receiving(self) -> None:
-        """Answer the requests that have begun and begin no others, so that the broker can stop."""
+        """Respond to the requests in progress and start no others, so that the broker can stop."""
         self._is_stopping = True
         if self._is_open:
             self._pace()

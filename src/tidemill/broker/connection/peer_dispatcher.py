@@ -1,4 +1,6 @@
-"""PeerDispatcher: passes on messages from peers, and changes of their connections, to the parts of this broker."""
+"""
+PeerDispatcher: passes messages from peers, and changes in the state of their connections, to the parts of this broker.
+"""
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.peer_requests import PeerRequests
@@ -10,7 +12,7 @@ from tidemill.raft.messages import Message
 
 
 class PeerDispatcher:
-    """Implements `PeerHandler`."""
+    """The handler of everything that peers send; implements `PeerHandler`."""
 
     def __init__(self, broker: Broker, requests: PeerRequests) -> None:
         self._broker = broker

@@ -60,7 +60,7 @@ class BrokerCaller:
         """Do nothing: only Produce holds its connection, and brokers never forward Produce."""
 
     def release(self) -> None:
-        """Do nothing, because `hold` has held nothing."""
+        """Do nothing, because `hold` does nothing either."""
 
     def close(self) -> None:
         """Do nothing: the link must stay open, because it carries other requests, too."""
@@ -95,7 +95,7 @@ class PeerRequests:
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
         """
         Handle a request from another broker.  Raises ProtocolError, which closes the link, if the request cannot be
-        decoded: the other broker may run an unknown version.
+        decoded: the other broker may be running an unknown version.
         """
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
         broker = self._broker

@@ -15,12 +15,13 @@ from tidemill.broker.peers.unanswered import NO_CONTROLLER
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 
-RETRY_S: Final = 0.2  # between attempts, unless a leader or the image changes sooner
+RETRY_S: Final = 0.2  # between attempts, unless a leader or the cluster image changes sooner
 
 
 class ControllerClient:
     def __init__(self, machine: Machine, controller: ControllerHost, cluster: Cluster) -> None:
-        # Handles (API, version, request) on this broker.  Assigned before the first request.
+        # The callback that handles a request on this broker, with arguments (API, version, request).  Assigned before
+        # the first request.
         self.handle: Callable[[Api, int, Any], object] = _not_wired
         self.machine: Final = machine
         self.controller: Final = controller
@@ -47,7 +48,7 @@ class ControllerClient:
 
 
 class _Attempts(Pending[Any]):
-    """One request, which is attempted until there is a response or its time is up."""
+    """One request, which is attempted until there is a response or the deadline has passed."""
 
     __slots__ = ("_api", "_client", "_here", "_request", "_timer", "_until_ms", "_version")
 

@@ -14,7 +14,7 @@ from tidemill.model.broker_id import BrokerId
 
 
 class ControllerCore:
-    """Implements `ReplicatedCore`.  The reply to a command is the `metadata.result.Result` of its decision."""
+    """The controller as a `ReplicatedCore`.  The reply to a command is the `metadata.result.Result` of its decision."""
 
     is_atomic = True  # part of a decision may be invalid on its own, such as a topic without its shards
 
@@ -65,4 +65,4 @@ class ControllerCore:
 
     @property
     def snapshot_first_offset(self) -> int | None:
-        return None  # the state does not say where a snapshot began; the log start moves after the next one
+        return None  # the state does not contain the start of a snapshot; the log start moves after the next one

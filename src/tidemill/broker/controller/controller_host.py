@@ -55,10 +55,10 @@ class ControllerHost:
         self._internal_topics = internal_topics
         self._stall_tolerant_clock = stall_tolerant_clock
         self._hosted: HostedPartition[Command, ControllerCore] | None = None  # while this broker is the controller
-        self._grown_with: frozenset[BrokerId] = frozenset()  # live brokers when growth was last planned
+        self._grown_with: frozenset[BrokerId] = frozenset()  # brokers that were live when replicas were last added
         self._contact_at: int | None = None  # time of the last tick with contact; initially, of the first tick
 
-    # Leadership.
+    # Starting and stopping the controller.
 
     def attach(self, shard: Shard) -> None:
         """Follow the metadata shard, which has been opened, and run the controller if the shard already serves."""
@@ -92,7 +92,7 @@ class ControllerHost:
 
     def tick(self) -> None:
         """
-        Note whether there is contact with the controller.  On the controller, also plan more replicas of internal
+        Record whether there is contact with the controller.  On the controller, also plan more replicas of internal
         topics if brokers have become available.  Called a few times a second.
         """
         if self.has_contact or self._contact_at is None:
@@ -108,7 +108,7 @@ class ControllerHost:
             self.submit(GrowReplicas())
         self._grown_with = able
 
-    # Commands.
+    # Commands to the controller.
 
     @property
     def leads(self) -> bool:
@@ -125,7 +125,7 @@ class ControllerHost:
         Decide `command` on the controller, which must be this broker.  Return its response, or OUTCOME_UNKNOWN.
 
         The response arrives when the decision, and everything that it was based on, is committed and applied to this
-        broker's image.  This holds for the answer "already exists", too, because an uncommitted topic is not visible
+        broker's image.  This applies to the response "already exists", too, because an uncommitted topic is not visible
         yet and may be lost in a crash.  If the decision appended nothing, a majority must first confirm that this
         broker is still the controller.
         """
@@ -162,7 +162,7 @@ class ControllerHost:
     def has_contact(self) -> bool:
         """
         Whether this broker is the controller, or follows it and messages arrive in both directions.  If so, its image
-        is the controller's, except for changes that are still on their way.
+        is the controller's, except for changes that are still in flight.
         """
         shard = self._follower.shard
         if shard is None or shard.replica.installing is not None or shard.replica.is_damaged:
@@ -182,7 +182,7 @@ class ControllerHost:
         now_ms = self._stall_tolerant_clock.monotonic_ms()
         return self._contact_at is not None and now_ms - self._contact_at > CONTACT_LOST_MS
 
-    # `PartitionOwner`.
+    # Methods of the protocol `PartitionOwner`.
 
     def rejection(self, request: Command, reason: int | OutcomeUnknown) -> OutcomeUnknown:
         """
@@ -201,7 +201,9 @@ class ControllerHost:
         return False
 
     def committed(self) -> None:
-        """Apply the commit to the image, so that a caller that receives a reply finds the effects in the image."""
+        """
+        Apply the committed records to the image, so that a caller that receives a reply finds the effects in the image.
+        """
         self._follower.catch_up()
 
     def loaded(self, hosted: HostedPartition[Any, Any]) -> None:

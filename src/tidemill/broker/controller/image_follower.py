@@ -16,7 +16,7 @@ from tidemill.metadata.metadata_records import BrokerRecord, MetadataFormatError
 from tidemill.shard.shard import Shard
 from tidemill.storage.partition.segment import SegmentDamaged
 
-READ_BYTES: Final = 1 << 20  # per read when the entire rest of the log is applied in one turn
+READ_BYTES: Final = 1 << 20  # per read when all remaining records of the log are applied in one turn
 TURN_BYTES: Final = 64 << 10  # bytes of metadata applied per turn of the event loop, in a few milliseconds
 
 
@@ -54,15 +54,15 @@ class ImageFollower:
 
     def catch_up(self) -> None:
         """
-        Apply all committed records and publish the image.  Afterwards, `is_caught_up` tells whether the log could be
+        Apply all committed records and publish the image.  Afterwards, `is_caught_up` shows whether the log could be
         read.
         """
         self._try_apply()
 
     def _catch_up_in_turns(self) -> None:
         """
-        Apply committed records in parts, one per turn of the event loop, because the whole log must be applied after an
-        install.  The broker works with the old image until all parts have been applied.
+        Apply committed records in parts, one per turn of the event loop, because the entire log must be applied after
+        an install.  The broker works with the old image until all parts have been applied.
         """
         if not self._is_turn_due:
             self._next_turn()

@@ -2,7 +2,7 @@
 
     ask ─▶ controller: end offset of all acknowledged metadata? ─▶ wait until the image has reached that offset ─▶ True
 
-Only if the result is True may this broker delete data on the basis of its image.  Contact with the controller is not
+This broker may delete data on the basis of its image only if the result is True.  Contact with the controller is not
 enough: after a restart or a network partition, this broker's log lags for a while.
 """
 

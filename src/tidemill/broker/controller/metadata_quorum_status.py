@@ -1,7 +1,7 @@
 """MetadataQuorumStatus: the progress of each replica of the metadata shard, as its leader sees it.
 
-Tidemill's followers do not fetch as Kafka's do, so the times have a different meaning.  A follower counts as heard from
-at every tick at which its broker is alive, and as caught up if everything that is committed is also on its disk.
+Tidemill's followers do not fetch as Kafka's do, so the timestamps have a different meaning: the last fetch is the last
+tick at which the follower's broker was alive, and a follower is caught up if all committed entries are on its disk.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""ProducerIdSource: gives out producer ids one by one, from blocks that the controller allocates to this broker."""
+"""ProducerIdSource: hands out producer ids one at a time, from blocks that the controller allocates to this broker."""
 
 from collections import deque
 from collections.abc import Callable

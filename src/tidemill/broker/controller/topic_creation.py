@@ -1,4 +1,4 @@
-"""TopicCreation: asks the controller to create internal topics, and topics that a Metadata request names."""
+"""TopicCreation: asks the controller to create internal topics, and topics named in Metadata requests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

@@ -32,7 +32,7 @@ BATCH_RECORDS_MAX: Final = 1_000  # in one batch; the other records of a Result 
 BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, unless a single record is larger
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # no snapshot is taken while the log has fewer records
 SNAPSHOT_GROWTH: Final = 4  # no snapshot is taken while the log has fewer than this many times a snapshot's records
-LOAD_RETRY_S: Final = 5.0  # pause before loading again after a read has found damage; a second read might not find it
+LOAD_RETRY_S: Final = 5.0  # pause before loading again after a read has found damage; a second read might succeed
 NOT_NOW_MS: Final = 1_000  # interval at which a deadline is retried while nothing may be appended
 TIMER_MS_MAX: Final = 24 * 3_600_000  # longest delay of a timer; for a later deadline, the core is called early
 
@@ -48,7 +48,7 @@ class PartitionOwner(Protocol[RequestT_contra]):
         ...
 
     def storage_problem(self) -> str | None:
-        """Return why nothing may be appended now, such as a full disk; None if appends are possible."""
+        """Return why appends are refused now, such as a full disk; None if they are accepted."""
         ...
 
     def has_stale_metadata(self) -> bool:
@@ -96,7 +96,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
         self._snapshot: Iterator[Sequence[Any]] | None = None  # the snapshot in progress
         self._snapshot_first_offset = 0
 
-    # Loading.
+    # Loading the core's state from the log.
 
     def load(self) -> None:
         """
@@ -170,7 +170,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             self._load_problem = None
             self.load()
 
-    # Requests.
+    # Requests to the core.
 
     def ask(self, request: RequestT, answer: Answer | None) -> None:
         """
@@ -195,7 +195,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
         if not self.is_loaded:
             return errors.COORDINATOR_LOAD_IN_PROGRESS
         if self.core.is_refused_when_full(request) and self._may_not_append():
-            return errors.COORDINATOR_NOT_AVAILABLE  # refuse before the core decides anything; clients ask again
+            return errors.COORDINATOR_NOT_AVAILABLE  # refuse before the core decides anything; clients retry
         return errors.NONE
 
     def _may_not_append(self) -> bool:
@@ -270,7 +270,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             assert isinstance(asked, _Asked), "the host gave every request its handle"
             asked.answer(reply if is_known else self._owner.rejection(asked.request, OUTCOME_UNKNOWN))
 
-    # Deadlines.
+    # Deadlines of the core.
 
     def _arm(self, key: Key, at_ms: int | None) -> None:
         timer = self._timers.pop(key, None)
@@ -291,7 +291,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
         else:
             self._execute(self.core.expire(key, self._timestamps()))
 
-    # Snapshots.
+    # Snapshots of the core's state.
 
     def _snapshot_when_due(self) -> None:
         partition = self.partition

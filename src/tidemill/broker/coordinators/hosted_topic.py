@@ -44,7 +44,7 @@ class HostingBroker(Protocol):
         ...
 
     def storage_problem(self) -> str | None:
-        """Return why nothing may be appended now; None if appends are possible."""
+        """Return why appends are refused now; None if they are accepted."""
         ...
 
     def create_internal_topic(self, name: str, created: Callable[[int], None]) -> None:
@@ -79,7 +79,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
         """Return the partitions that this broker leads, loaded or not."""
         return list(self._hosted.values())
 
-    # Requests.
+    # Requests to the coordinator.
 
     def ask(self, key: str, request: RequestT, answer: Answer | None) -> None:
         """
@@ -128,7 +128,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
         for callback in waiting:
             callback()
 
-    # Leadership.
+    # Loading and dropping partitions when leadership changes.
 
     def begin(self) -> None:
         """Load every partition that this broker leads but does not host yet."""
@@ -171,7 +171,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
             hosted.drop(errors.NOT_COORDINATOR)
         self._call_waiting()
 
-    # `PartitionOwner`.
+    # Methods of the protocol `PartitionOwner`.
 
     def rejection(self, request: RequestT, reason: int | OutcomeUnknown) -> object:
         return self.registration.rejection(request, reason)

@@ -29,7 +29,7 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         """
         ...
 
-    # The log.
+    # Methods for the records in the log.
 
     def encode(self, record: RecordT) -> tuple[bytes | None, bytes | None]:
         """Return the key and value that the log stores."""
@@ -37,7 +37,7 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
 
     def decode(self, key: bytes | None, value: bytes | None) -> RecordT:
         """
-        Return the record that is stored as `key` and `value`.  Raises ValueError if the kind of record is unknown.
+        Return the record that is stored as `key` and `value`.  Raises ValueError if the type of the record is unknown.
         """
         ...
 
@@ -48,10 +48,10 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         """
         ...
 
-    # Decisions.
+    # Methods that decide requests and deadlines.
 
     def loaded(self, timestamps: Timestamps) -> Result[RecordT]:
-        """Prepare to decide: the whole log has been replayed.  Called once, before any of the methods below."""
+        """Prepare to decide: the entire log has been replayed.  Called once, before any of the methods below."""
         ...
 
     def decide(self, request: RequestT_contra, waiter: Waiter, timestamps: Timestamps) -> Result[RecordT]:
@@ -79,7 +79,7 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         """Return whether `request` must be refused while this broker's cluster image may be stale."""
         ...
 
-    # Snapshots.
+    # Methods for snapshots of the logged state.
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[RecordT]]:
         """
@@ -95,8 +95,8 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
     @property
     def snapshot_size(self) -> int:
         """
-        The number of records in a snapshot of the current state, or in the last snapshot.  The larger it is, the rarer
-        snapshots are.
+        The number of records in a snapshot of the current state, or in the last snapshot.  The larger this number is,
+        the less often snapshots are taken.
         """
         ...
 

@@ -41,5 +41,5 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return refused_response(Response, request, error_code)

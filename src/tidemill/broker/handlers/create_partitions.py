@@ -51,5 +51,5 @@ def _answer(topic: GrownTopic) -> TopicResponse:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return Response(results=[TopicResponse(name=topic.name, error_code=error_code) for topic in request.topics])

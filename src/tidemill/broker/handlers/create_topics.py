@@ -24,7 +24,7 @@ from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.create_topics import Request, Response
 
-TOPICS_MAX: Final = 2_000  # topics in one request; bounds how long it holds the event loop
+TOPICS_MAX: Final = 2_000  # topics in one request; bounds how long the request blocks the event loop
 
 TopicResponse = Response.Topic
 
@@ -90,7 +90,7 @@ def _answer(topic: CreatedTopic, layers: BrokerLayers, *, is_made: bool) -> Topi
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return Response(
         topics=[TopicResponse(name=topic.name, error_code=error_code, configs=()) for topic in request.topics]
     )

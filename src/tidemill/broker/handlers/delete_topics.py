@@ -58,7 +58,7 @@ def _ambiguous(name: str | None, topic_id: TopicId) -> TopicResponse:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return Response(
         responses=[
             TopicResponse(name=name, topic_id=topic_id, error_code=error_code) for name, topic_id in _wanted(request)

@@ -3,8 +3,8 @@ DescribeCluster (key 60): v0-2
 
 Returns the brokers that are up or were up recently, with their endpoints for the client's listener.  The response names
 this broker as the controller, because every broker forwards requests to the real controller, as KRaft's brokers do: a
-client that was told of a real controller that has just died would have to wait for a long time.  DescribeQuorum returns
-the real controller.
+client that was directed to a real controller that has just died would have to wait for a long time.  DescribeQuorum
+returns the real controller.
 
 v1  endpoint_type: brokers only, because controllers have no separate listener (KIP-919)
 v2  include_fenced_brokers: adds brokers that are down, marked with is_fenced (KIP-1073)

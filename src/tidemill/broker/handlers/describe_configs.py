@@ -1,14 +1,13 @@
 """
 DescribeConfigs (key 32): v1-4
 
-Returns the configuration keys of topics, brokers and groups, with their effective values and where each value comes
-from.
+Returns the configuration keys of topics, brokers and groups, with their effective values and the source of each value.
 
 v1  synonyms
 v3  types and documentation (KIP-569)
 
 A broker describes only itself, because it does not know the static settings of other brokers.  The broker resource with
-the name "" stands for the cluster-wide defaults.  Broker loggers and client metrics have no configuration.
+the name "" represents the cluster-wide defaults.  Broker loggers and client metrics have no configuration.
 """
 
 from collections.abc import Iterable
@@ -29,7 +28,7 @@ from tidemill.model.errors import KafkaError
 from tidemill.model.topic import name_problem
 from tidemill.wire.messages.describe_configs import Request, Response
 
-RESOURCES_MAX: Final = 2_000  # resources in one request; bounds how long it holds the event loop
+RESOURCES_MAX: Final = 2_000  # resources in one request; bounds how long the request blocks the event loop
 TOO_MANY: Final = KafkaError(errors.INVALID_REQUEST, f"one request describes at most {RESOURCES_MAX} resources")
 
 ResourceResponse = Response.Resource

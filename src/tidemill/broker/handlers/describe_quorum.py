@@ -37,7 +37,7 @@ def handle(request: Request, context: RequestContext) -> Response:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return Response(
         error_code=error_code,
         error_message="the controller is unknown at the moment, or did not answer; try again",

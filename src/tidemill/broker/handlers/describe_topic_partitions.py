@@ -1,8 +1,8 @@
 """
 DescribeTopicPartitions (key 75): v0
 
-Returns topics and their partitions, ordered by topic name, one page at a time (KIP-966).  The cursor of a page names
-the first partition that is not in the page.  A request without names asks for all topics.
+Returns topics and their partitions, ordered by topic name, one page at a time (KIP-966).  The cursor of a page
+identifies the first partition that is not in the page.  A request without topic names returns all topics.
 
 Tidemill has no eligible leader replicas, because a majority elects the leader.  The lists of eligible leader replicas
 are empty rather than null, because Java's admin client cannot handle null.

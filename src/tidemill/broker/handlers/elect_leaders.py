@@ -105,7 +105,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return _refused(
         request, Problem(error_code, "the controller is unknown at the moment, or did not answer; try again")
     )

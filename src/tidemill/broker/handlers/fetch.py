@@ -1,8 +1,8 @@
 """
 Fetch (key 1): v4-18
 
-Returns whole batches up to the high watermark, at least one if there are any.  Waits up to max_wait_ms for min_bytes to
-become available.
+Returns complete batches up to the high watermark, at least one if there are any.  Waits up to max_wait_ms for min_bytes
+to become available.
 
 v7   sessions (KIP-227)
 v9   current_leader_epoch: stale and unknown epochs are refused (KIP-320)

@@ -2,8 +2,8 @@
 FindCoordinator (key 10): v0-6
 
 Returns the broker that coordinates each key: the leader of the partition of an internal topic to which the key hashes.
-The first request creates the topic.  Transactions and share groups are not implemented yet: their key types are refused
-with errors that clients do not retry.
+The first request creates the internal topic.  Transactions and share groups are not implemented yet: their key types
+are refused with errors that clients do not retry.
 
 v1  key_type
 v4  many keys in one request (KIP-699)

@@ -57,5 +57,5 @@ def _unknown_operation(resource: Request.Resource) -> ResourceResponse:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return refused_response(Response, request, error_code)

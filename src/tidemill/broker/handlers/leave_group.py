@@ -3,7 +3,7 @@ LeaveGroup (key 13): v0-5
 
 Removes members from a classic group, at their own request or an administrator's.
 
-v3  many members, each with its own error (KIP-345); before v3, one member, whose error is the response's
+v3  many members, each with its own error (KIP-345); before v3, one member, whose error is the top-level error
 v5  reason: ignored
 """
 

@@ -2,7 +2,7 @@
 ListGroups (key 16): v0-5
 
 Lists every group that this broker coordinates.  While the broker is loading one of its coordinator partitions, the
-whole request is refused with COORDINATOR_LOAD_IN_PROGRESS.
+entire request is rejected with COORDINATOR_LOAD_IN_PROGRESS.
 
 v4  states_filter, group_state (KIP-518)
 v5  types_filter, group_type (KIP-848)

@@ -1,8 +1,8 @@
 """Metadata (key 3): v0-13
 
 Returns the brokers that are up or were up recently, the topics, and the leader of each partition.  A leader and its
-epoch are one pair: a leader counts only together with its confirmed epoch, and the response waits for such a leader
-(`broker/peers/leader_waiters`).
+epoch are returned as one pair: a leader is known only together with its confirmed epoch, and the response waits for
+such a leader (`broker/peers/leader_waiters`).
 
 A broker that is isolated, and therefore knows no leader, closes the client's connection, so that the client immediately
 asks another broker (decision 13).
@@ -31,7 +31,7 @@ from tidemill.model.topic import METADATA_TOPIC, NO_TOPIC_ID, name_problem
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.metadata import Request, Response
 
-CREATED_MAX: Final = 100  # topics created per request; clients ask again for those that are still missing
+CREATED_MAX: Final = 100  # topics created per request; clients request the missing ones again
 
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition

@@ -11,12 +11,12 @@ v8  many groups (KIP-709)
 v9  member_id and member_epoch: ignored for classic groups
 v10 topics by id; UNKNOWN_TOPIC_ID is a possible error
 
-If a group's coordinator is on another broker or unavailable, the group gets an error that says so.  Before v9, each
+If a group's coordinator is on another broker or unavailable, the group gets the corresponding error.  Before v9, each
 requested partition gets the same error.  From v9 on, the partitions get STALE_MEMBER_EPOCH, because it is the only
-error after which librdkafka (2.4 to 2.16, its issue 5586) asks for a partition again.  After any other error, or if the
-partition is missing from the response (as in Kafka's), librdkafka never asks again and never reads the partition.
-After STALE_MEMBER_EPOCH, librdkafka asks again without a pause, so the broker delays this response.  Kafka's own client
-checks only the group's error.
+error after which librdkafka (2.4 to 2.16, its issue 5586) requests a partition again.  After any other error, or if the
+partition is missing from the response (as in Kafka's), librdkafka never requests the partition's offset again and never
+reads the partition.  After STALE_MEMBER_EPOCH, librdkafka retries without a pause, so the broker delays this response.
+Kafka's own client checks only the group's error.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ Group = Response.Group
 Topic = Response.Group.Topic
 Partition = Response.Group.Topic.Partition
 NOTHING: Final = -1
-REFUSED_AFTER_S: Final = 0.1  # delay of a response with STALE_MEMBER_EPOCH, because librdkafka does not pause
+REFUSED_AFTER_S: Final = 0.1  # delay of a response with STALE_MEMBER_EPOCH, because librdkafka retries without a pause
 
 
 class _Asked:

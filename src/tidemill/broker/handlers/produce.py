@@ -67,7 +67,9 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
 
 class _Deferred(NamedTuple):
-    """A batch that must be recompressed before it can be appended, and the place for its response."""
+    """A batch that must be recompressed before it can be appended, and the position of its response in the list of
+    responses.
+    """
 
     topic: TopicRequest
     partition: int
@@ -259,7 +261,7 @@ class _Recompressed(Pending[Response | None]):
                 self._recompress()
                 return
             outcome = self._production.finish()
-        except Exception as error:  # a bug; without an answer, the connection would wait forever
+        except Exception as error:  # a bug; without a response, the connection would wait forever
             self._abandon(error)
             return
         self._context.connection.release()
@@ -288,7 +290,7 @@ def _lost_leadership(context: RequestContext, topic_partition: TopicPartition, b
 def _insync_wanted(image: ClusterImage, partition: Partition) -> int:
     """Return min.insync.replicas, or the topic's number of replicas if that is smaller.
 
-    A topic may have fewer replicas than the broker's default for min.insync.replicas demands.
+    A topic may have fewer replicas than the broker's default for min.insync.replicas requires.
     """
     wanted = partition.config.min_insync_replicas
     topic = image.topic(partition.topic) if wanted > 1 else None

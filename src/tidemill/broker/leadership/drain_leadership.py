@@ -18,7 +18,7 @@ from tidemill.broker.shards.free_space import FreeSpace
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.clock import Clock
 
-READY_MS: Final = 3_000  # a broker that is in contact with its peers is ready sooner than this after its start
+READY_MS: Final = 3_000  # after its start, a broker in contact with its peers becomes ready within this time
 RETRY_MS: Final = 5_000  # between attempts to transfer: the other brokers may be draining, too
 
 
@@ -53,8 +53,8 @@ class DrainLeadership:
 
     def became_leader(self) -> None:
         """
-        Note that this broker has been elected leader of a shard: if it is draining, it tries to transfer leadership at
-        the next tick.
+        Record that this broker has been elected leader of a shard: if it is draining, it tries to transfer leadership
+        at the next tick.
         """
         self._asked_at = None
 

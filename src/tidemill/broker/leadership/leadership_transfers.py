@@ -63,8 +63,8 @@ class LeadershipTransfers:
         self, broker_id: BrokerId, moves: list[Move], refused: Callable[[Sequence[ShardId]], None]
     ) -> list[ShardId]:
         """
-        Send a broker a request for transfers.  Return all shards in `moves` if the request cannot be sent, otherwise
-        none.
+        Send a broker a request to transfer leadership.  Return all shards in `moves` if the request cannot be sent,
+        otherwise none.
         """
         request = Request(moves=[Request.Move(shard_id=shard_id, to=to) for shard_id, to in moves])
 

@@ -19,7 +19,7 @@ from tidemill.shard.partition import Partition
 from tidemill.storage.partition.retention import UNBOUNDED, retained_from, segment_ages
 from tidemill.telemetry.metrics import Metrics
 
-AGAIN_S: Final = 1.0  # pause before the controller is asked again
+AGAIN_S: Final = 1.0  # pause before the next request to the controller
 PARTITIONS_PER_TURN: Final = 200  # checked per turn of the event loop, before waiting requests are served
 
 
@@ -40,11 +40,11 @@ class RetentionHost:
         self._layers = layers
         self._timer: Any = None
         self._unchecked: list[Partition] = []
-        self._current_until_ms = 0  # until this time, the settings count as current
+        self._current_until_ms = 0  # until this time, the settings are considered current
         self._moving: set[Partition] = set()  # partitions whose log-start row has not committed yet
 
     def begin(self) -> None:
-        """Begin with a check now: otherwise, a broker that is restarted often would never remove anything."""
+        """Start with an immediate check: otherwise, a broker that is restarted often would never remove anything."""
         self._timer = self._machine.call_later(0, self._sweep)
 
     def stop(self) -> None:

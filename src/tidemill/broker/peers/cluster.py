@@ -151,7 +151,7 @@ class Cluster:
     def stop(self) -> None:
         self.leader_waiters.stop()
 
-    # `RaftTransport`.
+    # Methods of the protocol `RaftTransport`.
 
     def is_alive(self, voter: ReplicaKey) -> bool:
         return self.peers.is_alive(voter)
@@ -193,7 +193,7 @@ class Cluster:
         for watcher in [*self.watchers]:
             watcher()
 
-    # Leaders.
+    # Leaders of shards and partitions.
 
     def leader_of(self, topic: Topic, partition: int) -> Leader | None:
         """Return the partition's leader and its confirmed epoch as one pair; None while no live leader is known."""

@@ -1,6 +1,6 @@
 """The leader table: the shards that this broker leads, and the shards that its peers report leading.
 
-Each broker sends the changes of its own part to its peers.  All entries are hints.  If two brokers both believe that
+Each broker sends the changes to its own part to its peers.  All entries are hints.  If two brokers both believe that
 they lead a shard, the higher term wins, and a lower term never replaces a known one.
 """
 
@@ -20,7 +20,7 @@ class Leader(NamedTuple):
 
 
 class LeaderTable:
-    """The leader table of one broker.  `version` counts the changes of the broker's own part."""
+    """The leader table of one broker.  `version` counts the changes to the broker's own part."""
 
     def __init__(self, me: ReplicaKey) -> None:
         self.version = 0
@@ -28,7 +28,7 @@ class LeaderTable:
         # (term, version of the change), oldest change first.  Term 0 means that this broker does not lead the shard.
         self._own: dict[ShardId, tuple[int, int]] = {}
         self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
-        # Includes the replica key that reported the leader, because a broker id may get a new directory.
+        # Each value includes the replica key that reported the leader, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest term known so far
 

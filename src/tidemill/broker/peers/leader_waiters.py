@@ -4,10 +4,10 @@
     CreateTopics, CreatePartitions    the topics are in the image and their shards have leaders    5 s
     Metadata                          all shards of the requested topics have leaders              0.5 s
 
-A client requests metadata as soon as its connection to a leader has ended.  If the response names no leader, the client
-asks again only after a pause that is longer than most elections.  So Metadata waits, but only until half a second after
-a request first found the shard without a leader: requests on one connection are handled in order, and a shard that
-stays without a leader must not delay other requests again and again.
+A client requests metadata as soon as its connection to a leader has ended.  If the response contains no leader, the
+client retries only after a pause that is longer than most elections.  So Metadata waits, but only until half a second
+after a request first found the shard without a leader: requests on one connection are handled in order, and a shard
+that stays without a leader must not delay other requests repeatedly.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from tidemill.broker.machine import Machine
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.shard import ShardId
 
-TOPICS_MS_MAX: Final = 5_000  # after this time, the response is sent without leaders, and clients ask again
+TOPICS_MS_MAX: Final = 5_000  # after this time, the response is sent without leaders, and clients retry
 # Metadata waits at most this long for the leader of a shard, from the time when a request first found no leader.
 LEADERS_MS_MAX: Final = 500
 

@@ -66,7 +66,7 @@ class _Peer:
         self.heard_at = now_ms  # time of the last frame of any kind
         self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
         self.sent_version = 0  # version of this broker's leader table that was last sent to the peer
-        self.flags = frames.DRAINING  # from the last heartbeat; before the first one, no leadership goes to the peer
+        self.flags = frames.DRAINING  # from the last heartbeat; before that, no leadership is transferred to the peer
         # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
         self.out: list[Buffer] = []
@@ -100,7 +100,7 @@ class PeersOwner(Protocol):
 
 
 class PeerHandler(Protocol):
-    """Handles messages from peers and changes of their connections."""
+    """Handles messages from peers and changes in the state of their connections."""
 
     def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:
         """Deliver a message to this broker's replica of a shard."""
@@ -125,7 +125,7 @@ class PeerHandler(Protocol):
 
 
 class Peers:
-    """Implements `peer.link.LinkOwner`."""
+    """The connections of this broker to its peers; implements `peer.link.LinkOwner`."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class Peers:
                 self._tell_leaders(peer)  # sends the table again if a frame was dropped
 
     def tell_leaders(self) -> None:
-        """Send the changes of this broker's part of the leader table to all peers."""
+        """Send the changes to this broker's part of the leader table to all peers."""
         for peer in self._by_key.values():
             self._tell_leaders(peer)
 
@@ -266,7 +266,7 @@ class Peers:
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
             known = version  # so that the next page is added to this one and does not replace it
 
-    # One frame per turn and link.
+    # Sending: one frame per turn of the event loop and link.
 
     def _put(self, peer: _Peer, parts: Sequence[Buffer]) -> None:
         peer.out += parts
@@ -308,7 +308,7 @@ class Peers:
         for asked in forgotten.values():
             self._call_soon(partial(asked.answered, OUTCOME_UNKNOWN))
 
-    # LinkOwner.
+    # Methods of the protocol `LinkOwner`.
 
     def linked(self, link: Link) -> str | None:
         voter = link.hello.voter
@@ -320,7 +320,7 @@ class Peers:
             heartbeat_at = self._heartbeat_of(voter)
         peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), heartbeat_at)
         if self._to_silent and self._owner.is_syncing:
-            self._put(peer, self._to_silent)  # so that the peer counts this broker as alive before the next tick
+            self._put(peer, self._to_silent)  # so that the peer considers this broker alive before the next tick
         if voter is not None:
             self._by_key[voter] = peer
             self._tell_leaders(peer)
@@ -351,7 +351,8 @@ class Peers:
                     asked = peer.asked.get(correlation)
                     if asked is not None:
                         outcome = _outcome(asked, data)
-                        # Only now: if decoding raises, `lost` must still find the request and fail it.
+                        # Remove the request only after decoding: if decoding raises, `lost` must still find the request
+                        # and fail it.
                         del peer.asked[correlation]
                         asked.answered(outcome)
                 case frames.Heartbeat(_, flags, lagging):

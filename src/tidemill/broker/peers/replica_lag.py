@@ -2,7 +2,7 @@
 
 A replica is in sync if, at some time within the last `LAG_MS`, its disk had everything that had been committed one tick
 earlier.  A replica that is not a voter, is damaged, is installing a snapshot, or is on a dead broker is always out of
-sync.  Only the leader can tell, because a lagging replica learns about commits late.
+sync.  Only the leader knows this, because a lagging replica learns about commits late.
 """
 
 from collections.abc import Sequence

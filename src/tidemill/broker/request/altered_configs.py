@@ -24,7 +24,7 @@ def resource_response(response: type[ResourceResponse], altered: AlteredResource
 
 
 def refused_response(response: type[Response], request: Request, error_code: int) -> Response:
-    """Return a response that refuses the whole request with `error_code`."""
+    """Return a response that rejects the entire request with `error_code`."""
     return response(
         responses=[
             response.Resource(

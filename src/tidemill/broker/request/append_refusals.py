@@ -12,7 +12,7 @@ ACKS_LEGAL: Final = (-1, 0, 1)
 
 
 def request_refusal(request: Request, context: RequestContext) -> Appended | None:
-    """Return the refusal for every partition if the whole request must be refused, otherwise None."""
+    """Return the refusal for every partition if the entire request must be refused, otherwise None."""
     if context.version < 3:
         return Appended(
             errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, message="only record batch v2 (Produce v3 and later) is stored"

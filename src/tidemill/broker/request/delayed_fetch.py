@@ -28,9 +28,9 @@ NOTHING: Final[Read] = ([], 0)
 NEW_LEADERS_SINCE: Final = 16  # the response has had a field for leaders since v12, but clients use it only from v16 on
 ENOUGH_BYTES: Final = 4 << 20
 """
-A response with this many bytes, and with at least the request's min_bytes, takes no further partitions.
+A response with this many bytes, and with at least the request's min_bytes, includes no further partitions.
 
-The client processes the response while the broker reads the next one.  The bound also limits how long one Fetch holds
+The client processes the response while the broker reads the next one.  The bound also limits how long one Fetch blocks
 the event loop.
 """
 
@@ -90,7 +90,7 @@ class DelayedFetch(Pending[Response]):
             return
         try:
             response = self._evaluate()
-        except Exception as error:  # only this request fails, because the caller must go on to notify other watchers
+        except Exception as error:  # only this request fails, because the caller must still notify other watchers
             self._release()
             self.fail(error)
             return
@@ -150,7 +150,7 @@ class DelayedFetch(Pending[Response]):
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                # This empty answer is used if the other partitions have enough bytes without this one.
+                # This empty response is used if the other partitions have enough bytes without this one.
                 answers.append((key, wanted, partition, _answer(partition, key, [])))
                 continue
             if isinstance(found, int):

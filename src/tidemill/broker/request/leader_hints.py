@@ -1,4 +1,4 @@
-"""Leader hints: Produce and Fetch tell a client that asked the wrong broker which broker leads the partition (KIP-951).
+"""Leader hints: Produce and Fetch responses from the wrong broker name the broker that leads the partition (KIP-951).
 
 The client may then send its request to that broker without first sending a Metadata request.  A hint contains the
 leader and its confirmed epoch as one pair, and is given only if the leader has a listener with the same name as the

@@ -27,11 +27,11 @@ class Caller(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     def hold(self) -> None:
-        """Begin no further request on this connection until `release` is called."""
+        """Start no further request on this connection until `release` is called."""
         ...
 
     def release(self) -> None:
-        """Allow requests on this connection to begin again, but only in a later turn of the event loop."""
+        """Allow requests on this connection to be started again, but only in a later turn of the event loop."""
         ...
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ class FreeSpace:
         self._metrics = metrics
         self._events = events
         self.problem: str | None = None
-        """The reason why nothing may be appended now, as a message for clients; None while there is enough space."""
+        """The reason why appends are refused now, as a message for clients; None while there is enough space."""
 
     def check(self) -> None:
         """Compare the number of free bytes with the number needed.  Called a few times a second."""

@@ -3,7 +3,7 @@
     turn:     gather the rows of all shards into a block ──▶ journal thread: write and sync it
     written:  every shard in the block advances ──▶ another turn
 
-While a block is in flight, a turn begins another one only if the queued rows fill a whole block; otherwise, it is
+While a block is in flight, a turn begins another one only if the queued rows fill a complete block; otherwise, it is
 better to let rows that arrive in the meantime make the next block larger.  For the same reason, the turn after a
 written block runs after the callbacks that are already scheduled.
 
@@ -29,8 +29,8 @@ SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hangin
 CHECKPOINT_MS: Final = 10_000  # between checkpoints while rows are being written; bounds how much a restart must read
 WRITE_BACK_BYTES: Final = 1 << 20
 """
-Blocks are written back as soon as they have this size together, or twice this size on a broker that writes mostly as a
-follower.  Fewer bytes wait in memory until the next tick.
+Blocks are written back as soon as their total size reaches this bound, or twice this bound on a broker that writes
+mostly as a follower.  Smaller amounts wait in memory until the next tick.
 """
 
 
@@ -46,7 +46,8 @@ class ReadyLoop:
     ) -> None:
         """
         `machine.failed` ends the process, because a failed sync is never retried (rule J8).  `stall_tolerant_clock`
-        measures how long the disk has not responded: a process that gets no CPU time learns late that a sync has ended.
+        measures how long the disk has not responded: a process that gets no CPU time notices late that a sync has
+        ended.
         """
         self._store = store
         self._shards = shards

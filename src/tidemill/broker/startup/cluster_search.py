@@ -1,12 +1,13 @@
-"""ClusterSearch: lets a starting broker that knows no controller ask all the brokers to which it is connected.
+"""
+ClusterSearch: finds the controller for a starting broker, by a Join request to every broker to which it is connected.
 
     Join, with directory and broker id ─▶ any broker ─▶ the controller ─▶ addresses of all brokers: more connections
                   ▲                                          │        └──▶ refused: another directory has the id
                   └──────────── no controller: retry ◀───────┘
 
-A broker that has just been admitted knows only the brokers that it asked, but a different one may lead the metadata
-shard.  A broker whose id now belongs to another directory is no longer a replica, and learns this only from the
-response.  For any other broker, the request changes nothing.
+A broker that has just been admitted knows only the brokers to which it sent the request, but a different one may lead
+the metadata shard.  A broker whose id now belongs to another directory is no longer a replica, and learns this only
+from the response.  For any other broker, the request changes nothing.
 """
 
 from typing import Final
@@ -33,8 +34,8 @@ class ClusterSearch:
 
     def check(self) -> None:
         """
-        Ask all live peers that have no request in flight.  Called repeatedly.  Raises DirectoryProblem if the cluster
-        has refused this directory.
+        Send a Join request to every live peer that has none in flight.  Called repeatedly.  Raises DirectoryProblem if
+        the cluster has refused this directory.
         """
         if self._refusal is not None:
             raise self._refusal

@@ -41,7 +41,7 @@ from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
-STILL_ALIVE_MS: Final = 15_000  # how long peers may count a dead broker as alive before they close its connection
+STILL_ALIVE_MS: Final = 15_000  # how long peers may consider a dead broker alive before they close its connection
 ASIDE: Final = "damaged-"  # prefix of the directories that hold damaged files that were set aside
 LEADERSHIP_TRANSFER_S: Final = 1.0  # how long a clean stop waits for its leadership transfers
 
@@ -87,9 +87,9 @@ async def _begin_again(
     options: StoreOptions,
 ) -> Identity:
     """
-    Replace a damaged journal (rule R7 of `docs/formats/journal.md`).  The journal may have held votes, so the broker
-    becomes a new voter with its old broker id and gets its data from the other replicas.  No file is changed until the
-    cluster has admitted the new directory.
+    Replace a damaged journal (rule R7 of `docs/formats/journal.md`).  The journal may have contained votes, so the
+    broker becomes a new voter with its old broker id and gets its data from the other replicas.  No file is changed
+    until the cluster has admitted the new directory.
     """
     if not addresses:
         raise JournalDamaged(
@@ -105,7 +105,7 @@ async def _begin_again(
         except DirectoryProblem:
             if machine.clock.monotonic_ms() >= until_ms:
                 raise
-            await _wait(machine)  # the peers may still count the previous process of this broker as alive
+            await _wait(machine)  # the peers may still consider the previous process of this broker alive
     if identity.cluster_id != known.cluster_id:
         raise WrongDirectory(
             f"{damage}; and tidemill.join leads to cluster {identity.cluster_id}, where this directory belongs to "
