@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class ClusterReport:
-    """Implements `http.cluster_api.ClusterState`: this broker's own view at the time of the request."""
+    """This broker's own view of its cluster at the time of a request; implements `http.cluster_api.ClusterState`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -45,7 +45,7 @@ SHOWN_OTHERWISE: Final = frozenset({"leaderless_partitions", "under_replicated_p
 
 
 class ConsoleView:
-    """Implements `console.cluster_view.ClusterView`."""
+    """The broker's data for the console's pages; implements `console.cluster_view.ClusterView`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -22,7 +22,7 @@ class PartitionHealth:
     damaged: int = 0
     """Partitions whose replica on this broker is out of use, because its files are damaged."""
     leaderless: int = 0
-    """Partitions of the entire cluster for which this broker knows no leader that is up."""
+    """Partitions of the entire cluster without a leader that is up, as far as this broker knows."""
 
 
 def partition_health(broker: Broker) -> PartitionHealth:

@@ -12,7 +12,7 @@ from tidemill.telemetry.event_log import EventLog
 
 
 class PeerLinks:
-    """Implements `peer.link.Links`."""
+    """The links of this process to other brokers; implements `peer.link.Links`."""
 
     def __init__(
         self,

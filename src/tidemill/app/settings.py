@@ -90,7 +90,8 @@ def check_dev_broker(
 def settings_of(
     static: Mapping[str, str], lines: Mapping[str, str] = MappingProxyType({}), problems: Sequence[str] = ()
 ) -> Settings:
-    """Check each key on its own and then the combination of keys, and return the settings.
+    """
+    Check each key on its own and then the combination of keys, and return the settings.
 
     `lines` maps each key that a file sets to FILE:LINE, and `problems` lists the problems with the file itself.  Raises
     SettingRefused, which names every illegal setting or, if there is none, every setting that conflicts with others.

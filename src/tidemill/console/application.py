@@ -70,7 +70,7 @@ class Console:
         self._application = Starlette(
             routes=[
                 *(Route(path, site.endpoint(page)) for path, page in PAGES.items()),
-                Route("/groups/{group:path}", group),  # for people who type the address of a group like that of a topic
+                Route("/groups/{group:path}", group),  # for users who type a group's address in the form of a topic's
                 Route("/charts.json", charts),
                 Mount("/static", StaticFiles(packages=[("tidemill.console", "static")])),
             ],

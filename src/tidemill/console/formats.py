@@ -1,4 +1,4 @@
-"""Formats numbers, sizes and times for people."""
+"""Formats numbers, sizes and timestamps for display."""
 
 from datetime import UTC, datetime
 from typing import Final

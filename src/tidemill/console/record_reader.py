@@ -96,7 +96,8 @@ def _row(record: Record, format_: str, bytes_max: int) -> RecordRow:
 
 
 def show(data: bytes | None, format_: str, bytes_max: int) -> Shown | None:
-    """Return `data` in one of FORMATS.  AUTO is text if the bytes are text, and hex otherwise.
+    """
+    Return `data` in one of FORMATS.  AUTO is text if the bytes are text, and hex otherwise.
 
     JSON is indented; data that is not JSON, or is too large to be shown in full, is shown as AUTO.  None, which differs
     from an empty value, is returned as None.

@@ -160,7 +160,7 @@ class Controller:
         self._image = apply(self._image, records, end_offset=end_offset)
 
     def snapshot(self) -> Iterator[tuple[Record, ...]]:
-        """Return the whole state as chunks of records; the last record is the end record.
+        """Return the entire state as chunks of records; the last record is the end record.
 
         The caller appends all chunks before the next `replay`.
         """

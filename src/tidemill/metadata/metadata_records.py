@@ -129,7 +129,7 @@ class ShardIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEndRecord:
-    """The `record_count` records before this one are the whole state, so the log may start at the first of them."""
+    """The `record_count` records before this one are the entire state, so the log may start at the first of them."""
 
     record_count: int
 

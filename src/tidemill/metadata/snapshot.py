@@ -30,7 +30,7 @@ CHUNK_BYTES_MAX: Final = 512 << 10  # the record that reaches the limit ends the
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[Record]:
-    """Yield the records of the whole image, in an order in which they can be applied, and then the end record."""
+    """Yield the records of the entire image, in an order in which they can be applied, and then the end record."""
     count = 0
     for record in _state(image):
         count += 1

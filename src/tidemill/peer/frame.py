@@ -87,7 +87,7 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """The response to the request with this correlation number on the same link."""
+    """The response to the request with this correlation id on the same link."""
 
     correlation: int
     data: memoryview

@@ -1,4 +1,4 @@
-"""Join: a broker without a cluster asks the controller for admission.
+"""Join: a broker without a cluster requests admission from the controller.
 
 A repeated request from the same directory gets the same response.
 

@@ -3,7 +3,7 @@
 `Link` and `Links` are implemented by `runtime/peer_transport` and by the simulated network.  All calls, in both
 directions, are made on the event loop's thread.
 
-    dialled or accepted, and proven ──▶ owner.linked ──▶ received … ──▶ lost(why), once, the last call
+    dialled or accepted, and authenticated ──▶ owner.linked ──▶ received … ──▶ lost(why), once, the last call
 
 The owner never has two links to brokers with the same replica key: `lost` is called for a replaced link before `linked`
 is called for the new one.

@@ -156,7 +156,9 @@ def read_tag(view: memoryview, position: int) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One declared field of a message.  Versions are those of the API; `until` is the first one without the field."""
+    """
+    One declared field of a message.  Versions are those of the API; `until` is the first version without the field.
+    """
 
     kind: Kind
     since: int = 0

@@ -87,7 +87,9 @@ class Groups:
         self._state.replay(key, value)
 
     def loaded(self, timestamps: Timestamps) -> Result[LogRecord]:
-        """Start once the whole partition has been replayed: restore the groups from the log and renew every session."""
+        """
+        Start once the entire partition has been replayed: restore the groups from the log and renew every session.
+        """
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
         decision = self._decision(timestamps)

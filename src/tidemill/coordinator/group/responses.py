@@ -55,7 +55,7 @@ class Left:
 class OffsetsCommitted:
     """One error code per offset of the request, in the same order.
 
-    If the whole request is rejected, all codes are equal.
+    If the entire request is rejected, all codes are equal.
     """
 
     error_codes: tuple[int, ...]
@@ -79,7 +79,7 @@ class OffsetsFetched:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetsDeleted:
-    """One error code per partition of the request, in the same order; none if the whole request was rejected."""
+    """One error code per partition of the request, in the same order; none if the entire request was rejected."""
 
     error_code: int = errors.NONE
     error_codes: tuple[int, ...] = ()
