@@ -210,7 +210,7 @@ def _from_sets(sets: Sequence[str]) -> dict[str, str]:
 
 
 class _File(NamedTuple):
-    """A file of settings as far as it can be read."""
+    """The readable part of a settings file."""
 
     settings: Mapping[str, str] = MappingProxyType({})
     lines: Mapping[str, str] = MappingProxyType({})  # FILE:LINE of each key

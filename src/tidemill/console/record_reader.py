@@ -30,7 +30,7 @@ FORMATS: Final = (AUTO, TEXT, JSON, HEX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A key, value or header in the form in which a page shows it."""
+    """A key, value or header as a page shows it."""
 
     text: str
     format: str  # TEXT, JSON or HEX

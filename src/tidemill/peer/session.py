@@ -243,7 +243,7 @@ class Session:
         return kind, data
 
     def _start_mac(self, direction: int, kind: int, count: int) -> blake3:
-        """Return a keyed BLAKE3 hash (decision 16)."""
+        """Return a BLAKE3 hash over the arguments, keyed with the session key (decision 16)."""
         assert self._session_key is not None
         return blake3(_SEALED.pack(direction, kind, count), key=self._session_key)
 

@@ -3,9 +3,9 @@
     batch 0 ─▶ refused during a transfer ─▶ the transfer fails ─▶ batch 1 ─▶ refused, too ─▶ batch 0 ─▶ batch 1
 
 A client sends several batches to a partition without waiting for responses, and resends refused batches in order.  If a
-partition does not know a producer, it accepts a first batch with any sequence (KIP-360: the producer's state may have
-expired), so it would accept batch 1 before batch 0.  Therefore, the broker also refuses batch 1 until batch 0 is sent
-again.  From a known producer, the partition accepts only consecutive sequences anyway.
+partition has no state of a producer, it accepts a first batch with any sequence (KIP-360: the state may have expired),
+so it would accept batch 1 before batch 0.  Therefore, the broker also refuses batch 1 until batch 0 is sent again.
+From a known producer, the partition accepts only consecutive sequences anyway.
 """
 
 from typing import Final, NamedTuple

@@ -362,7 +362,7 @@ class KafkaConnection:
             self.broker.memory.unread(self, self.unread_bytes)
             self._wake()
 
-    # End of the connection.
+    # Closing the connection.
 
     @property
     def is_answering(self) -> bool:

@@ -34,7 +34,7 @@ class CoordinatorHost:
             topic.serving_changed(shard)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Remove the state of topics that a change of the cluster image has deleted."""
+        """Remove the state of topics that a change to the cluster image has deleted."""
         for topic in self._topics.values():
             topic.follow(before, image)
 

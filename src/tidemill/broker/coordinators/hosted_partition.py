@@ -77,7 +77,7 @@ class _Asked(Generic[RequestT]):
 class HostedPartition(Generic[RequestT, CoreT]):
     """
     A core and its partition, for as long as this broker leads the partition.  Call `load` or `begin` first, and then
-    `ask`; `drop` ends the hosting.
+    `ask`; `drop` is the last call.
     """
 
     def __init__(self, partition: Partition, core: CoreT, machine: Machine, owner: PartitionOwner[RequestT]) -> None:

@@ -27,7 +27,7 @@ class MembershipReconciler:
         self._shard_table = shard_table
         self._cluster = cluster
         self._checked_at = 0
-        self._arrived: ClusterImage | None = None  # the image whose planned members all shards led by this broker have
+        self._arrived: ClusterImage | None = None  # all shards led by this broker match the plan in this image
 
     def serving_changed(self) -> None:
         """Check all shards at the next tick: this broker has started or stopped leading a shard."""

@@ -292,7 +292,7 @@ class Cluster:
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
     def controller(self) -> ReplicaKey | None:
-        """Return the leader of the metadata shard that this broker's replica follows; None if it knows of none."""
+        """Return the leader of the metadata shard that this broker's replica follows; None if it follows no leader."""
         shard = self.shards.get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
 

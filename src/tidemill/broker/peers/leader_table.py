@@ -52,7 +52,7 @@ class LeaderTable:
         for terms in (self._terms, *self._reported.values()):
             terms.pop(shard_id, None)
 
-    # This broker's own part.
+    # This broker's own part of the table.
 
     def leads(self, shard_id: ShardId, term: int) -> None:
         """
@@ -76,12 +76,12 @@ class LeaderTable:
                 changes.append((shard_id, term))
         return changes
 
-    # The peers' parts.
+    # The parts of the table that peers report.
 
     def apply_report(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
         """
-        Apply the changes that a peer reports in its own part.  If `is_whole`, they replace everything that was known
-        about this part.
+        Apply the changes that a peer reports to its own part of the table.  If `is_whole`, the changes replace
+        everything that was known about this part.
         """
         if is_whole:
             self.forget(voter)
@@ -94,7 +94,9 @@ class LeaderTable:
             self._set(voter, shard_id, term)
 
     def forget(self, voter: ReplicaKey) -> None:
-        """Forget the part of a peer whose connection is lost.  The peer reports it again on a new connection."""
+        """Forget the part of the table reported by a peer whose connection is lost.  The peer reports it again on a new
+        connection.
+        """
         for shard_id in self._reported.pop(voter, {}):
             self._set(voter, shard_id, 0)
 

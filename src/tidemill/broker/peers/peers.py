@@ -80,7 +80,7 @@ class PeersOwner(Protocol):
 
     @property
     def is_syncing(self) -> bool:
-        """Whether the journal is making rows durable.  If it is not, no peer may count this broker as alive."""
+        """Whether the journal is making rows durable.  If it is not, no peer may consider this broker alive."""
         ...
 
     @property
@@ -173,7 +173,7 @@ class Peers:
         return self.is_alive(voter) and not self._by_key[voter].flags & frames.DRAINING
 
     def has_two_way_contact(self, voter: ReplicaKey) -> bool:
-        """Return whether the peer is alive and counts this broker as alive: messages arrive in both directions."""
+        """Return whether the peer is alive and considers this broker alive: messages arrive in both directions."""
         return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_RECEIVER)
 
     def has_controller_contact(self) -> bool:

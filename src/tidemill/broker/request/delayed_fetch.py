@@ -260,7 +260,7 @@ class DelayedFetch(Pending[Response]):
                 fetched += size
                 partition.counters.bytes_out += size
                 if session.session_id:
-                    session.wanted[key] = session.wanted.pop(key)  # for fairness, it comes last in the next Fetch
+                    session.wanted[key] = session.wanted.pop(key)  # for fairness, move the partition to the end
         self._context.broker.metrics.fetch_bytes += fetched
         for counters in counted.values():
             counters.fetch_requests += 1

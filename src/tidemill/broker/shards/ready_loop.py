@@ -25,7 +25,7 @@ from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
 IDLE_MS: Final = 1_000  # after this time, an empty block records that the newest one is synced (rule J5)
-SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hanging, and heartbeats are not sent
+SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk is considered hung, and heartbeats are not sent
 CHECKPOINT_MS: Final = 10_000  # between checkpoints while rows are being written; bounds how much a restart must read
 WRITE_BACK_BYTES: Final = 1 << 20
 """
@@ -92,7 +92,7 @@ class ReadyLoop:
         """
         Return whether the journal is making rows durable.  A broker whose disk hangs must not continue to lead.
 
-        The disk also counts as hanging if the ring is full and a step that would make room takes too long.
+        The disk is also considered hung if the ring is full and a step that would free space in it takes too long.
         """
         longest_ago = self._stall_tolerant_clock.monotonic_ms() - SYNC_MS_MAX
         if self._store.in_flight and self._started_at < longest_ago:

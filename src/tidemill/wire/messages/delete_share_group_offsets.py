@@ -1,6 +1,6 @@
 """DeleteShareGroupOffsets: key 92, v0, flexible from v0.
 
-Deletes the offsets of a share group without members for topics (KIP-932).
+Deletes the offsets of topics in a share group without members (KIP-932).
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Fetch: key 1, v4-18, flexible from v12.
 
-Returns record batches of partitions, as soon as there are min_bytes of them or max_wait_ms have passed.
+Returns record batches of partitions, as soon as min_bytes are available or max_wait_ms have passed.
 
 v5   request and response: log_start_offset
 v6   may return KAFKA_STORAGE_ERROR
