@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Plans and reads a batch query.  A pickled copy without connections is sent to every executor."""
+    """Plans and executes the read of a batch query.  A pickled copy without connections is sent to every executor."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         # Refuse an unknown column before any task starts.

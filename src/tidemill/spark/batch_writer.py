@@ -1,7 +1,7 @@
 """The writer of batch queries, `df.write.format("tidemill").mode("append")`.  It is at-least-once.
 
-A failed attempt of a task may have stored rows that the next attempt writes again.  A write that fails or is aborted
-leaves the rows of the tasks that were complete.
+A failed attempt of a task may have stored rows that the next attempt writes again.  After a write fails or is aborted,
+the rows of the completed tasks remain in the topic.
 """
 
 import logging
@@ -25,7 +25,7 @@ class BatchWriter(DataSourceArrowWriter):
     """A thin adapter to Spark's interface.  A pickled copy is sent to every executor."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, is_overwriting: bool) -> None:
-        """Raise ValueError for a save mode or column, and ClientError (UnknownTopic) for the topic."""
+        """Raise ValueError for a save mode or column that is not supported, or UnknownTopic (a ClientError)."""
         if is_overwriting:
             raise ValueError(
                 "Save mode Overwrite not allowed for Tidemill: a topic is a log, to which rows are only appended; use "
@@ -41,7 +41,7 @@ class BatchWriter(DataSourceArrowWriter):
         _LOG.info("wrote %d records in %d bytes to %s", decision.records, decision.bytes, decision.offsets)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what is stored already; nothing can be taken back."""
+        """Log which rows are stored already; stored rows cannot be removed."""
         known = [message for message in messages if isinstance(message, TaskReport)]
         _LOG.warning(
             "the write failed; %d records of %d complete tasks stay in the topic, and a new write would duplicate them",

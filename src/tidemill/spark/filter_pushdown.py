@@ -1,11 +1,12 @@
 """Translates the filters that Spark pushes down to a reader with the option filterPushdown.
 
-The option is off by default, because Spark keeps one plan of a read per DataFrame: the filters that it has pushed for
-one query stay in the plan, and every later read of the same DataFrame or view lacks the rows that they exclude.
+The option is off by default, because Spark keeps one read plan per DataFrame: the filters that Spark pushes down for
+one query stay in that plan, so every later read of the same DataFrame or view lacks the rows that these filters
+exclude.
 
-Spark pushes filters down only if `spark.sql.python.filterPushdown.enabled` is set, and refuses a reader that overrides
-`pushFilters` if it is not.  PushFilters therefore takes the place of the method in an instance, where Spark takes it
-for the method that is not overridden.
+Spark pushes filters down only if `spark.sql.python.filterPushdown.enabled` is set; if it is not set, Spark refuses a
+reader class that overrides `pushFilters`.  Therefore the class does not override the method: a PushFilters object
+replaces the method on a reader instance, and Spark does not recognize this as an override.
 """
 
 from collections.abc import Iterable
@@ -36,21 +37,23 @@ class Filtered(Protocol):
 
 
 class PushFilters:
-    """The `pushFilters` of one reader."""
+    """A callable that replaces the method `pushFilters` of one reader instance."""
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)  # what Spark compares with the method of its base class
+    __func__ = staticmethod(DataSourceReader.pushFilters)  # Spark compares this with its base class's method
 
     def __init__(self, reader: Filtered) -> None:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply what helps to read less, and return the filters that Spark must still evaluate."""
+        """Apply the filters that reduce what is read, and return the filters that Spark must still evaluate."""
         self._reader.row_filter, left = translated(filters)
         return left
 
 
 def translated(filters: Iterable[Filter]) -> tuple[RowFilter, list[Filter]]:
-    """Return a RowFilter, and the filters that it does not apply to every row."""
+    """
+    Return a RowFilter, and the filters that Spark must still evaluate on the rows that the RowFilter lets through.
+    """
     used, left = [], []
     for one in filters:
         condition = _condition(one)
@@ -77,5 +80,5 @@ def _condition(pushed: Filter) -> Condition | None:
         return None
     value = pushed.value  # type: ignore[attr-defined]  # every filter in _COMPARISONS has one
     if isinstance(pushed, datasource.EqualNullSafe) and is_negated:
-        return None  # Unlike other comparisons, it is true for null.
+        return None  # Unlike the other comparisons, a negated EqualNullSafe is true for null.
     return Condition(column, comparison, tuple(value) if comparison == IN else value, is_negated)

@@ -1,4 +1,4 @@
-"""Makes Spark show the sentence of our errors first, without the traceback of a Python worker."""
+"""Makes Spark show the message of a Tidemill error without the traceback of the Python worker."""
 
 import os
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from tidemill.client.failures import ClientError
 from tidemill.columnar.data_loss import DataLossError
 
 OURS = (ClientError, DataLossError, ValueError)
-"""Errors whose sentence says what to do, so that a traceback would only hide it."""
+"""Errors whose message states the fix, so that a traceback would only hide it."""
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """
-    Hide the traceback if one of our errors ends this Python worker.
+    Hide the traceback if one of the errors in OURS ends this Python worker.
 
     A worker reads SPARK_HIDE_TRACEBACK when it reports the error that ends it, so no other error is affected.  In a
     process that is not a worker, nothing changes.

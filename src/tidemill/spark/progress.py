@@ -1,7 +1,7 @@
 """The lag of a streaming query, computed from its progress.
 
-Spark's Kafka source reports these three metrics in `sources[].metrics`.  Spark has no such interface for sources in
-Python, but the progress of every source has its end offset and the latest offset.
+Spark's Kafka source reports these three metrics in `sources[].metrics`.  Spark does not let sources in Python report
+metrics, but the progress of every source contains its end offset and the latest offset.
 """
 
 import json
@@ -15,8 +15,8 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
     """
     Return avgOffsetsBehindLatest, maxOffsetsBehindLatest and minOffsetsBehindLatest of a source.
 
-    `source` is one of `query.lastProgress["sources"]`.  The names and the form of the values are those of Spark's Kafka
-    source.  Return an empty dictionary for a batch without offsets.
+    `source` is one of `query.lastProgress["sources"]`.  The names and the format of the values are those of Spark's
+    Kafka source.  Return an empty dictionary for a batch without offsets.
     """
     end, latest = (_offsets(source[name]) for name in ("endOffset", "latestOffset"))
     behind = [offset - end[partition] for partition, offset in latest.items() if partition in end]
@@ -30,5 +30,5 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _offsets(text: str | None) -> dict[Any, int]:
-    parsed = json.loads(text) if text and text != "None" else None  # Spark's Python classes write a missing offset so
+    parsed = json.loads(text) if text and text != "None" else None  # PySpark's text for no offset
     return from_json(parsed or {})

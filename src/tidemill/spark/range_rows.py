@@ -32,5 +32,6 @@ def record_batches(
     for rows in RangeReader(options, columns).record_batches(work):
         if row_filter is not None:
             rows = row_filter.rows_with_key(rows)
-        # The arrays need no conversion: only the case of names and the nullability may differ in the user's schema.
+        # The arrays need no conversion: the user's schema may differ only in the case of column names and in
+        # nullability.
         yield rows if rows.schema.equals(wanted) else type(rows).from_arrays(rows.columns, schema=wanted)

@@ -1,7 +1,7 @@
 """Stands in for the reader of a streaming query whose options are refused.
 
-If a reader cannot be made, Spark fails while it stops the missing reader, and shows that failure instead of the error.
-This reader can be made, and raises the error when Spark first uses it.
+If a reader cannot be created, Spark fails while it stops the missing reader, and shows that failure instead of the
+original error.  A RefusedStream can always be created, and raises the original error when Spark first uses it.
 """
 
 from collections.abc import Iterator

@@ -34,13 +34,13 @@ def full(*, has_headers: bool) -> StructType:
 
 
 def column_named(name: str) -> str | None:
-    """Return the column of this name as the source spells it; case is ignored.  None if there is no such column."""
+    """Return the source's spelling of this column name, ignoring case; None if there is no such column."""
     return _BY_LOWER_NAME.get(name.lower())
 
 
 def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
     """
-    Return the columns of `schema`, spelled as the source spells them, in the order of `schema`; case is ignored.
+    Return the columns of `schema`, in that order and in the source's spelling; case is ignored.
 
     Raise ValueError for a column that is unknown, repeated or of another type, or for `headers` without `has_headers`.
     """

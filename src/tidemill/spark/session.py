@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULTS: Final = {
-    # Spark's default, and the keys of literal secrets that it would show in plans, the event log and its web pages.
+    # Spark's default pattern, extended by the keys of literal secrets that Spark would show in plans, the event log and
+    # its web UI.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key[.]pem|ssl[.]keystore[.]key",
-    # A limit of bytes makes Spark slow (`slow_nulls`), so only rows are limited.  2,000 records of 1 MiB, the default
-    # limit of Kafka, fit into an Arrow column of 2 GiB.
+    # A limit in bytes makes Spark slow (`slow_nulls`), so only the number of rows is limited.  2,000 records of 1 MiB,
+    # Kafka's default maximum, fit into an Arrow column of 2 GiB.
     slow_nulls.KEY: slow_nulls.UNLIMITED,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.compression.codec": "zstd",
@@ -36,7 +37,8 @@ def builder(app_name: str, master: str | None = None) -> "SparkSession.Builder":
     if master is not None:
         configured = configured.master(master)
         if master.startswith("local"):
-            # Without this, workers would run the first `python3` on the path, which may not have Tidemill.
+            # Without this setting, workers would run the first `python3` on the path, in which Tidemill may not be
+            # installed.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in DEFAULTS.items():
         configured = configured.config(key, value)

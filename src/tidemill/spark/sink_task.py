@@ -1,4 +1,4 @@
-"""Checks a write on the driver, and writes the rows of one task.  Both kinds of queries share it."""
+"""Checks a write on the driver, and writes the rows of one task.  Batch and streaming queries share this module."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -22,8 +22,8 @@ def checked(options: SinkOptions, schema: StructType) -> SinkOptions:
     """
     Check the columns, the address and the option `topic` before any task starts.  Return the options for the tasks.
 
-    A task waits for a broker that is away, because the driver has reached the cluster.  Raise ValueError for a column,
-    UnknownTopic, and ClientError if the cluster cannot be asked.
+    With the returned options, a task waits for a broker that is unavailable, because the driver has reached the
+    cluster.  Raise ValueError for an unsupported column, UnknownTopic, or another ClientError if a request fails.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -1,8 +1,8 @@
 """Warns of a setting with which Spark spends most of a write on rows without headers.
 
-Before a task sees rows, Spark collects them in Arrow batches.  With a limit of bytes, which is the default, it measures
-a batch after each row, and each time walks over the null arrays at its end.  The time grows with the square of the
-number of rows in a batch.  The sink cannot change the setting; `spark.session` does.
+Before a task sees rows, Spark collects them in Arrow batches.  With a limit in bytes, which is the default, Spark
+measures the batch after each row, and each time scans the trailing null arrays.  The time is quadratic in the number of
+rows in a batch.  The sink cannot change the setting; `spark.session` does.
 """
 
 import logging
@@ -15,12 +15,12 @@ _LOG = logging.getLogger(__name__)
 
 KEY: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNLIMITED: Final = str((1 << 31) - 1)  # the value with which Spark does not measure batches
-_NULLS_MAX: Final = 1_000  # fewer take less time than sending the batch
+_NULLS_MAX: Final = 1_000  # with fewer, measuring takes less time than sending the batch
 
 
 def warn(rows: "pa.RecordBatch", bytes_max: str | None) -> bool:
     """
-    Log a warning if `rows` have so many null headers that Spark was slow, and return whether it was logged.
+    Log a warning if `rows` contains so many null headers that Spark was slow, and return whether a warning was logged.
 
     `bytes_max` is the value of KEY in the session, or None for Spark's default.
     """

@@ -1,4 +1,4 @@
-"""The reader of streaming queries.  Offsets have the form `{"topic": {"0": 23}}`, as in Spark's Kafka source.
+"""The reader of streaming queries.  Offsets have the format `{"topic": {"0": 23}}`, as in Spark's Kafka source.
 
 One instance exists on the driver for as long as the query runs.  Executors get pickled copies, on which Spark calls
 only `read`.  The progress of the query is stored only in Spark's checkpoint.
@@ -32,7 +32,7 @@ from tidemill.spark.plain_errors import plain_errors
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SAFETY = 4  # batches differ in size: a rough estimate this far below a limit needs no closer look
+_SAFETY = 4  # batches differ in size: an estimate this many times below the limit needs no further samples
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -81,7 +81,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = from_json(start)
         ends = self._next_end(begin, limit)
         if not is_first:
-            # Spark calls `commit` only when it has planned the next batch, so never for the last batch of a run.
+            # Spark calls `commit` only after it has planned the next batch, so it never does for the last batch of a
+            # run.
             self.commit(start)
         if is_first and not offset_bound.is_repeatable(self._options.starting):
             return offset_bound.with_start(to_json(ends), start)
@@ -182,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         Return ends so that about `bytes_max` bytes are read.
 
-        One batch of each partition shows whether the limit matters at all; only then are more sampled.
+        One batch of each partition is sampled first, and more only if the limit may be reached.
         """
         reader = self._open()
         pending = [(partition, begin[partition], end) for partition, end in ends.items()]

@@ -28,14 +28,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """A thin adapter to Spark's interface.  A pickled copy is sent to every executor."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        """Raise ValueError for a column, and ClientError (UnknownTopic) for the topic."""
+        """Raise ValueError for a column that is not supported, or UnknownTopic (a ClientError)."""
         self._options = sink_task.checked(options, schema)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
         return sink_task.write(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Accept a micro-batch.  Spark repeats this call if it stopped before it noted the commit."""
+        """Accept a micro-batch.  Spark repeats this call if it stopped before it recorded the commit."""
         decision = write_commit.decide(messages)
         _LOG.info(
             "batch %d: wrote %d records in %d bytes to %s",
@@ -43,7 +43,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )  # fmt: skip
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log what is stored already; nothing can be taken back."""
+        """Log which rows are stored already; stored rows cannot be removed."""
         known = [message for message in messages if isinstance(message, TaskReport)]
         _LOG.warning(
             "batch %d failed; %d records of %d complete tasks stay in the topic, and are duplicated when it runs again",

@@ -1,7 +1,7 @@
-"""What a task of a write reports to the driver, and the driver's decision about all reports.
+"""The report of a write task to the driver, and the driver's decision about the reports of all tasks.
 
 The sink is at-least-once: when a task reports, its records are stored, and the decision changes nothing in the cluster.
-It therefore may be repeated for the same query and batch, as Spark does after a restart.
+The decision may therefore be repeated for the same query and batch, as Spark does after a restart.
 """
 
 from collections.abc import Sequence

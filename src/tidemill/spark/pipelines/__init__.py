@@ -5,7 +5,7 @@ Pipelines on Spark, each a function here and a command, `tidemill pipeline run N
 
     report = pipelines.audit(spark, topic="flights", target="copy", state="audit-state", bootstrap_servers="HOST:9092")
 
-A function imports its pipeline when it is first called.  `frame` has what all pipelines share.
+A function imports its pipeline when it is first called.  `frame` contains the code that all pipelines share.
 """
 
 import sys
@@ -24,10 +24,10 @@ stats = PipelineFunction("stats")
 
 class _Package(ModuleType):
     """
-    Keeps the functions when Python imports the folder of the same name.
+    Keeps a pipeline's function as the package attribute when Python imports the subpackage of the same name.
 
-    Python binds an imported folder to its package, where it would replace the function.  Imports from the folder do not
-    need this attribute.
+    Python sets an imported subpackage as an attribute of its parent package, which would replace the function.  Imports
+    from the subpackage do not need this attribute.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PipelineFunction:
-    """A pipeline that can be called, which is imported when it is first used."""
+    """A callable that runs a pipeline, which is imported when it is first used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -26,7 +26,7 @@ class PipelineFunction:
 
     @property
     def pipeline(self) -> Pipeline[Any]:
-        """The declaration, with the class of its options."""
+        """The declaration of the pipeline, including the class of its options."""
         return load(self._name)
 
     def __call__(
@@ -44,10 +44,10 @@ class PipelineFunction:
         Run the pipeline and return its report.
 
         `options` are those that `tidemill pipeline describe` lists, with `_` for `-`; a size or a duration may be text.
-        `kafka` has further settings of the clients, such as {"sasl.username": …}.  With `is_continuous`, the run goes
-        on with new records until it is interrupted.
+        `kafka` contains further client settings, such as {"sasl.username": …}.  With `is_continuous`, the run continues
+        with new records until it is interrupted.
 
-        Raise ValueError or TypeError for an argument, and what Spark or the clients raise if the work fails.
+        Raise ValueError or TypeError for an invalid argument.  Errors of Spark and of the clients are passed on.
         """
         pipeline = self.pipeline
         job = make_job(
@@ -63,7 +63,11 @@ class PipelineFunction:
         return run(pipeline, job)
 
     def read(self, spark: "SparkSession", path: Path | str) -> "DataFrame":
-        """Return what the pipeline has written to a directory.  Raise TypeError if it writes to no directory."""
+        """
+        Return the pipeline's output in a directory.
+
+        Raise TypeError if the pipeline does not write to a directory.
+        """
         read = self.pipeline.read
         if read is None:
             raise TypeError(f"pipeline {self._name} writes to no directory that could be read")

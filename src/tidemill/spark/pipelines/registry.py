@@ -1,4 +1,4 @@
-"""Finds pipelines: each folder beside this file, except `frame`, has one as PIPELINE in its `pipeline.py`."""
+"""Finds pipelines: each subpackage of `pipelines`, except `frame`, declares PIPELINE in its module `pipeline`."""
 
 import difflib
 from importlib import import_module

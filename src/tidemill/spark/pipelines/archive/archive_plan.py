@@ -15,7 +15,7 @@ from tidemill.spark.pipelines.frame.table import Table
 
 
 def plan(job: Job[ArchiveOptions]) -> Plan:
-    """Return what a run would archive now.  Raise what the run would raise before its first batch."""
+    """Return what a run would archive now.  Raise the errors that a run would raise before its first batch."""
     options = job.options
     with closing(open_target(job)) as target:
         last = target.last()

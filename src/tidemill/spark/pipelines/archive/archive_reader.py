@@ -19,8 +19,8 @@ def read(spark: "SparkSession", archive: Path | str) -> "DataFrame":
     """
     Return the rows of all batches that were committed when this function is called.
 
-    The columns are those of `format("tidemill")`, and `date` and `hour` if the archive is divided by them; a filter on
-    these reads fewer files.  Raise ArchiveRefused if `archive` is no archive or its manifest is damaged.
+    The columns are those of `format("tidemill")`, and `date` and `hour` if the archive is partitioned by them; a filter
+    on these columns reads fewer files.  Raise ArchiveRefused if `archive` is not an archive or its manifest is damaged.
     """
     path = Path(archive).absolute()
     files = manifest.data_files(path)

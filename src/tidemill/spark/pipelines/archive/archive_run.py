@@ -1,7 +1,8 @@
-"""Runs an archive: batch after batch, each from where the newest committed batch ends.
+"""Runs the archive pipeline: batch after batch, each starting where the newest committed batch ends.
 
-The target alone says what is archived: it has the offsets of each batch, committed together with its rows.  A run that
-is killed at any time has either committed its batch or not, and the next run goes on from there.
+Only the target records what is archived: it stores the offsets of each batch, committed atomically with the batch's
+rows.  A run that is killed has either committed its batch or not, and the next run continues after the last committed
+batch.
 """
 
 import time
@@ -30,10 +31,10 @@ _STOP_SECONDS: Final = 0.2  # how often a run that is waiting for records checks
 
 def run(job: Job[ArchiveOptions]) -> Report:
     """
-    Archive what the topic has when the run starts; a continuous run goes on until it is stopped.
+    Archive the records that the topic contains when the run starts; a continuous run continues until it is stopped.
 
-    Raise ArchiveRefused if the target is not an archive of this topic, DataLossError if records are missing and that
-    fails the run, and what Spark or the client raise.
+    Raise ArchiveRefused if the target is not an archive of this topic, and DataLossError if records are missing and the
+    option on_data_loss is `fail`.  Errors of Spark and of the client are passed on.
     """
     options = job.options
     job.state.claim("archive", options.identity)
@@ -118,7 +119,7 @@ def _archive_next(
         )
     written = list(staging.files())
     entry = _entry(batch, staging, written, options, stored)
-    # The topic is the same as before, so it was the same while it was read.
+    # If the topic's id is still the same, the topic was not deleted and created again during the read.
     next_batch.check_topic(entry, source.bounds(entry))
     return target.commit(staging, entry, written)
 
@@ -147,7 +148,7 @@ def _entry(
 
 
 def _check_lost(job: Job[ArchiveOptions], batch: PlannedBatch) -> None:
-    """Raise DataLossError if records are missing and that fails the run."""
+    """Raise DataLossError if records are missing and the option on_data_loss is `fail`."""
     if not batch.lost:
         return
     lost = ", ".join(f"{one.start} to {one.end} of {batch.topic}-{one.partition}" for one in batch.lost)

@@ -1,7 +1,7 @@
-"""What an archive knows about one of its batches.  Format: docs/formats/pipelines.md.
+"""The entry of one committed batch of an archive.  Format: docs/formats/pipelines.md.
 
-The newest entry decides where the next batch begins, so an entry has all partitions of the topic, also those from which
-it has no records.
+The newest entry determines where the next batch begins, so an entry lists all partitions of the topic, including those
+from which the batch has no records.
 """
 
 import json
@@ -13,7 +13,7 @@ FORMAT: Final = 1
 
 
 class ArchiveRefused(ValueError):
-    """The target cannot be written or read as an archive of this topic; the message says why and what to do."""
+    """The target cannot be written or read as an archive of this topic; the message states the reason and the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +41,17 @@ class BatchEntry:
     """One committed batch."""
 
     number: int  # batches are numbered from 0, without gaps
-    batch_id: str  # random: tells apart the batches of two runs that tried the same number
+    batch_id: str  # random: distinguishes the batches of two runs that tried the same number
     topic: str
     topic_id: str | None  # in Kafka's text form; None if the brokers have no topic ids
     partition_by: str
     written_at: str  # ISO 8601, UTC
-    ranges: Mapping[int, tuple[int, int]]  # by partition: start and end offset (exclusive); equal if there is nothing
+    ranges: Mapping[int, tuple[int, int]]  # by partition: start and end offset (exclusive); equal if empty
     lost: tuple[LostOffsets, ...] = ()  # parts of `ranges`
     file_count: int = 0
     rows: int = 0  # less than the offsets of `ranges` where compaction or transactions leave gaps
     bytes: int = 0  # of all files
-    stored_bytes: int = 0  # about what the same records take in the topic
+    stored_bytes: int = 0  # estimated size of the same records in the topic
     schema: str = ""
     files: tuple[DataFile, ...] = ()  # empty for an Iceberg table, which lists its files itself
 
@@ -79,7 +79,7 @@ _PLAIN: Final = (
 
 
 def from_text(text: str | bytes, where: str) -> BatchEntry:
-    """Return the entry of this JSON.  Raise ArchiveRefused, which names `where`, if it is not one."""
+    """Parse an entry from JSON.  Raise ArchiveRefused, which names `where`, if the text is not a valid entry."""
     try:
         value = json.loads(text)
         found = value["format"]

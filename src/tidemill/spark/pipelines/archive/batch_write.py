@@ -1,8 +1,8 @@
 """Writes the records of a batch as Parquet files, with Spark.
 
-Rows are divided among tasks by ranges of (date, hour, partition, offset), so that a file has one hour, few offset
-ranges, and about the target size, however the hours of a batch differ.  With more than one task, Spark reads the
-records twice, the first time to find the ranges.  A file is ordered by partition and offset.
+Rows are divided among tasks by ranges of (date, hour, partition, offset), so that each file contains one hour, few
+offset ranges, and about the target size, even if the hours of a batch differ in size.  With more than one task, Spark
+reads the records twice, the first time to determine the ranges.  A file is sorted by partition and offset.
 """
 
 import json
@@ -18,7 +18,7 @@ from tidemill.spark.pipelines.archive.staging import Staging
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_READ_BYTES: Final = "64m"  # of one reading task, as stored: a partition of a large batch is read by several tasks
+_READ_BYTES: Final = "64m"  # stored bytes per read task: several tasks read a large partition
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 _HOUR_MS: Final = 3_600_000
 
@@ -33,11 +33,12 @@ def write(
     files: FilePlan,
     on_data_loss: OnDataLoss,
 ) -> None:
-    """Write the records of `batch` below `staging.data`.  Spark's errors pass through."""
+    """Write the records of `batch` below `staging.data`.  Errors of Spark are passed on unchanged."""
     order = [*partition_by.columns, "partition", "offset"]
     rows = _with_times(_read(spark, kafka, batch, staging, on_data_loss), partition_by)
     rows = rows.repartitionByRange(files.task_count, *order).sortWithinPartitions(*order)
-    # Readers such as PyIceberg refuse Spark's default, INT96.  The writer takes this setting from the session only.
+    # Readers such as PyIceberg refuse Spark's default timestamp type, INT96.  Spark's writer reads this setting only
+    # from the session.
     before = spark.conf.get(_TIMESTAMPS)
     spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
@@ -45,7 +46,7 @@ def write(
             rows.write.partitionBy(*partition_by.columns)
             .option("compression", "zstd")
             .option("maxRecordsPerFile", files.rows_per_file_max)
-            # Only the output of a task that Spark has accepted reaches the directory, also if an executor is killed.
+            # Only the output of tasks that Spark has accepted reaches the directory, even if an executor is killed.
             .option("mapreduce.fileoutputcommitter.algorithm.version", "1")
             .parquet(f"file://{staging.data}")
         )
@@ -70,7 +71,7 @@ def _read(
         "onDataLoss": OnDataLoss.FAIL.value,
     }
     if on_data_loss is not OnDataLoss.FAIL:
-        # With `skip`, too, because the entry of the batch has what is lost.
+        # Losses are logged with `skip` as well, because the batch's entry lists the lost offsets.
         options |= {"onDataLoss": OnDataLoss.REPORT.value, "dataLossLog": str(staging.losses)}
     return spark.read.format("tidemill").options(**kafka).options(**options).schema(SCHEMA).load()
 
@@ -78,7 +79,7 @@ def _read(
 def _with_times(rows: "DataFrame", partition_by: PartitionBy) -> "DataFrame":
     from pyspark.sql import functions as f
 
-    # The time zone of the session does not matter to these.
+    # These functions do not depend on the time zone of the session.
     hours = f.floor(f.unix_millis(f.col("timestamp")) / _HOUR_MS)
     columns: dict[str, Column] = {
         "date": f.date_from_unix_date(f.floor(hours / 24).cast("int")),

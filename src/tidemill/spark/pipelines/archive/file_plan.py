@@ -1,9 +1,9 @@
 """Decides how many files a batch is written to, from estimates of its bytes.
 
-The size of a Parquet file is known only when it is written.  The estimate is the stored bytes of the records, which the
-connector samples, times the ratio of file bytes to stored bytes in the batch before.  Files of the first batch may
-therefore miss the target size by the difference in compression, and files of later batches by what changes between
-batches.
+The size of a Parquet file is known only after it is written.  The estimate is the stored bytes of the records, which
+the connector samples, times the ratio of file bytes to stored bytes in the previous batch.  The size of the first
+batch's files may therefore differ from the target size because compression differs, and that of later files because the
+data changes between batches.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Final
 
 from tidemill.spark.pipelines.archive.batch_entry import BatchEntry
 
-TASKS_MAX: Final = 1_000  # each task is a file or more: a very small target size must not make a job that cannot end
+TASKS_MAX: Final = 1_000  # each task writes at least one file: a tiny target size must not create an endless job
 _MEANINGFUL_BYTES: Final = 1 << 20  # in smaller batches, footers weigh more than rows
 _RATIOS: Final = (0.02, 50.0)  # beyond these bounds the estimate of stored bytes was wrong
 
@@ -29,7 +29,8 @@ def plan_files(row_count: int, stored_bytes: int, target_bytes: int, last: Batch
     estimated = math.ceil(stored_bytes * _ratio(last))
     tasks = min(max(math.ceil(estimated / target_bytes), 1), TASKS_MAX)
     row_bytes = estimated / row_count if row_count else 1.0
-    # A task may get more than its share.  A quarter more rows is still one file, rather than a second one of crumbs.
+    # A task may get more than its share of the rows.  Up to a quarter more still go into one file, because a second
+    # file would be very small.
     rows = math.ceil(1.25 * target_bytes / max(row_bytes, 1e-3))
     return FilePlan(tasks, max(rows, 1), estimated)
 

@@ -1,10 +1,10 @@
-"""An archive in an Iceberg table, through PyIceberg, which no other file imports.
+"""An archive in an Iceberg table.  Only this module imports PyIceberg.
 
 Spark writes the files of a batch below the table's location, and a commit adds them to the table in one snapshot.  The
-snapshot's property `tidemill.archive.entry` has the batch's entry, so the newest snapshot that has it says where the
-next batch begins; snapshots of other writers, such as a compaction, do not matter.
+snapshot's property `tidemill.archive.entry` contains the batch's entry, so the newest snapshot with this property
+determines where the next batch begins; snapshots of other writers, such as a compaction, are ignored.
 
-Files that a killed run has written belong to no snapshot.  The state directory names them, and the next run with the
+Files written by a killed run belong to no snapshot.  They are listed in the state directory, and the next run with the
 same state directory removes them.
 """
 
@@ -43,7 +43,7 @@ from tidemill.spark.pipelines.frame.state_directory import StateDirectory
 ENTRY: Final = "tidemill.archive.entry"  # a snapshot property: the entry without its files, as JSON
 BATCH: Final = "tidemill.archive.batch"  # a snapshot property: the number of the batch
 TOPIC: Final = "tidemill.archive.topic"  # a table property
-_STAGING: Final = "staging"  # in the state directory: the files that the run at hand writes
+_STAGING: Final = "staging"  # in the state directory: the files that the current run writes
 _ATTEMPTS_MAX: Final = 5  # commits of other writers to the same table may come first
 _RETRIES: Final = "commit.retry.num-retries"
 
@@ -66,7 +66,7 @@ _SPECS: Final = {
 
 
 class IcebergTarget:
-    """A table of a catalog.  Its location must be a directory that driver and executors share."""
+    """A table in an Iceberg catalog.  Its location must be a directory that the driver and the executors share."""
 
     def __init__(self, options: ArchiveOptions, state: StateDirectory) -> None:
         self._options = options
@@ -81,7 +81,8 @@ class IcebergTarget:
         """
         Create the table if it does not exist.
 
-        Nothing is held: the commit of a second run is refused, and each run touches only the files of its own state.
+        No lock is held: if two runs commit the same batch, the second commit is refused, and each run touches only the
+        files that its own state directory lists.
         """
         self._create()
         yield
@@ -109,7 +110,8 @@ class IcebergTarget:
         for attempt in range(_ATTEMPTS_MAX):
             table = self._create()
             self._check_is_next(table, entry)
-            # PyIceberg would add the files again on top of what another run has committed meanwhile.
+            # Disable PyIceberg's retries: a retry would add the files on top of a batch that another run has committed
+            # meanwhile.
             table.metadata.properties[_RETRIES] = "0"
             try:
                 table.add_files([str(path) for path, _ in files], properties, check_duplicate_files=False)
@@ -128,7 +130,7 @@ class IcebergTarget:
             )
 
     def _newest(self, table: Table) -> BatchEntry | None:
-        """Return the entry of the newest snapshot that has one, of those that the table's state follows from."""
+        """Return the entry of the newest snapshot that has one, among the current snapshot and its ancestors."""
         if TOPIC not in table.properties:
             raise ArchiveRefused(f"to={self._options.to}: this table is not an archive; name one that does not exist")
         snapshot = table.current_snapshot()

@@ -1,10 +1,10 @@
-"""How an archive divides its rows among directories."""
+"""The directory layout of an archive: how rows are partitioned, and the columns of the files."""
 
 from enum import StrEnum
 
 
 class PartitionBy(StrEnum):
-    """The time of the record, in UTC, by which files are divided."""
+    """The part of the record timestamp, in UTC, by which files are partitioned."""
 
     HOUR = "date,hour"
     DATE = "date"
@@ -12,7 +12,7 @@ class PartitionBy(StrEnum):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the division, which are directories such as `date=2013-01-01/hour=05`."""
+        """The partition columns, which become directories such as `date=2013-01-01/hour=05`."""
         return () if self is PartitionBy.NONE else tuple(self.value.split(","))
 
 
@@ -20,7 +20,7 @@ SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-"""The columns of every file, which are those of `format("tidemill")`."""
+"""The columns of every file: those of `format("tidemill")`."""
 
 _TYPES = {"date": "DATE", "hour": "INT"}
 

@@ -1,6 +1,6 @@
-"""The manifest of an archive of Parquet files: `_manifest` has one JSON file per committed batch.
+"""The manifest of an archive of Parquet files: the directory `_manifest` contains one JSON file per committed batch.
 
-A file of the archive counts only if an entry names it.  Entries are numbered without gaps and never change.
+A data file belongs to the archive only if an entry lists it.  Entries are numbered without gaps and never change.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Plans the next batch of an archive: where it begins, what is lost, and where it ends.  It asks no cluster."""
+"""Plans the next batch of an archive: where it begins, what is lost, and where it ends.  It sends no requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ Profiles = Mapping[TopicPartition, SizeProfile]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicBounds:
-    """What a topic has at one time."""
+    """The id and the offsets of a topic at one moment."""
 
     topic: str
     topic_id: str | None
@@ -24,12 +24,12 @@ class TopicBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The offsets of a batch.  All three mappings have the same partitions."""
+    """The offsets of a batch.  All three mappings contain the same partitions."""
 
     number: int
     topic: str
     topic_id: str | None
-    begins: Offsets  # where the batch before ended
+    begins: Offsets  # where the previous batch ended
     starts: Offsets  # the first offsets that can be read; above `begins` where records are lost
     ends: Offsets  # exclusive
 
@@ -39,7 +39,7 @@ class PlannedBatch:
 
     @property
     def offset_count(self) -> int:
-        """The offsets to read; there are fewer records where compaction or transactions leave gaps."""
+        """The number of offsets to read; there are fewer records where compaction or transactions leave gaps."""
         return sum(end - self.starts[partition] for partition, end in self.ends.items())
 
     @property
@@ -55,20 +55,20 @@ class PlannedBatch:
         )
 
     def until(self, ends: Offsets) -> "PlannedBatch":
-        """Return this batch with other ends, each at most the present one."""
+        """Return this batch with the given ends, none of which may be higher than the current end."""
         starts = {partition: min(start, ends[partition]) for partition, start in self.starts.items()}
         return replace(self, starts=starts, ends=dict(ends))
 
 
 def everything(last: BatchEntry | None, bounds: TopicBounds, until: Offsets | None = None) -> PlannedBatch:
     """
-    Return all that is pending after the batch `last`, as one batch.
+    Return everything that is pending after the batch `last`, as one batch.
 
-    A new archive begins at the log start offsets, and so does a partition that is added later, except that offsets
-    before its log start then count as lost.  With `until`, the batch ends at these offsets, and partitions without one
-    are left for a later run.
+    A new archive begins at the log start offsets.  So does a partition that is added later, but its offsets before the
+    log start count as lost.  With `until`, the batch ends at these offsets, and partitions that `until` does not
+    contain are left for a later run.
 
-    Raise ArchiveRefused if the topic is not the one that the archive has.
+    Raise ArchiveRefused if the archive belongs to another topic.
     """
     if last is not None:
         check_topic(last, bounds)
@@ -97,10 +97,10 @@ def everything(last: BatchEntry | None, bounds: TopicBounds, until: Offsets | No
 
 def bounded(batch: PlannedBatch, profiles: Profiles, *, records_max: int, bytes_max: int) -> PlannedBatch:
     """
-    Return the first part of `batch` with about `records_max` offsets and `bytes_max` stored bytes at most.
+    Return the first part of `batch` with at most about `records_max` offsets and `bytes_max` stored bytes.
 
-    Each partition with pending records gets a share in proportion, and at least one offset, so the parts of several
-    partitions cover about the same time.
+    Each partition with pending records gets a proportional share, and at least one offset, so the parts of the
+    partitions cover about the same period of time.
     """
     by_records = limited(batch.starts, batch.ends, records_max)
     by_bytes = limited_by_bytes(batch.starts, batch.ends, profiles, bytes_max)
@@ -108,14 +108,14 @@ def bounded(batch: PlannedBatch, profiles: Profiles, *, records_max: int, bytes_
 
 
 def stored_bytes(batch: PlannedBatch, profiles: Profiles) -> int:
-    """Return about how many bytes the records of `batch` take in the topic; `profiles` may reach beyond its ends."""
+    """Return the estimated stored size of `batch` in bytes; `profiles` may extend beyond the batch's ends."""
     return sum(
         profiles[partition].size_before(batch.ends[partition]) for partition in batch.to_read if partition in profiles
     )
 
 
 def check_division(last: BatchEntry | None, partition_by: str) -> None:
-    """Raise ArchiveRefused if the files of the archive are divided in another way."""
+    """Raise ArchiveRefused if the files of the archive are partitioned differently."""
     if last is not None and last.partition_by != partition_by:
         raise ArchiveRefused(
             f"partition_by={partition_by}: the target has {last.partition_by}; pass that, or use another target"
@@ -123,7 +123,9 @@ def check_division(last: BatchEntry | None, partition_by: str) -> None:
 
 
 def check_topic(last: BatchEntry, bounds: TopicBounds) -> None:
-    """Raise ArchiveRefused if `bounds` belong to another topic than `last`, or to the same name created again."""
+    """
+    Raise ArchiveRefused if `bounds` belong to another topic than `last`, or the topic was deleted and created again.
+    """
     fix = "archive it to another target, or remove this one"
     if last.topic != bounds.topic:
         raise ArchiveRefused(f"topic={bounds.topic}: the target has topic {last.topic!r}; use another target")

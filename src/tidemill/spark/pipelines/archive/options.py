@@ -100,6 +100,6 @@ class ArchiveOptions:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must be the same in every run with one state directory."""
+        """The options that must be the same in every run that uses the same state directory."""
         to = self.to if self.format is TableFormat.ICEBERG else str(self.directory)
         return {"topic": self.topic, "to": to, "format": self.format.value, "partition_by": self.partition_by.value}

@@ -1,14 +1,14 @@
 """An archive of Parquet files in a directory.  Layout: docs/formats/pipelines.md.
 
-A batch is committed in these steps, of which only the third matters to readers of the manifest:
+A batch is committed in these steps, of which only the third is visible to readers of the manifest:
 
-1. its entry is written to the staging directory, and is durable;
-2. its files are moved from the staging directory to their places, and are durable;
-3. the entry is linked into the manifest, unless there is already one with its number;
+1. its entry is written to the staging directory and made durable;
+2. its files are moved from the staging directory to their final paths and made durable;
+3. the entry is linked into the manifest, unless the manifest already has an entry with this number;
 4. the staging directory is removed.
 
-A run that finds a staging directory renames it, so that nothing can be linked from it, then removes it; if the entry in
-it is not in the manifest, also the files that the entry names.
+A run that finds an old staging directory renames it, so that nothing can be linked from it, and then removes it.  If
+the entry in it is not in the manifest, the run also removes the files that the entry lists.
 """
 
 import errno
@@ -35,7 +35,7 @@ _REMOVED: Final = "removed-"
 
 
 class ParquetTarget:
-    """A directory that driver, executors and later runs see under the same path."""
+    """A directory that has the same path on the driver, on the executors and in later runs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
@@ -44,7 +44,7 @@ class ParquetTarget:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock that the kernel releases when the process ends, however it ends."""
+        """Hold a lock that the kernel releases when the process ends, even if it is killed."""
         manifest = self._path / MANIFEST
         manifest.mkdir(parents=True, exist_ok=True)
         with (manifest / _LOCK).open("a+") as file:
@@ -66,7 +66,8 @@ class ParquetTarget:
     def clean(self, last: BatchEntry | None) -> None:
         for path in sorted((self._path / STAGING).glob("*-*")):
             if not path.name.startswith(_REMOVED):
-                # If the run still exists, on a machine that does not share the lock, it can no longer link its entry.
+                # If the other run is still active, on a machine that does not share the lock, it can no longer link its
+                # entry.
                 path = path.rename(path.with_name(f"{_REMOVED}{path.name}"))
             number, _, batch_id = path.name.removeprefix(_REMOVED).partition("-")
             staging = Staging(int(number), batch_id, path)
@@ -116,7 +117,7 @@ def _place(staging: Staging, index: int, file: DataFile) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is complete and durable if it exists at all."""
+    """Write a file atomically and durably: if the file exists, it is complete."""
     new = path.with_suffix(".new")
     with new.open("w") as file:
         file.write(text + "\n")
@@ -133,7 +134,7 @@ def _move(source: Path, target: Path) -> None:
 
 
 def _sync_up(directory: Path, top: Path) -> None:
-    """Make the names in `directory`, and its own name in the directories up to `top`, durable."""
+    """Make the names in `directory` durable, and the names of it and of its parents up to `top`."""
     _sync(directory)
     while directory != top:
         directory = directory.parent

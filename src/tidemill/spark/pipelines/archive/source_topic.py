@@ -1,4 +1,4 @@
-"""Asks the cluster about the topic of an archive: its id, its offsets, and how large its records are."""
+"""Reads from the cluster the source topic's id, its offsets, and an estimate of the size of its records."""
 
 from collections.abc import Mapping
 
@@ -12,10 +12,10 @@ from tidemill.spark.pipelines.archive.next_batch import PlannedBatch, TopicBound
 
 
 class SourceTopic:
-    """A topic, over connections that this object holds."""
+    """A source topic.  The object holds connections to the cluster."""
 
     def __init__(self, kafka: Mapping[str, str], topic: str) -> None:
-        """Raise ValueError for a setting in `kafka`."""
+        """Raise ValueError if a setting in `kafka` is invalid."""
         self._topic = topic
         keys = {name.lower(): value for name, value in kafka.items()}
         self._reader = OffsetReader(source_options.for_batch({**keys, "subscribe": topic}))
@@ -25,14 +25,15 @@ class SourceTopic:
 
     def bounds(self, last: BatchEntry | None = None) -> TopicBounds:
         """
-        Return the present id and offsets of the topic.
+        Return the current id and offsets of the topic.
 
-        An end below that of batch `last` is asked again, because a new leader may return one.  Raise UnknownTopic, and
-        ClientError if the cluster cannot be asked.
+        An end offset below that of batch `last` is requested again, because a new leader may return a stale one.  Raise
+        UnknownTopic, or ClientError if a request fails.
         """
         partitions = self._reader.partitions()
         topic_id = self._reader.topic_ids([self._topic])[self._topic]
-        # The start first: if retention moves it meanwhile, it is not above the end.
+        # Request the start first: if retention raises it between the two requests, the older start is still not above
+        # the end.
         earliest = self._reader.earliest(partitions)
         known: Offsets = {} if last is None else {TopicPartition(self._topic, p): end for p, end in last.ends.items()}
         return TopicBounds(
@@ -43,5 +44,5 @@ class SourceTopic:
         )
 
     def profiles(self, batch: PlannedBatch) -> dict[TopicPartition, SizeProfile]:
-        """Return where the bytes of the records of `batch` lie, estimated from a few of its record batches."""
+        """Return per partition how the bytes of `batch` are distributed over its offsets, estimated from samples."""
         return self._reader.size_profiles((one, batch.starts[one], batch.ends[one]) for one in batch.to_read)

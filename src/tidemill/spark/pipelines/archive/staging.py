@@ -1,6 +1,6 @@
-"""The directory into which Spark writes one batch before it is committed, and what is found there afterwards.
+"""The staging directory into which Spark writes one batch before it is committed, and the files that it contains.
 
-Driver and executors must see it under the same path.
+The directory must have the same path on the driver and on the executors.
 """
 
 import json
@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The directory of one try to write one batch; no other try has the same."""
+    """The directory of one attempt to write one batch; every attempt has its own."""
 
     number: int  # of the batch
     batch_id: str
@@ -34,7 +34,7 @@ class Staging:
 
     def files(self) -> Iterator[tuple[Path, DataFile]]:
         """
-        Yield each Parquet file that has rows, in the order of their paths, with what its footer says.
+        Yield each Parquet file that has rows, in path order, with the values from its footer.
 
         The path in a DataFile is relative to `data`.
         """
@@ -44,7 +44,7 @@ class Staging:
                 yield path, found
 
     def lost(self) -> list[LostOffsets]:
-        """Return the offsets that tasks could not read.  Tasks that were repeated have reported the same again."""
+        """Return the offsets that tasks could not read.  Losses that repeated tasks report again are listed again."""
         found = []
         for path in sorted(self.losses.glob("*.json")) if self.losses.exists() else []:
             for row in map(json.loads, path.read_text().splitlines()):
@@ -55,13 +55,14 @@ class Staging:
         """
         Remove the directory.
 
-        What cannot be removed is left to the next run: executors of a killed driver may still write there.
+        Files that cannot be removed are left to the next run: executors of a killed driver may still write to the
+        directory.
         """
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def merged(lost: list[LostOffsets]) -> tuple[LostOffsets, ...]:
-    """Return the same offsets as ranges that do not overlap."""
+    """Merge ranges of lost offsets, so that none of the returned ranges overlap."""
     result: list[LostOffsets] = []
     for one in sorted(lost, key=lambda one: (one.partition, one.start)):
         before = result[-1] if result else None
@@ -80,7 +81,8 @@ def _described(path: Path, name: str) -> DataFile:
     column = footer.schema.to_arrow_schema().get_field_index("timestamp")
     times: list[Any] = []
     for group in range(footer.num_row_groups):
-        # Columns of a row group are leaves, and `headers`, which has several, is the last column.
+        # The columns of a row group are leaf columns; `headers`, which has several of them, is the last column of the
+        # schema.
         statistics = footer.row_group(group).column(column).statistics
         if statistics is not None and statistics.has_min_max:
             times += [statistics.min, statistics.max]

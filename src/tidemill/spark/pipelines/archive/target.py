@@ -1,4 +1,4 @@
-"""What an archive is written to: a directory of Parquet files, or an Iceberg table."""
+"""The port for the target of an archive: a directory of Parquet files, or an Iceberg table."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ class Target(Protocol):
     """
     Batches are committed one after the other; a commit is atomic.
 
-    A call of `commit` for a number that another run has committed raises ArchiveRefused and changes nothing.
+    A call of `commit` for a batch number that another run has committed raises ArchiveRefused and changes nothing.
     """
 
     def close(self) -> None:
@@ -23,25 +23,25 @@ class Target(Protocol):
         ...
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the target for this run, and create it.  Raise ArchiveRefused if another run holds it."""
+        """Lock the target, and create it if needed.  Raise ArchiveRefused if another run holds the lock."""
         ...
 
     def last(self) -> BatchEntry | None:
-        """Return the newest committed batch.  Nothing is written."""
+        """Return the newest committed batch, without writing anything."""
         ...
 
     def clean(self, last: BatchEntry | None) -> None:
-        """Remove what runs that were killed have left behind.  Call it while holding the target."""
+        """Remove the files that killed runs have left behind.  Call this method only inside `locked`."""
         ...
 
     def stage(self, number: int) -> Staging:
-        """Return a new directory for a batch."""
+        """Return a new staging directory for a batch."""
         ...
 
     def commit(self, staging: Staging, entry: BatchEntry, files: StagedFiles) -> BatchEntry:
         """
-        Add the files to the target, together with `entry`, and return the entry as it was stored.
+        Add the files and `entry` to the target, and return the entry as it was stored.
 
-        It is durable when the call returns.
+        The commit is durable when the call returns.
         """
         ...

@@ -1,4 +1,4 @@
-"""Makes the target that the options of an archive name."""
+"""Creates the target that the options of an archive specify."""
 
 from tidemill.spark.pipelines.archive.batch_entry import ArchiveRefused
 from tidemill.spark.pipelines.archive.options import ArchiveOptions, TableFormat
@@ -7,7 +7,7 @@ from tidemill.spark.pipelines.frame.job import Job
 
 
 def open_target(job: Job[ArchiveOptions]) -> Target:
-    """Return the target, without writing to it.  Raise ArchiveRefused without PyIceberg if it is needed."""
+    """Return the target, without writing to it.  Raise ArchiveRefused if PyIceberg is needed but not installed."""
     if job.options.format is TableFormat.ICEBERG:
         try:
             from tidemill.spark.pipelines.archive.iceberg_target import IcebergTarget

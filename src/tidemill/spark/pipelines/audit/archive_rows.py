@@ -1,4 +1,4 @@
-"""The offsets and the rows of an archive that an audit compares: those of the batches that its manifest names."""
+"""The offsets and rows of an archive that an audit compares: those of the batches that the manifest lists."""
 
 from functools import reduce
 from pathlib import Path
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 def bounds_of(archive: str, topic: str) -> Bounds:
     """
-    Return the offsets that the archive has; none if it has no batch yet.
+    Return the offset ranges that the archive contains; they are empty if the archive has no batch yet.
 
-    Raise ArchiveRefused if `archive` is no archive or its manifest is damaged, ValueError if it is that of another
-    topic.
+    Raise ArchiveRefused if `archive` is not an archive or its manifest is damaged, and ValueError if the archive
+    belongs to another topic.
     """
     path = Path(archive)
-    manifest.data_files(path)  # refuses what is no archive
+    manifest.data_files(path)  # raises ArchiveRefused if this is not an archive
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     for entry in manifest.entries(path):

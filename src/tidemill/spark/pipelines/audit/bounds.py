@@ -6,7 +6,7 @@ from typing import Any
 
 Offsets = Mapping[int, int]  # by partition
 
-STEP_RECORDS = 5_000_000  # of one Spark job: seconds of work, so that progress moves and a stopped audit resumes
+STEP_RECORDS = 5_000_000  # per Spark job: seconds of work, so progress is shown often and a stop costs little
 STEP_RANGES_MAX = 10_000  # bounds the checksums that the driver collects
 
 
@@ -22,7 +22,7 @@ class Bounds:
         return sum(max(0, end - self.starts[partition]) for partition, end in self.ends.items())
 
     def clipped(self, other: "Bounds") -> "Bounds":
-        """Return the part of these offsets that `other` has as well."""
+        """Return the intersection of these offset ranges with those of `other`."""
         starts = {partition: max(start, other.starts.get(partition, start)) for partition, start in self.starts.items()}
         ends = {
             partition: max(starts[partition], min(end, other.ends.get(partition, starts[partition])))
@@ -46,9 +46,9 @@ class Bounds:
 
 def steps(bounds: Bounds, range_records: int) -> list[Bounds]:
     """
-    Return the parts of `bounds` that are compared one after the other, in order.
+    Divide `bounds` into the steps that are compared one after the other.
 
-    Ranges begin at multiples of `range_records`; no range is divided between two steps.
+    Checksum ranges begin at multiples of `range_records`; no range is divided between two steps.
     """
     partitions = bounds.non_empty()
     ranges = max(1, min(STEP_RECORDS // range_records, STEP_RANGES_MAX) // max(1, len(partitions)))

@@ -1,7 +1,8 @@
-"""Compares records with the same key: counts and checksums of every key, in any order and in order.
+"""Compares records with the same key: for every key, the record counts, a checksum that ignores order, and one that
+depends on order.
 
-A key's records are in one partition, in the order in which they were written, so their order is that of partition and
-offset.  Records without a key have no order.
+The records of a key are in one partition, in the order in which they were written, so they are ordered by
+partition and offset.  The order of records without a key is not compared.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ KEYLESS_PARTS = 1024
 
 
 def run(job: Job[AuditOptions]) -> Report:
-    """Compare both sides in one step.  A killed audit begins again."""
+    """Compare both sides in one step.  An audit that is killed starts over."""
     job.state.claim("audit", job.options.identity)
     sides = both.resolve(job)
     total = sides.source.offset_count + sides.target.offset_count
@@ -47,14 +48,14 @@ def run(job: Job[AuditOptions]) -> Report:
 
 
 def _keys(rows: "DataFrame", *, is_ordered: bool) -> "DataFrame":
-    """Return each key with the counts of both sides, and whether its records, or only their order, differ."""
+    """Return each key with its record counts on both sides, and whether its records differ or only their order."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
     slim = rows.select("side", "partition", "offset", "key", "checksum")
     position = F.lit(0)
     if is_ordered:
-        # Records without a key are divided further, because one task would have to sort all of them.
+        # Records without a key are divided into parts, because otherwise a single task would have to sort all of them.
         part = F.when(F.col("key").isNull(), F.col("offset") % KEYLESS_PARTS)
         order = Window.partitionBy("side", "key", part).orderBy("partition", "offset")
         position = F.when(F.col("key").isNull(), position).otherwise(F.row_number().over(order))

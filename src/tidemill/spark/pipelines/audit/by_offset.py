@@ -14,13 +14,13 @@ from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.report import Report
 from tidemill.spark.pipelines.frame.table import Table
 
-PROGRESS = "progress"  # the state's name
-RANGES_MAX = 1_000  # differing ranges that the state keeps and the report lists; more are counted
+PROGRESS = "progress"  # name of the value in the state directory
+RANGES_MAX = 1_000  # differing ranges stored in the state and listed in the report; others are only counted
 
 
 @dataclass(slots=True)
 class _Found:
-    """What the steps so far have found.  The state directory keeps it after each step."""
+    """The results of the steps so far.  They are stored in the state directory after each step."""
 
     step: int = 0  # the next one
     source_records: int = 0
@@ -55,7 +55,7 @@ def run(job: Job[AuditOptions]) -> Report:
 
 
 def _begun(job: Job[AuditOptions]) -> tuple[Sides, _Found]:
-    """Return the state of an audit that was stopped or killed, or else that of a new one."""
+    """Return the saved state of an audit that was stopped or killed, or the initial state of a new audit."""
     saved = job.state.read(PROGRESS)
     if saved is None or saved["is_done"]:
         return both.resolve(job), _Found()
@@ -76,7 +76,8 @@ def _compare(job: Job[AuditOptions], sides: Sides, part: Bounds, found: _Found) 
 
     size = job.options.range_records
     found.step += 1
-    # Count here, because a range without records on both sides is equal, and has no row in the result below.
+    # Count the ranges here, because a range without records on either side is equal, but has no row in the result
+    # below.
     found.ranges += sum(-(-end // size) - start // size for start, end in part.non_empty().values())
     rows = both.rows(job, sides, part)
     if rows is None:
@@ -109,7 +110,7 @@ def _compare(job: Job[AuditOptions], sides: Sides, part: Bounds, found: _Found) 
 
 
 def _duplicates(rows: Any, size: int, ranges: list[tuple[int, int]]) -> int:
-    """Return how many records of the target have an offset that another one has."""
+    """Return how many records of the target repeat the offset of another record of the target."""
     from pyspark.sql import functions as F  # noqa: N812
 
     wanted = rows.sparkSession.createDataFrame(ranges, "partition int, range bigint")
@@ -124,7 +125,7 @@ def _duplicates(rows: Any, size: int, ranges: list[tuple[int, int]]) -> int:
 
 
 def _differences(job: Job[AuditOptions], sides: Sides, differing: list[list[int]]) -> list[Difference]:
-    """Return the first differences, from as few ranges as have so many."""
+    """Return the first differences, and read only as many ranges as are needed to find them."""
     found: list[Difference] = []
     if differing:
         job.progress.begin("finding the differences", None)

@@ -1,4 +1,4 @@
-"""Checksums of records, as columns that Spark computes in its own code."""
+"""Checksums of records, as columns that Spark computes without Python code."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -31,8 +31,8 @@ def checksum(ignored: Collection[Ignored], *more: str) -> "Column":
     """
     Return the checksum of key, value, headers and timestamp, without what is ignored, and of the columns `more`.
 
-    xxhash64 skips nulls, so each value that can be null comes with a flag; otherwise null and empty, and a null key
-    with a value and a key with a null value, would look the same.
+    xxhash64 skips nulls, so each nullable value is hashed together with a flag.  Otherwise null could not be
+    distinguished from empty, nor a null key with a value from a key with a null value.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -48,8 +48,8 @@ def halves(checksum: "Column") -> tuple["Column", "Column"]:
     """
     Return the two halves of a checksum as positive numbers.
 
-    Their sums are a checksum of many rows in any order, and count a repeated row as often as it is there.  A sum of 2
-    billion halves fits into a long, which overflows with an error.
+    The sums of the halves over many rows are a checksum that does not depend on the order of the rows and includes a
+    repeated row as often as it occurs.  A sum of 2 billion halves fits into a long; an overflow raises an error.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -57,7 +57,7 @@ def halves(checksum: "Column") -> tuple["Column", "Column"]:
 
 
 def described() -> list["Column"]:
-    """Return columns with which two rows are compared and shown: a short text for each part of a record."""
+    """Return columns for comparing and showing two rows: a short text for each part of a record."""
     from pyspark.sql import functions as F  # noqa: N812
 
     headers = F.col("headers")
@@ -83,7 +83,7 @@ def _flagged(name: str) -> tuple["Column", "Column"]:
 
 
 def _headers() -> "Column":
-    """Return the headers as a value that xxhash64 tells apart.  No headers are the same as an empty list of them."""
+    """Return the headers with a flag for each null value, for xxhash64.  Null headers equal an empty list."""
     from pyspark.sql import functions as F  # noqa: N812
 
     headers = F.coalesce(F.col("headers"), F.array().cast(_HEADERS))

@@ -1,4 +1,4 @@
-"""A difference that an audit found, and how differences are told from pairs of records."""
+"""A difference that an audit found, and how a pair of records is compared to determine which parts differ."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class RecordText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One record, or one pair of records, that differs.  A record that is not there is None."""
+    """One record that only one side has, or one pair of records that differ.  A missing record is None."""
 
     what: str  # missing, additional, duplicate, order, or the parts that differ
     source: RecordText | None
@@ -50,7 +50,7 @@ class Difference:
 
 
 def record_text(row: Any) -> RecordText:
-    """Return a row with the columns of `checksum.described`."""
+    """Convert a row with the columns of `checksum.described`."""
     return RecordText(row.partition, row.offset, row.key_text, row.value_text, row.headers_text, row.timestamp_us)
 
 

@@ -1,4 +1,4 @@
-"""Finds which records of a key differ, after the checksums have told which keys do."""
+"""Finds which records of a key differ, after the checksums have shown which keys differ."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _RECORD = ("side", "partition", "offset", "key_text", "value_text", "headers_tex
 
 
 def duplicates(rows: "DataFrame", differing: "DataFrame") -> int:
-    """Return how many records the target has once more than the topic, which has them as well."""
+    """Return how many records of the target are duplicates: repetitions beyond the occurrences in the source topic."""
     from pyspark.sql import functions as F  # noqa: N812
 
     counts = (
@@ -26,7 +26,7 @@ def duplicates(rows: "DataFrame", differing: "DataFrame") -> int:
             F.count_if(F.col("side") == TARGET).alias("target_count"),
         )
     )
-    # A record that only the target has is additional once, and its repetitions are duplicates.
+    # A record that only the target has counts as additional once, and its repetitions as duplicates.
     surplus = F.greatest(F.col("target_count") - F.greatest("source_count", F.lit(1)), F.lit(0))
     found = counts.agg(F.sum(surplus)).first()
     assert found is not None
@@ -34,7 +34,7 @@ def duplicates(rows: "DataFrame", differing: "DataFrame") -> int:
 
 
 def first_of(rows: "DataFrame", differing: "DataFrame", options: AuditOptions) -> list[Difference]:
-    """Return the first differences, in the order of keys; those of order alone come last."""
+    """Return the first differences, ordered by key; keys of which only the order differs come last."""
     keys = differing.orderBy("key").limit(options.differences)
     found = [*_unpaired(_described(rows, keys.where("not is_reordered")), options)]
     if len(found) < options.differences:
@@ -54,12 +54,13 @@ def _of_keys(rows: "DataFrame", keys: "DataFrame") -> "DataFrame":
 
 
 def _unpaired(rows: "DataFrame", options: AuditOptions) -> Iterator[Difference]:
-    """Yield the differences of records that only one side has, or that it has more often."""
+    """Yield the differences for records that only one side has, or that one side has more often than the other."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
     same = Window.partitionBy("side", "key", "checksum").orderBy("partition", "offset")
-    # A bound for the driver.  A changed record is two of these rows, and one key may have all of them.
+    # This bounds the rows that the driver collects. A changed record takes two of these rows, and all rows may have the
+    # same key.
     rows_max = 100 * options.differences
     found = (
         rows.withColumn("occurrence", F.row_number().over(same))
@@ -86,7 +87,7 @@ def _unpaired(rows: "DataFrame", options: AuditOptions) -> Iterator[Difference]:
 
 
 def _paired(source: Sequence[RecordText], target: Sequence[RecordText], options: AuditOptions) -> Iterator[Difference]:
-    """Yield changed records: records of one key in order; and what is left on one side."""
+    """Pair the records of one key in order, yield the pairs as changed, then yield the records left on one side."""
     count = min(len(source), len(target))
     for one, other in zip(source[:count], target[:count], strict=True):
         yield Difference(changed_parts(one, other, options.ignore), one, other)
@@ -95,7 +96,7 @@ def _paired(source: Sequence[RecordText], target: Sequence[RecordText], options:
 
 
 def _reordered(rows: "DataFrame", options: AuditOptions) -> Iterator[Difference]:
-    """Yield the first place at which a key has another record, for keys with the same records in another order."""
+    """For each key with the same records in a different order, yield the first position at which the records differ."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -8,14 +8,14 @@ from tidemill.spark.pipelines.frame.positions import EXAMPLES, parse_position
 
 
 class By(StrEnum):
-    """What the records of both sides have in common."""
+    """How records of the two sides are matched: by offset or by key."""
 
     OFFSET = "offset"
     KEY = "key"
 
 
 class Ignored(StrEnum):
-    """What may differ."""
+    """A part of the records whose differences are ignored."""
 
     HEADERS = "headers"
     TIMESTAMP = "timestamp"
@@ -65,7 +65,7 @@ class AuditOptions:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must be the same in every run with one state directory."""
+        """The options that must be the same in every run that uses the same state directory."""
         return {
             "topic": self.topic,
             "target": self.target or "",

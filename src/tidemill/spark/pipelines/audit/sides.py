@@ -1,4 +1,4 @@
-"""Both sides of an audit: the topic that is right, and the topic or the archive that is compared with it."""
+"""Both sides of an audit: the reference topic, and the topic or archive that is compared with it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The offsets of both sides when the audit began, of which `compared` are compared."""
+    """The offset ranges of both sides when the audit began, and the ranges that are compared."""
 
     source: Bounds
     target: Bounds
-    compared: Bounds  # by offset only; by key, all offsets of both sides are
+    compared: Bounds  # used by offset only; an audit by key compares all offsets of both sides
 
     @property
     def expired(self) -> int:
-        """How many offsets only one side still has, because retention removed them from the other one."""
+        """The number of offsets that only one side still has, because retention removed them from the other side."""
         low = {p: min(start, self.target.starts.get(p, start)) for p, start in self.source.starts.items()}
         return sum(max(0, start - low[p]) for p, start in self.compared.starts.items())
 
     @property
     def not_archived(self) -> int:
-        """How many offsets of the topic come after those that are compared."""
+        """The number of offsets of the topic after the compared ranges."""
         return sum(max(0, end - self.compared.ends[p]) for p, end in self.source.ends.items())
 
 
 def resolve(job: Job[AuditOptions]) -> Sides:
     """
-    Ask both sides for their offsets.
+    Look up the offset ranges of both sides.
 
-    Raise ValueError if the sides cannot be compared by offset, because their partitions differ in number.
+    Raise ValueError if the sides cannot be compared by offset, because their partition counts differ.
     """
     options = job.options
     source = topic_rows.bounds_of(job.kafka, options.topic, options.start, options.end)
@@ -58,7 +58,11 @@ def resolve(job: Job[AuditOptions]) -> Sides:
 
 
 def rows(job: Job[AuditOptions], sides: Sides, compared: Bounds | None = None) -> "DataFrame | None":
-    """Return the rows of both sides with the column `side`: of `compared`, or else of all offsets.  None: no rows."""
+    """
+    Return the rows of both sides with the column `side`, or None if there are no rows.
+
+    Only rows in `compared` are returned; if it is None, the rows of all offsets.
+    """
     options = job.options
     source_bounds = sides.source if compared is None else compared.clipped(sides.source)
     target_bounds = sides.target if compared is None else compared.clipped(sides.target)
@@ -81,9 +85,10 @@ def _target_by_key(job: Job[AuditOptions]) -> Bounds:
 
 def with_all(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
     """
-    Return what two topics are compared in: from the first offset that both still have to the last one of either.
+    Return the offset ranges to compare of two topics: from the first offset that both still have to the last offset of
+    either topic.
 
-    A position that the options name holds for both.
+    A start or end that is set by an option applies to both topics.
     """
     starts = {p: max(start, target.starts[p]) for p, start in source.starts.items()}
     ends = dict(source.ends)
@@ -94,10 +99,11 @@ def with_all(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
 
 def with_archived(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
     """
-    Return what a topic is compared with its archive in: from the first offset of the topic to the last archived one.
+    Return the offset ranges in which a topic is compared with its archive: from the topic's first offset to the last
+    archived offset.
 
-    Records that retention removed from the topic are in the archive only, which is what it is for.  An archive that has
-    offsets beyond the topic's end is compared in these, because its topic was created again.
+    Records that retention has removed from the topic are expected to be only in the archive.  Archived offsets beyond
+    the topic's end are compared as well: they show that the topic was deleted and created again.
     """
     ends = {}
     for partition, end in source.ends.items():

@@ -1,4 +1,4 @@
-"""The offsets and the rows of a topic that an audit compares."""
+"""The offsets and rows of a topic that an audit compares."""
 
 import json
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from tidemill.spark.pipelines.frame.positions import parse_position
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASK_RECORDS = 500_000  # the most offsets of a task, so that every core has work
+TASK_RECORDS = 500_000  # the most offsets per task, so that every core has work
 
 
 def bounds_of(kafka: Mapping[str, str], topic: str, start: str, end: str) -> Bounds:
     """
     Return the offsets between two positions, in the notation of `frame.positions`.
 
-    Raise UnknownTopic, ValueError for a position, and ClientError if the cluster cannot be asked.
+    Raise UnknownTopic, ValueError for an invalid position, or ClientError if a request fails.
     """
     with OneTopic(topic, kafka) as source:
         positions = parse_position(topic, "start", start), parse_position(topic, "end", end)

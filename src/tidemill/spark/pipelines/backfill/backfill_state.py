@@ -1,4 +1,4 @@
-"""What a backfill keeps in its state directory.  Format: docs/formats/pipelines.md."""
+"""The state that a backfill stores in its state directory.  Format: docs/formats/pipelines.md."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,15 +15,15 @@ _POSITION: Final = "position"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
-    """What the first run decides, and every later run goes by."""
+    """The plan that the first run makes and that every later run follows."""
 
-    schema: Mapping[str, Any]  # of the rows, as Spark writes it in JSON
+    schema: Mapping[str, Any]  # of the source rows, in Spark's JSON format
     topic_id: str | None  # None if the broker has no topic ids
     partition_count: int  # of the topic
     part_records: int
     groups: tuple[FileGroup, ...]
     empty_files: tuple[str, ...]  # paths of files without rows
-    then: Mapping[int, int] | None  # end offsets of the topic `then`, from before the first record was written
+    then: Mapping[int, int] | None  # end offsets of the topic `then` before the first record was written
 
     @property
     def records(self) -> int:
@@ -40,17 +40,17 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far all runs together are.  The parts before the position are done."""
+    """The progress of all runs together.  The parts before the position are done."""
 
     group: int = 0
-    part: int = 0  # in the group
+    part: int = 0  # index in the group
     parts: int = 0  # the number of parts that are done
-    records: int = 0  # of the parts that are done
+    records: int = 0  # in the parts that are done
     bytes: int = 0
-    seconds: float = 0.0  # of writing them, in the attempts that completed them
-    repeated_parts: int = 0  # parts that were written again after an attempt had not completed
-    extra_records: int = 0  # offsets that the topic grew by beyond the records: duplicates, or other producers' records
-    # The topic's end offsets from before the first attempt of the part at the position; empty if there was none.
+    seconds: float = 0.0  # time spent writing these records, in the attempts that completed their parts
+    repeated_parts: int = 0  # parts that were written again after an incomplete attempt
+    extra_records: int = 0  # growth of the topic beyond these records: duplicates, or other producers' records
+    # The topic's end offsets before the first attempt to write the part at the position; empty if there was no attempt.
     begun_at: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -61,7 +61,7 @@ class BackfillState:
         self._directory = directory
 
     def plan(self) -> BackfillPlan | None:
-        """Return the plan of the first run; None before it."""
+        """Return the plan of the first run, or None if no plan has been made yet."""
         found = self._directory.read(_PLAN)
         if found is None:
             return None
@@ -92,7 +92,7 @@ class BackfillState:
         self._directory.write(_POSITION, asdict(position))
 
     def parts(self, group: int) -> list[Part] | None:
-        """Return the parts into which a group was sorted; None before it was."""
+        """Return the parts into which a group was sorted, or None if it has not been sorted yet."""
         found = self._directory.read(_group_name(group))
         if found is None:
             return None
@@ -102,7 +102,7 @@ class BackfillState:
         self._directory.write(_group_name(group), {"parts": [asdict(part) for part in parts]})
 
     def sorted_directory(self, group: int) -> Path:
-        """Return the directory into which a group is sorted."""
+        """Return the directory that contains the sorted parts of a group."""
         return self._directory.path / "sorted" / _group_name(group)
 
 
@@ -111,7 +111,7 @@ def _group_name(group: int) -> str:
 
 
 def _with_numbers(found: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an object of JSON in which the keys of `name` are numbers, which JSON has as text."""
+    """Return the JSON object with the keys of its member `name` converted to numbers, because JSON keys are text."""
     return {**found, name: _numbered(found[name])}
 
 

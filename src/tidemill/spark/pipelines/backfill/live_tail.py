@@ -1,4 +1,4 @@
-"""Goes on with the topic of the live records, from its end offsets before the first record was written."""
+"""Copies the live topic after the backfill, starting at its end offsets before the backfill wrote its first record."""
 
 import json
 import time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_TRIGGER_S: Final = 5  # with a rate, a micro-batch has about as much as may be written in this time
+_TRIGGER_S: Final = 5  # with a rate limit, a micro-batch contains about what may be written in this time
 _POLL_S: Final = 0.5
 _SLICE_S: Final = 0.2
 
@@ -28,9 +28,9 @@ def copy(job: Job[BackfillOptions], noted: Mapping[int, int]) -> int:
     """
     Copy the records of the topic `then` to the target, and return how many this run has copied.
 
-    `noted` has the end offset of each partition of the topic from before the first record was written.  A first run
-    begins at these offsets, and a later one at Spark's checkpoint.  The copy ends with the records that are there now,
-    or, if the job is continuous, when a stop is requested.
+    `noted` contains the end offset of each partition of the topic before the first record was written.  The first run
+    begins at these offsets, and a later run at Spark's checkpoint.  The copy ends at the current end of the topic, or,
+    if the job is continuous, when a stop is requested.
 
     The copy is at-least-once: after an interruption, the last micro-batch is written again.  A record keeps its key,
     value, headers and timestamp, and its partition if the pipeline has the option `partition`; without it, the key
@@ -48,7 +48,8 @@ def copy(job: Job[BackfillOptions], noted: Mapping[int, int]) -> int:
 
 
 def _read(job: Job[BackfillOptions], noted: Mapping[int, int], partitions: int) -> "DataFrame":
-    # A partition that was added since then has only records from after the start.
+    # A partition that was added since the offsets were noted contains only newer records, so it is read from its
+    # earliest offset.
     starts = {str(number): noted.get(number, EARLIEST) for number in range(partitions)}
     reader = (
         job.spark.readStream.format("tidemill")
@@ -65,7 +66,7 @@ def _read(job: Job[BackfillOptions], noted: Mapping[int, int], partitions: int) 
     rows = reader.load().select("key", "value", "headers", "timestamp", *partition)
     if rate is None:
         return rows
-    # One task has the whole rate, whichever partitions have records.
+    # A single task enforces the full rate, whichever partitions have records.
     return rows.coalesce(1).mapInArrow(PacedRows(rate=rate, is_in_bytes=is_in_bytes), rows.schema)
 
 
@@ -80,7 +81,7 @@ def _written(job: Job[BackfillOptions], rows: "DataFrame") -> "DataStreamWriter"
 
 
 def _followed(job: Job[BackfillOptions], query: "StreamingQuery") -> int:
-    """Return the records of the query's micro-batches when it has ended, or when a stop is requested."""
+    """Wait until the query ends or a stop is requested, and return the number of records in its micro-batches."""
     copied, seen = 0, -1
     while True:
         is_over = not query.isActive
@@ -110,7 +111,7 @@ def _lag(source: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacedRows:
-    """A function for `mapInArrow` that passes rows on at a bounded rate."""
+    """A function for `mapInArrow` that passes rows through at a limited rate."""
 
     rate: float  # in records or bytes a second
     is_in_bytes: bool

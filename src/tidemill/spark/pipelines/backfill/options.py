@@ -10,13 +10,13 @@ from tidemill.spark.pipelines.frame.quantity import parse_size
 
 JSON: Final = "json"  # the value is the whole row
 PART_RECORDS: Final = 1_000_000
-_PART_S: Final = 60  # with a rate, a part takes about this long, so that a request to stop is soon obeyed
-_PART_RECORDS_MIN: Final = 10_000  # smaller parts would spend most of their time in starting
+_PART_S: Final = 60  # with a rate limit, a part takes about this long, so that a stop request takes effect soon
+_PART_RECORDS_MIN: Final = 10_000  # smaller parts would spend most of their time on startup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillOptions:
-    """What is read, what each row becomes, and how fast it is written."""
+    """What is read, how each row is converted to a record, and how fast records are written."""
 
     source: str = option("The files: a directory, a file or a glob, on any file system of Spark's.", metavar="DIR|GLOB")
     topic: str = option("The topic to write; it must exist.")
@@ -101,11 +101,15 @@ class BackfillOptions:
 
     @property
     def rate(self) -> tuple[float | None, bool]:
-        """The most records or bytes a second, None without a bound; and whether it is in bytes."""
+        """The maximum rate per second, None if it is not limited; and whether it is in bytes rather than records."""
         return (self.rate_bytes, True) if self.rate_bytes is not None else (self.rate_records, False)
 
     def reader_options(self) -> Mapping[str, str]:
-        """Return the options of Spark's reader that `reader` has.  Raise ValueError."""
+        """
+        Return the options of Spark's reader that the option `reader` sets.
+
+        Raise ValueError if it cannot be parsed.
+        """
         if self.reader is None:
             return {}
         if self.reader.lstrip().startswith("{"):
@@ -123,7 +127,7 @@ class BackfillOptions:
         return {name.strip(): value for name, _, value in pairs}
 
     def records_per_part(self, records: int, bytes: int) -> int:
-        """Return about how many records a part has; `records` and `bytes` are those of all files."""
+        """Return the approximate number of records per part; `records` and `bytes` are the totals of all files."""
         if self.part_records is not None:
             return self.part_records
         rate, is_in_bytes = self.rate
@@ -133,7 +137,7 @@ class BackfillOptions:
         return min(max(int(per_second * _PART_S), _PART_RECORDS_MIN), PART_RECORDS)
 
     def identity(self) -> dict[str, str]:
-        """Return what must be the same when a run resumes, by the names of the options."""
+        """Return the options that must be the same when a run resumes, by name."""
         names = ("source", "topic", "timestamp", "format", "reader", "key", "value", "headers", "partition", "then")
         return {name: str(value) for name in names if (value := getattr(self, name)) is not None}
 

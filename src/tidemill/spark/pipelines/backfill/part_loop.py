@@ -1,4 +1,4 @@
-"""Writes the parts of a backfill, one after the other, and notes each one that is done."""
+"""Writes the parts of a backfill, one after the other, and records in the state which are done."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,18 +15,18 @@ from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.one_topic import OneTopic
 
 _POLL_S: Final = 1.0
-# The end of a part waits for a request that shows only progress.
+# Short timeouts, because a part cannot end before a pending request for the end offsets, which only shows progress.
 _IMPATIENT: Final = {"kafka.default.api.timeout.ms": "5000", "fetchOffset.numRetries": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartLoop:
     """
-    Writes the parts that are not done.
+    Writes the parts that are not done yet.
 
-    Before a part begins, the topic's end offsets are noted, once for all attempts; after it is done, they show how many
-    records its attempts have written in all.  The next part of the run counts from there, because a process of a killed
-    run may still write.
+    Before the first attempt to write a part, the topic's end offsets are stored.  After the part is done, comparing
+    them with the new end offsets shows how many records all attempts have written in total.  The next part of the run
+    counts from these new end offsets, because a process of a killed run may still be writing.
     """
 
     job: Job[BackfillOptions]
@@ -39,7 +39,7 @@ class PartLoop:
         """Write until all parts are done or a stop is requested.  Return the position that was reached."""
         position = self.state.position()
         groups = self.prepared.plan.groups
-        ends: Mapping[int, int] = {}  # of the topic, after the last part of this run
+        ends: Mapping[int, int] = {}  # end offsets of the topic after the last part of this run
         with self.open_topic(self.job.options.topic, self.job.kafka) as topic:
             while position.group < len(groups):
                 parts = self._parts(position.group)
@@ -105,19 +105,19 @@ class _PartProgress:
     """Estimates from the topic's end offsets how much of a part is written, while Spark writes it."""
 
     def __init__(self, job: Job[BackfillOptions], part: Part, topic: OneTopic, left: int) -> None:
-        """`left` is the number of records that all parts from this one on have."""
+        """`left` is the number of records in this part and all later parts."""
         self._progress = job.progress
         self._part = part
         self._topic = topic
         self._left = left
         self._ends = sum(topic.numbered_ends().values())
-        self._shown = 0  # records of the part that were shown
+        self._shown = 0  # records of the part already reported as progress
 
     def poll(self) -> None:
         try:
             grown = sum(self._topic.numbered_ends().values()) - self._ends
         except ClientError:
-            return  # The tasks report what keeps them from writing; this is only an estimate.
+            return  # Only the progress estimate is missing; the tasks report errors of their own.
         self._show(min(grown, self._part.records))
 
     def end(self) -> None:

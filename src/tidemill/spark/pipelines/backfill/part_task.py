@@ -1,4 +1,4 @@
-"""Writes the rows of one task, in their order and at the task's share of the rate.  It runs in executors."""
+"""Writes the rows of one task in their order, at the task's share of the rate.  It runs in executors."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REPORT: Final = "task int, records bigint, bytes bigint, seconds double"
-_SLICE_S: Final = 0.2  # with a rate, rows are sent about this often
+_SLICE_S: Final = 0.2  # with a rate limit, rows are sent about this often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class PartTask:
 
     options: SinkOptions
     headers: tuple[str, ...]  # the names of the headers, whose values are in the columns after `partition`
-    rates: tuple[float | None, ...]  # per task, in records or bytes a second
+    rates: tuple[float | None, ...]  # per task, in records or bytes per second; None: not limited
     is_rate_in_bytes: bool
 
     def __call__(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -44,7 +44,7 @@ class PartTask:
         )
 
     def _write(self, batches: Iterator["pa.RecordBatch"], rate: float | None, now: float) -> tuple[int, int]:
-        """Return the records that are acknowledged, and their bytes before compression."""
+        """Write the rows.  Return the number of acknowledged records, and their bytes before compression."""
         limit = None if rate is None else RateLimit(rate, now)
         writer: TopicWriter | None = None
         records = size = 0
@@ -62,7 +62,7 @@ class PartTask:
                         time.sleep(limit.wait_s(piece_bytes if self.is_rate_in_bytes else len(piece), time.monotonic()))
                     writer.write(rows.slice(start, step))
                     if limit is not None:
-                        writer.flush()  # otherwise rows would gather, and leave in bursts
+                        writer.flush()  # otherwise rows would accumulate and be sent in bursts
             if writer is not None:
                 records = writer.flush().records
         finally:
@@ -78,7 +78,7 @@ class PartTask:
 
 
 def with_headers(batch: "pa.RecordBatch", names: tuple[str, ...]) -> "pa.RecordBatch":
-    """Return the columns key, value, timestamp and partition, and `headers` from the columns after them."""
+    """Return the columns key, value, timestamp and partition, and a column `headers` built from the other columns."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -88,7 +88,8 @@ def with_headers(batch: "pa.RecordBatch", names: tuple[str, ...]) -> "pa.RecordB
     if names:
         count = len(names)
         rows = batch.num_rows
-        # The values of all first headers, then those of all second ones; `places` brings those of a row together.
+        # `values` contains the first header of every row, then the second header of every row; `places` groups them by
+        # row.
         values = pa.concat_arrays([batch.column(f"header_{index}") for index in range(count)])
         places = pa.array([header * rows + row for row in range(rows) for header in range(count)], pa.int64())
         keys = pc.take(pa.array(names, pa.string()), pa.array(list(range(count)) * rows, pa.int64()))
@@ -100,7 +101,7 @@ def with_headers(batch: "pa.RecordBatch", names: tuple[str, ...]) -> "pa.RecordB
 
 
 def record_sizes(batch: "pa.RecordBatch") -> "pa.Array":
-    """Return the bytes of key, value and header values of each row."""
+    """Return the total size of the key, value and header values of each row, in bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

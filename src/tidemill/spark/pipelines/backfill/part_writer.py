@@ -1,4 +1,4 @@
-"""Writes one part with Spark: each partition of the topic by one task, in event-time order."""
+"""Writes one part with Spark.  Each partition of the topic is written by one task, in event-time order."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ class PartWriter:
     sink: SinkOptions
     partition_count: int
     task_max: int
-    rate: float | None  # of all tasks together, in records or bytes a second
+    rate: float | None  # of all tasks together, in records or bytes per second
     is_rate_in_bytes: bool
 
     def write(self, part: Part) -> Written:
@@ -64,9 +64,9 @@ class PartWriter:
 
 def task_rates(rate: float | None, partitions: dict[int, int], tasks: int) -> tuple[float | None, ...]:
     """
-    Return the rate of each task, in proportion to its records, so that all tasks end at about the same time.
+    Return the rate of each task, in proportion to its number of records, so that all tasks end at about the same time.
 
-    `partitions` has the records of each partition, of which partition P belongs to task P % `tasks`.
+    `partitions` maps each partition to its number of records; partition P belongs to task P % `tasks`.
     """
     if rate is None:
         return (None,) * tasks
@@ -77,7 +77,7 @@ def task_rates(rate: float | None, partitions: dict[int, int], tasks: int) -> tu
 
 @contextmanager
 def polled(poll: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Call `poll` in another thread from time to time, until the block ends."""
+    """Call `poll` every `every_s` seconds in another thread, until the block ends."""
     is_over = threading.Event()
 
     def run() -> None:

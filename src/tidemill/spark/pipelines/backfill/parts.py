@@ -1,4 +1,4 @@
-"""Makes the parts of a group: the group itself, or the slices into which overlapping files are sorted."""
+"""Divides a group of files into parts: a single part, or the slices into which overlapping files are sorted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Part:
     """
     Records that are written together; a run resumes with the first part that is not done.
 
-    Every record of a part is at least as late as every record of the parts before.
+    No record of a part has an earlier event time than a record of the previous parts.
     """
 
     paths: tuple[str, ...]
-    is_sorted: bool  # whether the files are Parquet files in the state directory that have records, not source rows
+    is_sorted: bool  # True: Parquet files with records, in the state directory; False: source files
     records: int
     bytes: int
     first_us: int
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordReader:
-    """Reads the records of source files, and those of sorted parts."""
+    """Reads the records of source files and of sorted parts."""
 
     spark: "SparkSession"
     format: SourceFormat
@@ -58,7 +58,8 @@ class RecordReader:
         """
         Sort the records of a group into about `part_count` files, and return them as parts in event-time order.
 
-        What an earlier attempt has left in `directory` is replaced.  Spark sorts on disk, so memory is bounded.
+        Files that an earlier attempt has left in `directory` are replaced.  Spark can sort on disk, so memory is
+        bounded.
         """
         from pyspark.sql import functions as f
 
@@ -90,7 +91,7 @@ class RecordReader:
         return checked([_part(f"{target}/{name}", rows) for name, rows in by_name.items()], group)
 
     def _sorted(self, paths: Sequence[str]) -> "DataFrame":
-        # With a schema, Spark need not look for one in the files.
+        # With an explicit schema, Spark does not have to infer one from the files.
         return self.spark.read.schema(self.columns.record_schema()).parquet(*escaped(paths))
 
     def _of_files(self, paths: Sequence[str]) -> "DataFrame":
@@ -98,7 +99,7 @@ class RecordReader:
 
 
 def of_group(group: FileGroup) -> Part:
-    """Return the only part of a group that is not sorted first."""
+    """Return the single part of a group whose files are not sorted before they are written."""
     partitions: dict[int, int] = {}
     for file in group.files:
         for partition, records in file.partitions.items():
@@ -118,7 +119,7 @@ def checked(parts: Sequence[Part], group: FileGroup) -> list[Part]:
     """
     Return parts in event-time order.
 
-    Raise ValueError if they do not have the records of the group, because a file has changed since it was scanned.
+    Raise ValueError if their number of records is not that of the group, because a file has changed since the scan.
     """
     ordered = sorted(parts, key=lambda part: (part.first_us, part.last_us))
     found = sum(part.records for part in ordered)
@@ -132,7 +133,7 @@ def checked(parts: Sequence[Part], group: FileGroup) -> list[Part]:
 
 
 def _part(path: str, rows: Sequence[tuple[int, ...]]) -> Part:
-    """`rows` has, per partition of the topic: partition, records, bytes, first and last event time."""
+    """`rows` contains one tuple per partition of the topic: partition, records, bytes, first and last event time."""
     return Part(
         paths=(path,),
         is_sorted=True,

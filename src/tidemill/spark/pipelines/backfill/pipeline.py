@@ -1,6 +1,6 @@
 """Files → topic, in event-time order and at a bounded rate.
 
-`preparation` scans the files and plans; `part_loop` writes the parts; `live_tail` goes on with the live topic.
+`preparation` scans the files and makes the plan; `part_loop` writes the parts; `live_tail` then copies the live topic.
 """
 
 import shutil
@@ -29,9 +29,9 @@ _FILES_SHOWN: Final = 50
 
 
 def plan(job: Job[BackfillOptions]) -> Plan:
-    """Return the plan of the first run, if there was one, or what a first run would do.  The files are scanned."""
+    """Return the plan of the first run if there was one, or else what a first run would do.  The files are scanned."""
     if job.state.read(PIPELINE_FILE) is not None:
-        job.state.claim(NAME, job.options.identity())  # only compares
+        job.state.claim(NAME, job.options.identity())  # writes nothing here: raises StateRefused if the options differ
     prepared = prepare(job)
     position = BackfillState(job.state).position()
     options, made = job.options, prepared.plan
@@ -62,7 +62,7 @@ def plan(job: Job[BackfillOptions]) -> Plan:
 
 
 def run(job: Job[BackfillOptions]) -> Report:
-    """Write what is not written yet, and return the counts of all runs together."""
+    """Write the records that are not written yet, and return the counts of all runs together."""
     options = job.options
     job.state.claim(NAME, options.identity())
     state = BackfillState(job.state)
@@ -106,7 +106,7 @@ def _cores(spark: "SparkSession") -> int:
 
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:  # Spark Connect does not tell
+    except PySparkException:  # Spark Connect does not provide it
         return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 

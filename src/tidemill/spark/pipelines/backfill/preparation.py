@@ -1,4 +1,4 @@
-"""Plans a backfill, or takes up the plan of an earlier run, and checks that files and topic still fit it."""
+"""Plans a backfill, or loads the plan of an earlier run and checks that the files and the topic still match it."""
 
 import time
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ class Preparation:
     is_resumed: bool
     sink: SinkOptions
     reader: RecordReader
-    refusals: tuple[str, ...]  # why the topic would refuse or remove records
+    refusals: tuple[str, ...]  # the reasons why the topic would refuse or remove records
     notes: tuple[str, ...]
 
 
 def prepare(job: Job[BackfillOptions]) -> Preparation:
     """
-    Return the plan of the first run, if it was kept, or a new one.  Nothing is written.
+    Return the stored plan of the first run, or a new plan if there is none.  Nothing is written.
 
-    Raise ValueError for an option, a file, a row, or a plan that no longer fits; ClientError if the cluster cannot be
-    asked.
+    Raise ValueError for an invalid option, file or row, or for a plan that no longer matches; ClientError if a request
+    fails.
     """
     options = job.options
     sink = sink_options.parse({**{name.lower(): value for name, value in job.kafka.items()}, "topic": options.topic})
@@ -55,7 +55,7 @@ def prepare(job: Job[BackfillOptions]) -> Preparation:
             schema = _schema(job, format, listed)
         else:
             needed = _needed(known, state)
-            # When all records are written or sorted, the files may be gone.
+            # Once all records are written or sorted, the source files are no longer needed and may be gone.
             listed = format.list(job.spark, options.source) if needed else []
             notes = _checked_again(options, topic, known, needed, listed)
             schema = _struct(known)
@@ -81,7 +81,7 @@ def prepare(job: Job[BackfillOptions]) -> Preparation:
 def _new_plan(job: Job[BackfillOptions], topic: OneTopic, scan: Scan, listed: Sequence[ListedFile]) -> BackfillPlan:
     then = None
     if job.options.then is not None:
-        # These offsets are looked up before the scan, and so before the first record is written.
+        # Look up these offsets before the scan, and therefore before the first record is written.
         with OneTopic(job.options.then, job.kafka) as live:
             then = live.numbered_ends()
     job.progress.begin(f"scanning {len(listed):,} files", None)
@@ -123,7 +123,9 @@ def _struct(plan: BackfillPlan) -> "StructType":
 
 
 def _bytes_max(sink: SinkOptions, topic: OneTopic) -> int | None:
-    """Return the largest batch of one record; None if records are compressed, because their size is then unknown."""
+    """
+    Return the maximum size of a batch with a single record, or None if it is unknown or the records are compressed.
+    """
     if sink.producer.codec is not Codec.NONE:
         return None
     told = topic.configurations(["max.message.bytes"]).get("max.message.bytes")
@@ -148,7 +150,7 @@ def _refusals(options: BackfillOptions, topic: OneTopic, plan: BackfillPlan) -> 
 
 
 def _partition_bytes(plan: BackfillPlan) -> dict[int, int]:
-    """Return about how many bytes each partition of the topic receives."""
+    """Return the estimated number of bytes that each partition of the topic receives."""
     found: dict[int, int] = {}
     for file in plan.files:
         for partition, records in file.partitions.items():
@@ -163,7 +165,7 @@ def _checked_again(
     needed: Sequence[SourceFile],
     listed: Sequence[ListedFile],
 ) -> tuple[str, ...]:
-    """Return what a resumed run should say.  Raise ValueError if topic or files are not those of the plan."""
+    """Return notes for the user of a resumed run.  Raise ValueError if the topic or files are not those of the plan."""
     notes = []
     count = topic.partition_count()
     topic_id = topic.topic_id()
@@ -194,7 +196,7 @@ def _checked_again(
 
 
 def _needed(plan: BackfillPlan, state: BackfillState) -> list[SourceFile]:
-    """Return the files that the rest of the run reads."""
+    """Return the files that the remaining part of the run reads."""
     position = state.position()
     return [
         file

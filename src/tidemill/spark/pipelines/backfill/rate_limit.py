@@ -2,14 +2,14 @@
 
 from typing import Final
 
-_BURST_S: Final = 1.0  # After a stall, at most this much of the lost time is made up for.
+_BURST_S: Final = 1.0  # After a stall, at most this much of the lost time is made up.
 
 
 class RateLimit:
     """
     A token bucket that is empty at the start.
 
-    Since the start, the amounts that may be sent are never more than `per_second` times the time that has passed.
+    The total amount sent since the start never exceeds `per_second` times the elapsed time.
     """
 
     def __init__(self, per_second: float, now: float) -> None:

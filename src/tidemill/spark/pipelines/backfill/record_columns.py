@@ -1,4 +1,4 @@
-"""Makes records of rows: key, value, headers, timestamp and partition, as expressions of Spark."""
+"""Converts rows to records: key, value, headers, timestamp and partition, as Spark expressions."""
 
 import difflib
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _NO_NULL_IS_LEFT_OUT: Final = {"ignoreNullFields": "false"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
     """
-    The expressions of the columns of a record.
+    The Spark expressions for the columns of a record.
 
-    Each header has a column of its own: nested columns make Spark measure an Arrow batch again after each row.
+    Each header has its own column, because with nested columns Spark measures the Arrow batch again after each row.
     """
 
     options: BackfillOptions
@@ -57,10 +57,11 @@ class RecordColumns:
         return f"{KEY} BINARY, {VALUE} BINARY, {TIMESTAMP} TIMESTAMP, {PARTITION} INT{headers}"
 
     def of(self, rows: "DataFrame", *others: str) -> "DataFrame":
-        """Return the records of rows, and the columns `others` of the rows."""
+        """Convert rows to records, and keep the columns `others` of the rows."""
         from pyspark.sql import functions as f
 
-        # The columns of the rows may have the same names, so the new ones are made in one step.
+        # The source columns may have the same names as the record columns, so all record columns are created in one
+        # step.
         made = rows.select(
             self._key().alias(KEY),
             self._value().alias(VALUE),
@@ -116,7 +117,11 @@ class RecordColumns:
         )
 
     def _partition(self) -> "Column":
-        """Rows without a partition and a key are scattered by a hash, which is the same when a part is repeated."""
+        """
+        Return the partition.
+
+        Rows without a partition and a key are distributed by a hash that is the same on a retry.
+        """
         from pyspark.sql import functions as f
 
         scattered = f.pmod(f.xxhash64(TIMESTAMP, VALUE), f.lit(self.partition_count)).cast("int")
@@ -144,12 +149,12 @@ _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 
 def header_names(count: int) -> list[str]:
-    """Return the names of the columns with the values of headers."""
+    """Return the names of the columns that contain the header values."""
     return [f"header_{index}" for index in range(count)]
 
 
 def record_bytes(header_count: int) -> "Column":
-    """Return the bytes of key, value and header values of a record."""
+    """Return the total size of the key, value and header values of a record, in bytes."""
     from pyspark.sql import functions as f
 
     total = f.lit(0).cast("bigint")
@@ -170,7 +175,7 @@ def _as_bytes(name: str, kind: "DataType") -> "Column":
 
 
 def _hashed(key: "Column", partition_count: int) -> "Column":
-    """Return the partition that the hash of the key selects, as in Java's producer; null for a null key."""
+    """Return the partition that the key's hash selects, as in Java's producer; null for a null key."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import IntegerType

@@ -1,4 +1,6 @@
-"""Evaluates every record once before the first is written: what each file has, and which rows cannot be written."""
+"""Checks every row before the first record is written: counts the records of each file, and finds rows that cannot be
+written.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_FRAMING: Final = 100  # bytes of a batch beyond the key, the value and the headers of its only record
-_SHOWN: Final = 100  # characters of a row in an error
+_FRAMING: Final = 100  # upper bound of a batch's size beyond the key, value and headers of its only record
+_SHOWN: Final = 100  # characters of a row that an error message shows
 
 
 class RowsRefused(ValueError):
@@ -47,13 +49,13 @@ _FAULTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """Reads the files with the columns of the records."""
+    """Reads the source files and evaluates the expressions of the record columns."""
 
     spark: "SparkSession"
     format: SourceFormat
     schema: "StructType"
     columns: RecordColumns
-    batch_bytes_max: int | None  # of the topic; None if records are compressed, or if the broker does not tell
+    batch_bytes_max: int | None  # of the topic; None if records are compressed or the broker does not report it
 
     def files(self, listed: Sequence[ListedFile]) -> list[SourceFile]:
         """Return the files that have rows.  Raise RowsRefused for a row that cannot be written."""
@@ -86,12 +88,14 @@ class Scan:
                 raise RowsRefused(self._sentence(fault, bad))
 
     def _sentence(self, fault: _Fault, bad: dict[str, int]) -> str:
-        """Return what is wrong with the first of the rows that have a fault; `bad` has their number per file."""
+        """
+        Return the error message for the first row with this fault; `bad` contains the number of such rows per file.
+        """
         from pyspark.sql import functions as f
 
         path = min(bad)
         judged = self._judged([path])
-        # All columns of the record are read, because Spark parses only columns that a query needs.
+        # Read all columns of the record, because Spark parses only the columns that a query needs.
         first = judged.filter(fault.name).orderBy(BLOCK, ROW).limit(1).collect()[0]
         block, row, text = first[BLOCK], first[ROW], first[UNPARSED]
         number = judged.filter((f.col(BLOCK) < block) | ((f.col(BLOCK) == block) & (f.col(ROW) <= row))).count()
@@ -108,7 +112,7 @@ class Scan:
         return f"{unquote(path)}, row {number}{shown}: it {what}{more}: {fault.fix}"
 
     def _judged(self, paths: Sequence[str]) -> "DataFrame":
-        """Return the records of files with a column of truth values for each fault."""
+        """Return the records of the files, with a boolean column for each kind of fault."""
         from pyspark.sql import functions as f
 
         rows = self.format.rows(self.spark, self.schema, paths)
@@ -131,7 +135,7 @@ class Scan:
 
 
 def _source_file(file: ListedFile, rows: Sequence[tuple[int, ...]]) -> SourceFile:
-    """`rows` has, per partition of the topic: partition, records, bytes, first and last event time."""
+    """`rows` contains one tuple per partition of the topic: partition, records, bytes, first and last event time."""
     return SourceFile(
         path=file.path,
         size=file.size,

@@ -1,4 +1,4 @@
-"""Lists the files and reads their rows with Spark, in a way that a later run repeats exactly."""
+"""Lists the files and reads their rows with Spark, in an order that a later run reproduces exactly."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 UNPARSED: Final = "_tidemill_unparsed"  # the text of a row that does not fit the schema; otherwise null
 FILE, BLOCK, ROW = "_tidemill_file", "_tidemill_block", "_tidemill_row"
 PLACE: Final = (FILE, BLOCK, ROW)
-"""Columns that order the rows of a file as the file has them.  ROW is ascending within a file and block, with gaps."""
+"""Columns that sort the rows in file order.  ROW is ascending within a file and block, with gaps."""
 
 _LISTING: Final = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter")
 _GLOB: Final = re.compile(r"([\\\[\]{}*?,])")
@@ -20,9 +20,9 @@ _GLOB: Final = re.compile(r"([\\\[\]{}*?,])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
-    """A file as it is listed."""
+    """A source file, with the attributes from the directory listing."""
 
-    uri: str  # percent-encoded, as the rows have it
+    uri: str  # percent-encoded, as in the rows' metadata
     path: str
     size: int
     modified_ms: int
@@ -36,7 +36,7 @@ class SourceFormat:
     reader: Mapping[str, str]
 
     def list(self, spark: "SparkSession", source: str) -> list[ListedFile]:
-        """Return the files of a directory or glob, by path.  Raise ValueError if there are none."""
+        """Return the files of a directory or glob, sorted by path.  Raise ValueError if there are none."""
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as f
 
@@ -59,12 +59,12 @@ class SourceFormat:
         return sorted(found, key=lambda file: file.path)
 
     def infer(self, spark: "SparkSession", paths: Sequence[str]) -> "StructType":
-        """Return the columns that Spark finds in the files, with those of `name=value` directories."""
+        """Return the schema that Spark infers from the files, including the columns of `name=value` directories."""
         settings = {"inferSchema": "true"} if self.format == "csv" else {}
         return self._reader(spark, paths, settings).load(escaped(paths)).schema
 
     def with_directories(self, spark: "SparkSession", schema: "StructType", paths: Sequence[str]) -> "StructType":
-        """Return the user's schema with the columns of `name=value` directories that it does not have."""
+        """Return the user's schema, extended by the columns of `name=value` directories that are missing from it."""
         return self._reader(spark, paths, {}).schema(schema).load(escaped(paths)).schema
 
     def rows(self, spark: "SparkSession", schema: "StructType", paths: Sequence[str]) -> "DataFrame":
@@ -90,7 +90,7 @@ class SourceFormat:
     def _reader(self, spark: "SparkSession", paths: Sequence[str], settings: Mapping[str, str]) -> "DataFrameReader":
         reader = spark.read.format(self.format)
         if self.format == "csv":
-            # A file whose header differs from the schema is refused: its columns would be mistaken for others.
+            # Refuse a file whose header differs from the schema: its values would be read into the wrong columns.
             reader = reader.option("header", "true").option("enforceSchema", "false")
         reader = reader.options(**self.reader).options(**settings)
         base = base_path(paths)
@@ -98,7 +98,7 @@ class SourceFormat:
 
 
 def base_path(paths: Sequence[str]) -> str | None:
-    """Return the directory above the `name=value` directories of the files; None if there are no such directories."""
+    """Return the parent of the files' `name=value` directories; None if there are no such directories."""
     for path in paths:
         folders = path.split("/")[:-1]
         for index, folder in enumerate(folders):
@@ -108,5 +108,5 @@ def base_path(paths: Sequence[str]) -> str | None:
 
 
 def escaped(paths: Sequence[str]) -> list[str]:
-    """Return paths so that Spark takes no character of them for a wildcard."""
+    """Escape paths, so that Spark interprets none of their characters as a wildcard."""
     return [_GLOB.sub(r"\\\1", path) for path in paths]

@@ -1,8 +1,8 @@
 """
-Puts files into event-time order.
+Groups files so that the groups are in event-time order.
 
-Files whose time ranges overlap cannot run one after the other.  They form a group, which is sorted together; so is a
-file that alone has too many records for one part.
+Files whose time ranges overlap cannot be written one after the other.  They form a group whose records are sorted
+together.  A single file with too many records for one part is sorted as well.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file with at least one record, and what the scan has found in it."""
+    """A file with at least one record, and the scan's results for it."""
 
-    path: str  # as Spark names it: a URI
+    path: str  # a URI, as Spark reports it
     size: int
     modified_ms: int
     records: int
-    bytes: int  # of keys, values and headers, as they are written
+    bytes: int  # of keys, values and headers, before compression
     first_us: int  # the smallest and the largest event time, in microseconds since 1970
     last_us: int
     partitions: dict[int, int]  # records per partition of the topic
@@ -25,7 +25,11 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """Files that run together.  Every record of a group is at least as late as every record of the groups before."""
+    """
+    Files that are written together.
+
+    No record of a group has an earlier event time than a record of the previous groups.
+    """
 
     files: tuple[SourceFile, ...]
     is_sorted_first: bool  # the files are sorted into parts in the state directory; otherwise the group is one part
@@ -47,7 +51,7 @@ class FileGroup:
         return max(file.last_us for file in self.files)
 
     def part_count(self, part_records: int) -> int:
-        """Return into about how many parts of `part_records` records the group is divided."""
+        """Return the approximate number of parts of `part_records` records into which the group is divided."""
         return -(-self.records // part_records) if self.is_sorted_first else 1
 
 
@@ -55,7 +59,7 @@ def time_groups(files: Iterable[SourceFile], part_records: int) -> list[FileGrou
     """
     Return the groups in event-time order.
 
-    Consecutive files that do not overlap share a group, and so a part, of up to `part_records` records.
+    Consecutive files that do not overlap share a group, and therefore a part, of up to `part_records` records.
     """
     groups: list[FileGroup] = []
     waiting: list[SourceFile] = []  # consecutive files of the next group that is not sorted first

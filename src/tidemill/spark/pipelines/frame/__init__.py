@@ -1,1 +1,4 @@
-"""What all pipelines share: options, plan, report, progress, state directory and job.  Entry point: `frame.run`."""
+"""The code that all pipelines share: options, plan, report, progress, state directory and job.
+
+Entry point: `frame.run`.
+"""

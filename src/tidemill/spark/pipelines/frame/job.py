@@ -1,4 +1,4 @@
-"""One run of a pipeline: the session, the options, and what the run reports to."""
+"""One run of a pipeline: the session, the options, and the receiver of progress."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,5 +24,5 @@ class Job(Generic[Options]):
     ]  # options `kafka.*` of `format("tidemill")` and `tidemill.arrow`, at least kafka.bootstrap.servers
     state: StateDirectory
     progress: Progress
-    is_continuous: bool  # False: do what is there when the run starts, then end
-    stop_requested: Callable[[], bool]  # true after Ctrl-C or SIGTERM: end after the step at hand
+    is_continuous: bool  # False: process the records that exist at the start, then end
+    stop_requested: Callable[[], bool]  # true after Ctrl-C or SIGTERM: end after the current step

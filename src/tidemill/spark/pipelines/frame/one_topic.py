@@ -1,4 +1,4 @@
-"""A topic as the driver of a pipeline sees it: its partitions, offsets and id."""
+"""A topic's partitions, offsets and id, looked up by the driver of a pipeline."""
 
 from collections.abc import Collection, Mapping
 from contextlib import closing
@@ -14,13 +14,13 @@ from tidemill.model.topic import topic_id_text
 
 
 class OneTopic:
-    """The offsets of one topic.  It holds connections until `close`, and is not pickled."""
+    """Looks up the offsets of one topic.  The object holds connections until `close`, and cannot be pickled."""
 
     def __init__(self, topic: str, kafka: Mapping[str, str], *, has_headers: bool = False) -> None:
-        """`kafka` has options as `format("tidemill")` has them.  Raise ValueError for an option."""
+        """`kafka` contains options of `format("tidemill")`.  Raise ValueError for an invalid option."""
         lower = {name.lower(): value for name, value in kafka.items()}
         self.name = topic
-        # What reads the topic with; it can be pickled.
+        # The options for reading the topic in executors; unlike this object, they can be pickled.
         self.source: SourceOptions = source_options.for_batch(
             {**lower, "subscribe": topic, "includeheaders": str(has_headers).lower()}
         )
@@ -36,24 +36,32 @@ class OneTopic:
         self.close()
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Return the end offset of every partition that the topic has now.  Raise UnknownTopic and ClientError."""
+        """
+        Return the current end offset of every partition.
+
+        Raise UnknownTopic, or another ClientError if a request fails.
+        """
         return self.offsets.latest(self.offsets.partitions())
 
     def partition_count(self) -> int:
-        """Return how many partitions the topic has now.  Raise as `ends`."""
+        """Return the current number of partitions.  Raise the same errors as `ends`."""
         return max(number for _, number in self.offsets.partitions()) + 1
 
     def numbered_ends(self) -> dict[int, int]:
-        """Return the same as `ends`, by the numbers of the partitions."""
+        """Return the end offsets by partition number.  Raise the same errors as `ends`."""
         return {number: offset for (_, number), offset in self.ends().items()}
 
     def topic_id(self) -> str | None:
-        """Return the id of the topic as text; None if the broker has no topic ids.  Raise as `ends`."""
+        """
+        Return the topic id as text; None if the broker does not support topic ids.
+
+        Raise the same errors as `ends`.
+        """
         self.offsets.partitions()
         found = self.offsets.topic_ids([self.name])[self.name]
         return None if found is None else topic_id_text(found)
 
     def configurations(self, keys: Collection[str]) -> dict[str, str]:
-        """Return the values of configuration keys; those that the broker does not tell are missing."""
+        """Return the values of configuration keys; keys that the broker does not report are missing."""
         with closing(ClusterMetadata(self.source.connection)) as cluster:
             return topic_limits.configurations(cluster, [self.name], keys).get(self.name, {})

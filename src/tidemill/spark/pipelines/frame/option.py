@@ -26,21 +26,21 @@ def option(
     """
     Return a dataclass field that is an option of a pipeline.
 
-    `help` is one sentence.  `parse` makes a value of the field's type from text, and raises ValueError with what is
-    wrong and the fix, such as "not a size; write for example 128MiB"; the name and the text are put in front.  Without
-    `parse`, the type is str, int, float, bool, Path, or an Enum or Literal of texts; or one of these or None; or a
-    tuple of one of these, for an option that can be repeated.  `metavar` stands for the value in help texts.  Without
-    `default`, the option is required.
+    `help` is one sentence.  `parse` converts text to the field's type, or raises ValueError with the problem and the
+    fix, such as "not a size; write for example 128MiB"; the option's name and the text are prepended to this message.
+    Without `parse`, the field's type must be str, int, float, bool, Path, an Enum or a Literal of strings; or one of
+    these or None; or, for an option that can be repeated, a tuple of one of these.  `metavar` is the placeholder for
+    the value in help texts.  Without `default`, the option is required.
     """
     return field(default=default, metadata={_SETTINGS: _Settings(help, parse, metavar)})
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a pipeline, as commands, functions and help texts need it."""
+    """One option of a pipeline, for use by commands, functions and help texts."""
 
     name: str  # the field's name
-    type: Any  # of one value: without None, and without the tuple of a repeatable option
+    type: Any  # of a single value: without `None`, and without the tuple of a repeatable option
     help: str
     default: Any  # MISSING if the option is required
     parse: Callable[[str], Any] | None
@@ -49,7 +49,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The name on a command line."""
+        """The option's name on the command line."""
         return "--" + self.name.replace("_", "-")
 
     @property
@@ -58,7 +58,7 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts that an Enum or Literal allows; empty for other types."""
+        """The values that an Enum or Literal allows, as text; empty for other types."""
         if typing.get_origin(self.type) is Literal:
             return tuple(map(str, typing.get_args(self.type)))
         if isinstance(self.type, type) and issubclass(self.type, Enum):
@@ -74,7 +74,7 @@ class Option:
         return ",".join(map(self._text, values))
 
     def parse_text(self, text: str) -> Any:
-        """Return the value of `text`.  Raise ValueError, which names the option, the text and the fix."""
+        """Parse `text`.  Raise ValueError, which names the option, the text and the fix."""
         try:
             return self._parsed(text)
         except ValueError as error:
@@ -105,7 +105,7 @@ class Option:
 
 
 def options_of(options: type[Any]) -> tuple[Option, ...]:
-    """Return the options that a dataclass declares, in its order."""
+    """Return the options that a dataclass declares, in the order of its fields."""
     hints = typing.get_type_hints(options)
     return tuple(_option(it, hints[it.name]) for it in fields(options))
 

@@ -11,10 +11,10 @@ Values = TypeVar("Values")
 
 def build(options: type[Values], values: Mapping[str, object]) -> Values:
     """
-    Return the options with `values`, in which text is parsed unless the option is text.
+    Return the options with `values`.  Text is parsed, unless the option's type is text.
 
-    Raise ValueError for an unknown name, a missing required option, and a value that the option refuses; TypeError for
-    a value of another type.
+    Raise ValueError for an unknown name, a missing required option, or a value that the option refuses, and TypeError
+    for a value of the wrong type.
     """
     known = {it.name: it for it in options_of(options)}
     for name in values:

@@ -1,4 +1,4 @@
-"""Declares a pipeline: its name, its options, how it plans and how it runs."""
+"""Declares a pipeline: its name, its options, and its functions `plan` and `run`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ Options = TypeVar("Options")
 @dataclass(frozen=True, slots=True)
 class Pipeline(Generic[Options]):
     """
-    A pipeline, which each folder of `pipelines` has as PIPELINE in its `pipeline.py`.
+    A pipeline.  Each subpackage of `pipelines` declares one as PIPELINE in its module `pipeline`.
 
-    That file imports pyspark and pyarrow inside functions only, because `tidemill pipeline list` loads it.
+    That module imports pyspark and pyarrow only inside functions, because `tidemill pipeline list` loads it.
     """
 
     name: str
-    summary: str  # one line, which `tidemill pipeline list` shows
+    summary: str  # one line, shown by `tidemill pipeline list`
     options: type[Options]  # a frozen dataclass of `option` fields; `__post_init__` refuses values with ValueError
-    plan: Callable[[Job[Options]], Plan]  # reads only
+    plan: Callable[[Job[Options]], Plan]  # writes nothing
     run: Callable[[Job[Options]], Report]  # resumes from `job.state`
-    checks: str = ""  # one sentence about what a run checks, which `tidemill pipeline describe` shows
-    read: Callable[["SparkSession", Path | str], "DataFrame"] | None = None  # what the pipeline has written to a path
+    checks: str = ""  # one sentence about what a run checks, shown by `tidemill pipeline describe`
+    read: Callable[["SparkSession", Path | str], "DataFrame"] | None = None  # reads the pipeline's output at a path
     example: str = ""  # options of an example, such as "--topic orders --to archive"

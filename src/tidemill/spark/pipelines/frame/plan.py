@@ -8,7 +8,7 @@ from tidemill.spark.pipelines.frame.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Named values, in the order in which they are shown, and tables."""
+    """A plan: named values, in the order in which they are shown, and tables."""
 
     title: str
     rows: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""Where a range of a topic starts and ends: parses the texts of the options `start` and `end`."""
+"""Parses the options `start` and `end`, which define the range of a topic."""
 
 import json
 import re
@@ -18,11 +18,11 @@ _A_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}.*")
 
 def parse_position(topic: str, option: str, text: str) -> OffsetBound:
     """
-    Return the position that `text` names in `topic`.
+    Return the position in `topic` that `text` specifies.
 
-    Besides the positions of the source's `startingOffsets`, a text may be a time with a time zone, or offsets by
-    partition.  Partitions that are not named are then left out.  Raise ValueError, which names `option` and the
-    text.
+    In addition to the values of the source's option `startingOffsets`, `text` may be a timestamp with a time zone, or
+    offsets by partition.  Partitions without an offset are then left out.  Raise ValueError, which names `option` and
+    the text.
     """
     stripped = text.strip()
     try:
@@ -47,7 +47,10 @@ class _NoTimeZone(ValueError):
 
 
 def _milliseconds(text: str) -> int:
-    """Return the milliseconds since the epoch; a part of a millisecond is rounded up, to the first record after it."""
+    """
+    Return the milliseconds since the epoch, rounded up, so that the position is the first record at or after the
+    timestamp.
+    """
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         raise _NoTimeZone("has no time zone: add for example Z for UTC, or +01:00")
@@ -56,7 +59,7 @@ def _milliseconds(text: str) -> int:
 
 def _offsets(topic: str, parsed: Mapping[str, object]) -> dict[TopicPartition, int]:
     if set(parsed) == {topic} and isinstance(nested := parsed[topic], dict):
-        parsed = nested  # the form of the source's options
+        parsed = nested  # the format of the source's options
     offsets = {}
     for partition, offset in parsed.items():
         if not partition.isdecimal() or type(offset) is not int or offset < 0:

@@ -4,23 +4,27 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives what a run does.  The commands show it; Python functions ignore it unless they are given another."""
+    """
+    Receives the progress of a run.
+
+    Commands show it; Python functions discard it unless the caller passes a Progress.
+    """
 
     def begin(self, what: str, total_records: int | None) -> None:
-        """Begin a phase, which has `total_records` records, or None if that is unknown.  It ends the phase before."""
+        """End the previous phase and begin a new one.  `total_records` is its number of records, or None if unknown."""
         ...
 
     def advance(self, records: int, bytes: int = 0, lag: int | None = None) -> None:
-        """Add the records and bytes that were done since the last call; `lag` is how many records are left to do."""
+        """Add the records and bytes processed since the last call; `lag` is the number of remaining records."""
         ...
 
     def note(self, text: str) -> None:
-        """Say one sentence, such as what a resumed run skips."""
+        """Show one sentence, such as what a resumed run skips."""
         ...
 
 
 class SilentProgress:
-    """Shows nothing."""
+    """A Progress that shows nothing."""
 
     def begin(self, what: str, total_records: int | None) -> None: ...
 

@@ -21,7 +21,7 @@ def parse_size(text: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Return a size in its largest whole unit: what `parse_size` parses."""
+    """Return a size in its largest whole unit, in the format that `parse_size` accepts."""
     unit = next((unit for unit in "tgmk" if size % _BINARY[unit] == 0), "") if size else ""
     return f"{size // _BINARY[unit]}{unit.upper()}iB" if unit else str(size)
 
@@ -35,7 +35,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def duration_text(duration: timedelta) -> str:
-    """Return a duration in its largest whole unit: what `parse_duration` parses."""
+    """Return a duration in its largest whole unit, in the format that `parse_duration` accepts."""
     milliseconds = duration // timedelta(milliseconds=1)
     unit = next(unit for unit in ("d", "h", "m", "s", "ms") if milliseconds % _MILLISECONDS[unit] == 0)
     return f"{milliseconds // _MILLISECONDS[unit]}{unit}" if milliseconds else "0s"

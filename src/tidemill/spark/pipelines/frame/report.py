@@ -10,10 +10,10 @@ from tidemill.spark.pipelines.frame.table import Table
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    Named values, in the order in which they are shown, and tables.
+    A report: named values, in the order in which they are shown, and tables.
 
-    `is_success` is False if what the pipeline checks is not so, and `failure` is then a sentence that says what; a run
-    that cannot do its work raises an error instead.
+    `is_success` is False if the pipeline's check has failed; `failure` is then a sentence that describes the failure.
+    A run that cannot complete raises an error instead.
     """
 
     rows: Mapping[str, int | float | str]

@@ -1,4 +1,4 @@
-"""Runs a pipeline: builds the job, holds its state directory, and returns its report."""
+"""Runs a pipeline: creates the job, locks its state directory, and returns its report."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,10 +30,10 @@ def make_job(
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> Job[Any]:
     """
-    Return the job of a pipeline, without writing anything.
+    Create the job of a pipeline, without writing anything.
 
-    `kafka` has further settings of the clients, such as `sasl.username`, with or without the prefix `kafka.`.  Raise
-    ValueError or TypeError for an option.
+    `kafka` contains further client settings, such as `sasl.username`, with or without the prefix `kafka.`.  Raise
+    ValueError or TypeError for an invalid option.
     """
     settings = {BOOTSTRAP: bootstrap_servers}
     for name, value in (kafka or {}).items():
@@ -53,6 +53,6 @@ def make_job(
 
 
 def run(pipeline: Pipeline[Any], job: Job[Any]) -> Report:
-    """Run the job and return its report.  Raise StateRefused if another run has the state directory."""
+    """Run the job and return its report.  Raise StateRefused if another run is using the state directory."""
     with job.state.locked():
         return pipeline.run(job)

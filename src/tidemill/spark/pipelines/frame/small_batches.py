@@ -1,4 +1,4 @@
-"""Lets Spark pass rows with headers to Python in small Arrow batches, whatever the session's settings are."""
+"""Makes Spark pass rows with headers to Python in small Arrow batches, regardless of the session's settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _ROWS_MAX: Final = "1024"  # with null headers, Spark's time for a batch is quad
 
 @contextmanager
 def small_batches(spark: "SparkSession") -> Iterator[None]:
-    """Set the size of Arrow batches for the queries that start in the block."""
+    """Limit the size of Arrow batches for queries that start inside the `with` block."""
     before = spark.conf.get(_KEY, None)
     spark.conf.set(_KEY, _ROWS_MAX)
     try:

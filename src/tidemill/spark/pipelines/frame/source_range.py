@@ -1,4 +1,4 @@
-"""Turns the positions of a range into offsets, once, by asking the cluster."""
+"""Resolves the start and end positions of a range to offsets, once, by requests to the cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class RangeRefused(ValueError):
-    """The topic does not have the range of the options `start` and `end`."""
+    """The topic does not contain the range that the options `start` and `end` specify."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,12 @@ class SourceRange:
 
 def resolve(reader: OffsetReader, start: OffsetBound, end: OffsetBound) -> SourceRange:
     """
-    Return the offsets of the range now.  Raise RangeRefused if the topic does not have them, UnknownTopic, ClientError.
+    Return the current offsets of the range.
+
+    Raise RangeRefused if the topic does not contain them, UnknownTopic, or another ClientError if a request fails.
     """
     partitions = _partitions(reader.partitions(), start, end)
-    starts = reader.resolve(start, partitions, is_start=False)  # so that a time without a match is the end
+    starts = reader.resolve(start, partitions, is_start=False)  # a timestamp without a match means the end
     ends = reader.resolve(end, partitions, is_start=False)
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     for partition in partitions:
@@ -50,7 +52,7 @@ def resolve(reader: OffsetReader, start: OffsetBound, end: OffsetBound) -> Sourc
 
 
 def _partitions(existing: list[TopicPartition], start: OffsetBound, end: OffsetBound) -> list[TopicPartition]:
-    """Return the partitions that the positions name, or all."""
+    """Return the partitions that the positions name, or all partitions if they name none."""
     by_start, by_end = named_partitions(start), named_partitions(end)
     if by_start is not None and by_end is not None and by_start != by_end:
         raise RangeRefused(

@@ -1,4 +1,7 @@
-"""The directory in which a pipeline keeps what a later run needs to resume.  Format: docs/formats/pipelines.md."""
+"""The directory in which a pipeline stores the state that a later run needs to resume.
+
+Format: docs/formats/pipelines.md.
+"""
 
 import fcntl
 import json
@@ -17,12 +20,12 @@ _A_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
 class StateRefused(ValueError):
-    """The state directory belongs to another run, or cannot be read."""
+    """The state directory belongs to another job, is in use by another run, or cannot be read."""
 
 
 class StateDirectory:
     """
-    JSON values by name, each replaced atomically and durably.
+    Stores JSON values by name.  Each value is replaced atomically and durably.
 
     Nothing is written before `claim`, so a plan can read a directory that does not exist.
     """
@@ -33,10 +36,10 @@ class StateDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """
-        Hold the directory for this run.  Raise StateRefused if another run holds it.
+        Lock the directory for this run.  Raise StateRefused if another run holds the lock.
 
-        The kernel releases the lock when the process ends, however it ends; the file's content is only for the error of
-        a second run.
+        The kernel releases the lock when the process ends, even if it is killed; the lock file's content is used only
+        in the error message of a second run.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / LOCK).open("a+") as file:
@@ -51,10 +54,10 @@ class StateDirectory:
 
     def claim(self, pipeline: str, identity: Mapping[str, str]) -> None:
         """
-        Bind the directory to a pipeline and to what it works on: topic, source, target and the like.
+        Bind the directory to a pipeline and to the options that identify the job, such as its topic, source and target.
 
-        The first call writes `pipeline.json`.  A later call with other values raises StateRefused, because the state of
-        one job would make another skip records.
+        The first call writes `pipeline.json`.  A later call with other values raises StateRefused, because a job that
+        used the state of another job would skip records.
         """
         wanted = {"pipeline": pipeline, **identity}
         found = self.read(PIPELINE)

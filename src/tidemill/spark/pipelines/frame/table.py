@@ -9,7 +9,11 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows with named columns.  A cell is what JSON and a terminal can show; None is shown as a dash."""
+    """
+    Rows with named columns.
+
+    Cells are values that JSON and a terminal can represent; a terminal shows None as a dash.
+    """
 
     title: str
     columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Decides whether a topic keeps records with old timestamps."""
+"""Checks whether a topic accepts and keeps records with old timestamps."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,10 +25,11 @@ def refusals(
     is_expiry_allowed: bool,
 ) -> list[str]:
     """
-    Return why the topic would refuse, change or remove records; nothing if it keeps them.
+    Return the reasons why the topic would refuse, change or remove records; empty if it would keep them unchanged.
 
-    `configs` has the topic's configurations by key; a missing one is not judged.  `first_us` and `last_us` are the
-    first and the last event time, and `partition_bytes` the most bytes that a partition receives.
+    `configs` contains the topic's configurations by key; missing keys are not checked.  `first_us` and `last_us` are
+    the first and the last event time in microseconds since the epoch, and `partition_bytes` is the largest number of
+    bytes that a partition receives.
     """
     first_ms, last_ms = first_us // 1_000, -(-last_us // 1_000)
     found = [

@@ -17,10 +17,10 @@ def topic_rows(
     spark: "SparkSession", kafka: Mapping[str, str], start: Offsets, end: Offsets, schema: str | None = None
 ) -> "DataFrame":
     """
-    Return the records from `start` to `end`; each partition is one task, in the order of its offsets.
+    Return the records from `start` to `end`; each partition is read by one task, in offset order.
 
-    `end` has at least one partition, and `start` has those of `end`.  The columns are those of `schema`, or all with
-    headers.
+    `end` contains at least one partition, and `start` contains all partitions of `end`.  The columns are those of
+    `schema`, or all columns including headers.
     """
     options = {
         "assign": json.dumps({topic: [int(number) for number in numbers] for topic, numbers in to_json(end).items()}),

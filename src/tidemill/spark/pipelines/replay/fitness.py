@@ -1,4 +1,4 @@
-"""Refuses options and topics with which a replay would fail, or never end, before anything is written."""
+"""Before anything is written, refuses options and topics with which a replay would fail or never end."""
 
 import time
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ class ReplayRefused(ValueError):
 
 def check(options: ReplayOptions, state: ReplayState, ends: Offsets, source: OneTopic, target: OneTopic) -> None:
     """
-    Check a replay from where `state` is to `ends`.
+    Check a replay from the progress in `state` to the offsets `ends`.
 
-    Raise ReplayRefused, UnknownTopic for the target, and ClientError.
+    Raise ReplayRefused, UnknownTopic if the target does not exist, or another ClientError if a request fails.
     """
     if state.end is None:
         _check_open_range(options)
@@ -62,7 +62,7 @@ def _check_timestamps(options: ReplayOptions, target: OneTopic, first_ms: int, l
         configs,
         first_us=first_ms * 1_000 + shift_us,
         last_us=last_ms * 1_000 + shift_us,
-        partition_bytes=0,  # is not known
+        partition_bytes=0,  # not known before the replay
         now_ms=time.time_ns() // 1_000_000,
         is_expiry_allowed=options.allow_expired,
     )

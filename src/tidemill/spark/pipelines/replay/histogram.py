@@ -1,4 +1,4 @@
-"""The width of the time buckets in which a plan counts records."""
+"""The histogram of a plan: the width of its time buckets, and its bars."""
 
 from typing import Final
 
@@ -18,7 +18,10 @@ WIDTHS_MS: Final = (
 
 
 def bucket_width_ms(first_ms: int, last_ms: int) -> int:
-    """Return the least width of at most BUCKETS_MAX buckets between two timestamps, or of more if the last is wide."""
+    """
+    Return the smallest width with which at most BUCKETS_MAX buckets cover the two timestamps, or else the largest
+    width.
+    """
     for width in WIDTHS_MS:
         if last_ms // width - first_ms // width < BUCKETS_MAX:
             return width
@@ -26,5 +29,5 @@ def bucket_width_ms(first_ms: int, last_ms: int) -> int:
 
 
 def bar(count: int, count_max: int) -> str:
-    """Return a bar whose length is in proportion to `count`; no bar is empty."""
+    """Return a bar whose length is proportional to `count`, with at least one character."""
     return "▇" * max(round(count / count_max * BAR_MAX), 1)

@@ -18,7 +18,7 @@ def parse_shift(text: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """What is replayed, to where, and how fast."""
+    """What is replayed, where it is written, and how fast."""
 
     topic: str = option("The topic that is read.")
     to: str = option("The topic that is written; it must exist.")
@@ -72,7 +72,7 @@ class ReplayOptions:
                 raise ValueError(f"{name}={value} is not above 0: write a whole number from 1")
 
     def identity(self, *, is_continuous: bool) -> dict[str, str]:
-        """Return what later runs on the same state must have in common; how fast a run is may differ."""
+        """Return the options that must be the same in every run with the same state directory; the speed may differ."""
         return {
             "topic": self.topic,
             "to": self.to,

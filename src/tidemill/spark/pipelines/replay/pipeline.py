@@ -1,4 +1,4 @@
-"""The pipeline `replay`: a range of a topic is written to a topic again, with shifted times, at a chosen speed."""
+"""The pipeline `replay`: writes a range of a topic to a topic again, with shifted timestamps and at a chosen speed."""
 
 from typing import TYPE_CHECKING, Final
 

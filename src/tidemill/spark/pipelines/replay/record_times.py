@@ -1,7 +1,7 @@
-"""Finds how far records are due, by reading the timestamps of a partition ahead of the replay.
+"""Determines up to which offset records are due, by reading the timestamps of a partition ahead of the replay.
 
-The broker's index of times would not do: it returns the first record of the whole partition at or after a time, which
-may lie before the range if records are not in the order of their timestamps.
+The broker's time index cannot be used: it returns the first record of the whole partition at or after a timestamp.  If
+records are not in timestamp order, that record may be before the range.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 Offsets = Mapping[TopicPartition, int]
 ReadTimes = Callable[[int, int], Iterable["pa.RecordBatch"]]
-"""Reads the columns `offset` and `timestamp` of the records from an offset up to an offset."""
+"""A function that reads the columns `offset` and `timestamp` of the records from a start offset to an end offset."""
 
 CHUNK_OFFSETS: Final = 5_000
-"""How many offsets are read at once.  Nothing is left half read, because a record may be due only after hours."""
+"""How many offsets are read at a time.
+
+Each read is completed before the replay waits, because the next record may be due only hours later.
+"""
 _EDGE_OFFSETS: Final = 100
 
 
@@ -29,14 +32,14 @@ class RecordTimesAhead:
     """
     The timestamps of one partition from `offset` on; each record is read once.
 
-    A record is not due before the records in front of it, so that the order of the partition is kept.
+    A record is never due before the records that precede it in the partition, so that the order is preserved.
     """
 
     def __init__(self, offset: int, read: ReadTimes, *, chunk_offsets: int = CHUNK_OFFSETS) -> None:
         self._read = read
         self._chunk_offsets = chunk_offsets
-        self._read_end = offset  # all records before it are read
-        self._offsets: pa.Int64Array | None = None  # of records that are read and not due; never empty
+        self._read_end = offset  # all records before this offset are read
+        self._offsets: pa.Int64Array | None = None  # of records that are read and not yet due; never empty
         self._times: pa.Int64Array | None = None  # their timestamps in milliseconds
 
     def next_timestamp(self, end: int) -> int | None:
@@ -48,7 +51,7 @@ class RecordTimesAhead:
 
     def due_end(self, timestamp_ms: int, end: int) -> int:
         """
-        Return the offset up to which records are due at this timestamp, at most `end`.
+        Return the offset, at most `end`, up to which records are due at this timestamp.
 
         Neither argument may be below that of an earlier call.
         """
@@ -64,7 +67,7 @@ class RecordTimesAhead:
         return end
 
     def _fill(self, end: int) -> bool:
-        """Read more if no record is pending.  Return whether one is."""
+        """Read more records if none is pending.  Return whether a record is pending."""
         import pyarrow as pa
 
         while self._times is None:
@@ -85,7 +88,7 @@ def times_ahead(source: SourceOptions, partition: TopicPartition, offset: int) -
 
 
 def edge_timestamps(source: SourceOptions, start: Offsets, end: Offsets) -> list[int]:
-    """Return timestamps of the first and the last records of every partition, in milliseconds, where there are."""
+    """Return timestamps of the first and the last records of every partition that has records, in milliseconds."""
     found: list[int] = []
     for partition, last in end.items():
         first = start[partition]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plan(job: Job[ReplayOptions], run: ReplayRun) -> Plan:
-    """Return the plan.  Spark reads the range once to find its first and last timestamp, and once to count."""
+    """Return the plan.  Spark reads the range twice: to find its first and last timestamp, and to count its records."""
     options, state, ends = job.options, run.state, run.ends()
     times, histogram = _times(run.selected(ends))
     rows = [

@@ -1,4 +1,4 @@
-"""One run of a replay: steps of offset ranges, each written by Spark and then noted in the state."""
+"""One run of a replay: steps of offset ranges, each written by Spark and then recorded in the state."""
 
 import time
 from collections.abc import Mapping
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 Offsets = Mapping[TopicPartition, int]
 
 STATE: Final = "replay"
-_POLL_SECONDS: Final = 1.0  # between looks for new records of an open range
-_STOP_SECONDS: Final = 0.2  # between looks whether the run is to stop
-_STEP_SECONDS_MIN: Final = 0.5  # between the starts of paced steps, because each is a job of Spark
+_POLL_SECONDS: Final = 1.0  # how often to check an open range for new records
+_STOP_SECONDS: Final = 0.2  # how often to check whether the run should stop
+_STEP_SECONDS_MIN: Final = 0.5  # between the starts of steps with `speed`, because each step is a Spark job
 
 
 class RecordsMissing(Exception):
-    """The target has fewer records than a step has written."""
+    """The target topic has grown by fewer records than a step has written."""
 
 
 class ReplayRun:
-    """Replays from where the state is to the end of the range, or until the job is to stop."""
+    """Replays from the position in the state to the end of the range, or until a stop is requested."""
 
     def __init__(self, job: Job[ReplayOptions]) -> None:
         self._job = job
@@ -49,12 +49,12 @@ class ReplayRun:
         self._times: dict[TopicPartition, RecordTimesAhead] = {}
         self._schedule: RecordTimes | None = None
         self._rate: Rate | None = None
-        self._written = 0  # in this run
+        self._written = 0  # records written by this run
         self._is_complete = False
         try:
             self.state = self._first_state()
             fitness.check(job.options, self.state, self.ends(), self.source, self._target)
-            self.selected(self.state.done)  # refuses the filter
+            self.selected(self.state.done)  # raises ValueError if Spark refuses the filter
         except BaseException:
             self._opened.close()
             raise
@@ -66,7 +66,7 @@ class ReplayRun:
         self._opened.close()
 
     def replay(self) -> None:
-        """Replay.  The state is durable after each step."""
+        """Run the replay.  The state is durable after each step."""
         self._claim()
         self._save(self.state)
         left = None if self.state.end is None else waiting_count(self.state.done, self.state.end)
@@ -90,7 +90,7 @@ class ReplayRun:
         stored = self._job.state.read(STATE)
         topic_id = self.source.topic_id()
         if stored is not None:
-            self._claim()  # refuses the state of another replay
+            self._claim()  # raises StateRefused for the state of another replay
             state = ReplayState.from_json(stored)
             if state.topic_id != topic_id:
                 raise ReplayRefused(
@@ -111,12 +111,12 @@ class ReplayRun:
         self._job.state.claim("replay", self._options.identity(is_continuous=self._job.is_continuous))
 
     def selected(self, end: Offsets) -> "DataFrame":
-        """Return the records from where the state is to `end` for which the filter is true."""
+        """Return the records from the position in the state to `end` for which the filter is true."""
         source = topic_rows(self._job.spark, self._job.kafka, self.state.done, end)
         return step_frame.filtered(source, self._options.filter)
 
     def report(self) -> Report:
-        """Return what is done so far."""
+        """Return a report of what is done so far."""
         state, counts = self.state, self.state.counts
         rows = {
             "topic": self._options.topic,
@@ -141,7 +141,9 @@ class ReplayRun:
     # Steps
 
     def _repeat_interrupted_step(self) -> None:
-        """Do the step again that an earlier run began, and count what it may have stored."""
+        """
+        Repeat the step that an earlier run began but did not complete, and count the records that it may have stored.
+        """
         interrupted = self.state.step
         if interrupted is None:
             return
@@ -162,13 +164,17 @@ class ReplayRun:
                 "lost records; the next run writes this step again"
             )
         size = waiting_count(self.state.done, end)
-        # More than was written is from other producers, or from attempts of tasks that Spark has repeated.
+        # Growth beyond the written records is due to other producers, or to task attempts that Spark has repeated.
         self._save(self.state.step_done(read=read, written=written).repeated(min(grown - written, written)))
         self._written += written
         self._job.progress.advance(size, lag=waiting_count(self.state.done, ends))
 
     def _write(self, end: Offsets) -> tuple[int, int]:
-        """Write the records from where the state is to `end`.  Return how many were read, and written."""
+        """
+        Write the records from the position in the state to `end`.
+
+        Return the numbers of records read and written.
+        """
         from pyspark.sql import Observation
 
         counts = Observation()
@@ -183,7 +189,7 @@ class ReplayRun:
     # Ends and times
 
     def ends(self) -> Offsets:
-        """Return the end of the range, which is that of the topic if the range is open."""
+        """Return the end of the range.  If the range is open, this is the current end of the topic."""
         if self.state.end is not None:
             return self.state.end
         latest = self.source.ends()
@@ -193,7 +199,7 @@ class ReplayRun:
         return latest
 
     def _due(self, ends: Offsets, now: float) -> tuple[Offsets, float]:
-        """Return the ends of what is due now, and when more is due if nothing is."""
+        """Return the offsets up to which records are due now, and the time at which more records are due."""
         if self._options.speed is None:
             return ends, now + _POLL_SECONDS
         for partition in ends:
@@ -229,6 +235,6 @@ class ReplayRun:
 
 
 def _all_records(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for the target, whose ends count the records of open transactions, too."""
+    """Return the settings for the target: its end offsets must include the records of open transactions."""
     kept = {name: value for name, value in kafka.items() if name.lower() != "kafka.isolation.level"}
     return {**kept, "kafka.isolation.level": "read_uncommitted"}

@@ -1,4 +1,5 @@
-"""What a replay keeps between runs: its range, how far it is, and the step at hand.  Format: docs/formats/pipelines.md.
+"""The state that a replay stores between runs: its range, its progress, and the current step.  Format:
+docs/formats/pipelines.md.
 
 A step is written here before its first record is sent, and again when all of them are acknowledged.  After a crash the
 next run therefore repeats exactly the ranges of the step that was interrupted.
@@ -18,9 +19,9 @@ Offsets = Mapping[TopicPartition, int]
 class Counts:
     """Counts of completed steps."""
 
-    read: int = 0  # records of the range, before the filter
+    read: int = 0  # records read, before the filter
     written: int = 0
-    repeated_max: int = 0  # records that interrupted steps may have stored, and that were written again
+    repeated_max: int = 0  # records written again that interrupted steps may have stored already
     steps: int = 0
 
     def plus(self, *, read: int, written: int) -> "Counts":
@@ -29,10 +30,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step: each partition from where the state is to `end`."""
+    """A step: in each partition, the offsets from the position in the state to `end`."""
 
     end: Offsets
-    target: Offsets  # the ends of the target's partitions before the step
+    target: Offsets  # the end offsets of the target's partitions before the step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class ReplayState:
     topic_id: str | None  # None if the broker has no topic ids
     start: Offsets
     end: Offsets | None  # None: the range is open, and grows with the topic
-    done: Offsets  # each partition is replayed up to this offset
+    done: Offsets  # by partition, the offset up to which it is replayed
     step: Step | None = None  # the step that is running or was interrupted
     counts: Counts = field(default_factory=Counts)
 
@@ -56,11 +57,11 @@ class ReplayState:
         )
 
     def repeated(self, records: int) -> "ReplayState":
-        """Return the state after `records` more may be in the target twice."""
+        """Return the state with the count of possible duplicates in the target raised by `records`."""
         return replace(self, counts=replace(self.counts, repeated_max=self.counts.repeated_max + records))
 
     def with_partitions(self, new: Offsets) -> "ReplayState":
-        """Return the state with partitions that the topic has got since the start of an open range."""
+        """Return the state with partitions that were added to the topic since the replay of an open range began."""
         return replace(self, start={**self.start, **new}, done={**self.done, **new})
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""When records of a replay are due: by their record time and a speed, or by a rate."""
+"""When records of a replay are due: determined by their timestamps and a speed, or by a rate."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class RecordTimes:
     """
-    The distance of two records in the replay is that of their timestamps, divided by `speed`.
+    The time between two records in the replay is the difference of their timestamps, divided by `speed`.
 
-    Times of the clock are in seconds, on any clock that does not go back; timestamps are in milliseconds.
+    Clock times are in seconds, on any monotonic clock; timestamps are in milliseconds.
     """
 
     speed: float
@@ -16,21 +16,21 @@ class RecordTimes:
     began_at: float
 
     def timestamp_due(self, now: float) -> int:
-        """Return the greatest timestamp of the records that are due at `now`."""
+        """Return the highest timestamp that is due at `now`."""
         return self.first_timestamp_ms + int((now - self.began_at) * 1_000 * self.speed)
 
     def due_at(self, timestamp_ms: int) -> float:
-        """Return when the records with this timestamp are due."""
+        """Return the clock time at which the records with this timestamp are due."""
         return self.began_at + (timestamp_ms - self.first_timestamp_ms) / 1_000 / self.speed
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A bound of records per second, from the start of the run."""
+    """A limit in records per second, counted from the start of the run."""
 
     records_per_second: int
     began_at: float
 
     def due_at(self, written: int) -> float:
-        """Return when the next record may be written, after `written` records of this run."""
+        """Return the clock time at which the next record may be written, after `written` records of this run."""
         return self.began_at + written / self.records_per_second

@@ -1,6 +1,6 @@
-"""The rows of a step as a data frame: filtered, and shifted in time.
+"""The rows of a step as a DataFrame, filtered and with shifted timestamps.
 
-Every operation keeps the rows of a source partition in one task and in their order.
+Every operation keeps the rows of a source partition in one task and in order.
 """
 
 from datetime import timedelta
@@ -30,10 +30,10 @@ def filtered(frame: "DataFrame", condition: str | None) -> "DataFrame":
 
 def counted(frame: "DataFrame", condition: str | None, counts: "Observation") -> "DataFrame":
     """
-    Return the rows that `filtered` returns, and count in `counts` what is read and what is kept.
+    Return the rows that `filtered` returns, and count in `counts` the rows that are read and kept.
 
-    The condition is a column here, because Spark would remove what is below a condition that is never true, and with it
-    the counts.
+    The condition is first computed as a column, because Spark's optimizer would remove the plan below a filter that is
+    never true, and the counts with it.
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 

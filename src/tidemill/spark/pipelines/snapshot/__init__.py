@@ -1,1 +1,1 @@
-"""Keeps the newest value of every key of a topic as Parquet.  Entry points: `snapshot.pipeline`, `snapshot_reader`."""
+"""Stores the newest value of every key of a topic as Parquet.  Entry points: `snapshot.pipeline`, `snapshot_reader`."""

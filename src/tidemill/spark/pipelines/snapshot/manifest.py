@@ -1,7 +1,8 @@
-"""The manifest of a snapshot, which names the directory that is current.  Format: docs/formats/pipelines.md.
+"""The manifest of a snapshot, which names the directory of the current version.  Format: docs/formats/pipelines.md.
 
-A version is written to a directory of its own.  It counts once the manifest names it: the manifest is replaced in one
-step, and only after the files of the version are durable.  A crash before leaves the version before it.
+Each version is written to its own directory.  It becomes current when the manifest names it: the manifest is replaced
+atomically, and only after the files of the version are durable.  After an earlier crash, the previous version remains
+current.
 """
 
 import json
@@ -32,7 +33,7 @@ class Manifest:
     topic: str
     topic_id: str | None  # None if the broker has no topic ids
     version: int
-    offsets: Mapping[TopicPartition, int]  # the records before these offsets are in the snapshot
+    offsets: Mapping[TopicPartition, int]  # the snapshot includes the records before these offsets
     has_headers: bool
     keys: int
 
@@ -58,7 +59,11 @@ def version_directory(version: int) -> str:
 
 
 def read(snapshot: Path) -> Manifest | None:
-    """Return the current version; None if there is none.  Raise SnapshotRefused if the manifest cannot be read."""
+    """
+    Return the manifest of the current version; None if there is none.
+
+    Raise SnapshotRefused if it cannot be read.
+    """
     path = snapshot / MANIFEST
     try:
         value = json.loads(path.read_bytes())
@@ -83,7 +88,7 @@ def read(snapshot: Path) -> Manifest | None:
 
 
 def commit(snapshot: Path, manifest: Manifest) -> None:
-    """Make the version of `manifest` durable and then current."""
+    """Make the files of this version durable, and then make it the current version."""
     for directory, _, files in os.walk(snapshot / manifest.directory):
         for name in files:
             _sync(Path(directory, name))  # Spark leaves the bytes in the page cache
@@ -97,7 +102,9 @@ def commit(snapshot: Path, manifest: Manifest) -> None:
 
 
 def remove_others(snapshot: Path, current: int | None, *, kept: int) -> None:
-    """Remove the directories of all versions but the last `kept` up to `current`, which is None for no version."""
+    """
+    Remove the directories of all versions except the last `kept` up to `current`; if `current` is None, remove all.
+    """
     names = set() if current is None else {version_directory(current - back) for back in range(kept)}
     for path in snapshot.glob("v*"):
         if _A_VERSION.fullmatch(path.name) and path.name not in names:

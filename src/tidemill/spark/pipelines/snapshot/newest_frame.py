@@ -1,4 +1,4 @@
-"""The newest row of every key of a data frame."""
+"""Selects the newest row of every key of a DataFrame."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -8,17 +8,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PARTITIONS: Final = "partitions"
-"""The column with the number of partitions that had a row of the key."""
+"""The column with the number of partitions that contain rows with the key."""
 
 
 def newest(rows: "DataFrame") -> "DataFrame":
     """
     Return the newest row of every key, with the sum of MERGED and the column PARTITIONS.
 
-    In a partition, the greatest offset is the newest.  A key in several partitions, which a change of the partition
-    count or different partitioners cause, has the newest timestamp, and with equal timestamps the greatest partition.
+    Within a partition, the row with the greatest offset is the newest.  A key can be in several partitions if the
+    partition count was changed or producers use different partitioners; then the row with the newest timestamp is kept,
+    and of rows with equal timestamps the one in the highest partition.
 
-    One shuffle by key is enough: Spark groups by key and partition, and then by key, without another.
+    A single shuffle by key is enough: Spark groups by key and partition, and then by key, without a second shuffle.
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 

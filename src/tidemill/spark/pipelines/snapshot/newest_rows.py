@@ -1,4 +1,4 @@
-"""Reduces the records of a partition to the newest of every key, in bounded memory.  It runs in executors."""
+"""Reduces the records of a partition to the newest record of every key, in bounded memory.  It runs in executors."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -7,19 +7,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 GATHERED_BYTES_MAX: Final = 32 << 20  # of records that are reduced together
-KEPT_BYTES_MAX: Final = 64 << 20  # of the newest records; more are passed on, and keys may then come again
+KEPT_BYTES_MAX: Final = 64 << 20  # of the newest records; if exceeded, they are returned, and keys may repeat
 
 MERGED: Final = "merged"
-"""The column with the number of records for which a row stands."""
+"""The column with the number of records that were reduced to a row."""
 
 
 class NewestRows:
     """
-    Takes the records of a partition in the order of their offsets, and returns rows that have the newest of every key.
+    Takes the records of a partition in offset order, and returns rows with the newest record of every key.
 
-    A key may be in several of the rows that are returned if there are too many keys for the memory; the newest one is
-    then the one with the greatest offset.  There is always a row without a key, to which records without a key are
-    reduced.
+    If the keys do not fit into the memory limit, several rows with the same key may be returned; the row with the
+    greatest offset is the newest.  There is always a row without a key, to which all records without a key are reduced.
     """
 
     def __init__(
@@ -29,7 +28,7 @@ class NewestRows:
         gathered_bytes_max: int = GATHERED_BYTES_MAX,
         kept_bytes_max: int = KEPT_BYTES_MAX,
     ) -> None:
-        """`schema` is that of the records."""
+        """`schema` is the schema of the records."""
         self._gathered_bytes_max = gathered_bytes_max
         self._kept_bytes_max = kept_bytes_max
         self._kept = _without_record(schema)
@@ -37,7 +36,7 @@ class NewestRows:
         self._gathered_bytes = 0
 
     def add(self, records: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
-        """Take records; yield the rows that do not fit into memory."""
+        """Add records.  Yield rows if they exceed the memory limit."""
         self._gathered.append(records)
         self._gathered_bytes += records.nbytes
         if self._gathered_bytes >= self._gathered_bytes_max:
@@ -46,7 +45,7 @@ class NewestRows:
                 yield from self.flush()
 
     def flush(self) -> Iterator["pa.RecordBatch"]:
-        """Yield the rows that are left."""
+        """Yield the remaining rows."""
         self._reduce()
         yield from self._kept.to_batches()
         self._kept = self._kept.slice(0, 0)
@@ -63,7 +62,7 @@ class NewestRows:
 
 
 def _without_record(schema: "pa.Schema") -> "pa.Table":
-    """Return one row without a key, which stands for no record."""
+    """Return one row without a key, whose count of records is 0."""
     import pyarrow as pa
 
     columns = {field.name: pa.nulls(1, field.type) for field in schema}

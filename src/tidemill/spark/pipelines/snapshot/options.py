@@ -9,7 +9,7 @@ from tidemill.spark.pipelines.frame.quantity import parse_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOptions:
-    """Which topic is kept, and where."""
+    """Which topic is read, and where its snapshot is stored."""
 
     topic: str = option("The topic whose newest values are kept.")
     to: str = option("The directory of the snapshot, which the driver and all executors see.", metavar="DIR")

@@ -1,4 +1,4 @@
-"""The pipeline `snapshot`: the newest value of every key of a topic is kept as Parquet."""
+"""The pipeline `snapshot`: stores the newest value of every key of a topic as Parquet."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final

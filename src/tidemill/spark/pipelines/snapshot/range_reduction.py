@@ -1,4 +1,4 @@
-"""Reads ranges of a topic in executors, each reduced to the newest record of every key."""
+"""Reads ranges of a topic in executors, and reduces each to the newest record of every key."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def row_schema(*, has_headers: bool) -> str:
-    """Return the columns of a snapshot as Spark writes schemas."""
+    """Return the columns of a snapshot as a schema in Spark's DDL syntax."""
     columns = "key binary, value binary, partition int, offset long, timestamp timestamp"
     return columns + (", headers array<struct<key: string, value: binary>>" if has_headers else "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """The function that Spark calls with the numbers of the ranges that a task is to read.  It is pickled."""
+    """The function that Spark calls with the numbers of the ranges that a task must read.  It is pickled."""
 
     source: SourceOptions
     ranges: Sequence[OffsetRange]
@@ -43,9 +43,9 @@ class _Reduction:
 
 def reduced(spark: "SparkSession", source: SourceOptions, ranges: Sequence[OffsetRange]) -> "DataFrame":
     """
-    Return the newest records of every range, each with the number of records that it stands for (MERGED).
+    Return the newest records of every range, each with the number of records that were reduced to it (MERGED).
 
-    There is at least one row, because every range has a row without a key, which may stand for no record.
+    There is at least one row, because every range returns a row without a key, whose count may be 0.
     """
     names = ["key", "value", "partition", "offset", "timestamp", *(["headers"] if source.has_headers else [])]
     tasks = max(len(ranges), 1)  # one per range

@@ -1,4 +1,4 @@
-"""The plan of a snapshot: what would be read, and about how many keys there are."""
+"""The plan of a snapshot: what would be read, and the estimated number of keys."""
 
 from tidemill.columnar.offset_ranges import waiting_count
 from tidemill.spark.pipelines.frame.job import Job
@@ -11,7 +11,7 @@ from tidemill.spark.pipelines.snapshot.snapshot_run import SnapshotRun
 
 
 def plan(job: Job[SnapshotOptions], run: SnapshotRun) -> Plan:
-    """Return the plan.  Spark reads the keys of the range, to estimate their number."""
+    """Return the plan.  Spark reads the keys of the range in order to estimate their number."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
     is_full = job.options.full

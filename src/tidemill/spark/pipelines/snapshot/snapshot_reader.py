@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 def read(spark: "SparkSession", snapshot: Path | str) -> "DataFrame":
     """
-    Return the newest record of every key: key, value, partition, offset, timestamp, and headers if they were kept.
+    Return the newest record of every key: key, value, partition, offset, timestamp, and headers if the snapshot has
+    them.
 
-    The version that is current when this function is called is read, also if there is a newer one when the query runs.
-    Raise SnapshotRefused if there is no snapshot.
+    The DataFrame reads the version that is current when this function is called, even if a newer one exists when the
+    query runs. Raise SnapshotRefused if there is no snapshot.
     """
     path = Path(snapshot).absolute()
     current = manifest.read(path)

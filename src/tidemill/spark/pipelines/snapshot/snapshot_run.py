@@ -1,4 +1,4 @@
-"""One run of a snapshot: versions that each merge the one before with the records since then."""
+"""One run of a snapshot.  Each new version merges the previous version with the records written since."""
 
 import time
 from collections.abc import Mapping
@@ -23,22 +23,22 @@ from tidemill.spark.pipelines.snapshot.range_reduction import reduced
 Offsets = Mapping[TopicPartition, int]
 
 _TASK_RECORDS_MAX: Final = 5_000_000  # larger ranges are divided, so that all cores have work
-_STOP_SECONDS: Final = 0.2  # between looks whether the run is to stop
+_STOP_SECONDS: Final = 0.2  # how often to check whether the run should stop
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a run has done."""
+    """Counts of what a run has done."""
 
     versions: int = 0
     records: int = 0
     without_key: int = 0
     deleted: int = 0  # keys whose newest record is a tombstone
-    in_several_partitions: int = 0  # keys, counted once per version that had to choose
+    in_several_partitions: int = 0  # keys, counted once per version in which a partition had to be chosen
 
 
 class SnapshotRun:
-    """Brings a snapshot up to the end of its topic."""
+    """Updates a snapshot to the end of its topic."""
 
     def __init__(self, job: Job[SnapshotOptions]) -> None:
         self._job = job
@@ -64,10 +64,10 @@ class SnapshotRun:
         self._opened.close()
 
     def run(self) -> Report:
-        """Write versions until the snapshot is at the end that the topic has now, or until the job is to stop."""
+        """Write versions until the snapshot has reached the end of the topic, or until a stop is requested."""
         self._job.state.claim("snapshot", {"topic": self._options.topic, "to": str(self.path)})
         with self._locked():
-            self.last = manifest.read(self.path)  # the one of the constructor may be older
+            self.last = manifest.read(self.path)  # the manifest read by the constructor may be outdated
             self._refuse_unfit()
             self._remove_others()
             is_first, is_full = True, self._options.full
@@ -82,7 +82,7 @@ class SnapshotRun:
         return self._report()
 
     def bounds(self, *, is_full: bool) -> tuple[Offsets, Offsets]:
-        """Return from where to where the topic is to be read.  Raise SnapshotRefused if records of it are gone."""
+        """Return the start and end offsets to read.  Raise SnapshotRefused if records between them are gone."""
         ends = self._topic.ends()
         earliest = self._topic.offsets.earliest(ends)
         if self.last is None or is_full:
@@ -98,11 +98,11 @@ class SnapshotRun:
         return starts, ends
 
     def _locked(self) -> AbstractContextManager[None]:
-        """Keep other runs from the directory, which may have another state."""
+        """Lock the snapshot directory against other runs, which may use a different state directory."""
         return nullcontext() if self._job.state.path == self.path else StateDirectory(self.path).locked()
 
     def _refuse_unfit(self) -> None:
-        """Raise if the snapshot in the directory cannot be continued with these options."""
+        """Raise SnapshotRefused if the snapshot in the directory cannot be continued with these options."""
         last = self.last
         if last is None:
             return
@@ -130,7 +130,8 @@ class SnapshotRun:
             return
         self._job.progress.begin(f"snapshot of {self._options.topic}", waiting)
         while True:
-            # A full version replaces one that may be newer than the first step, so it is written in one step.
+            # Write a full version in a single step: it replaces a version that may be newer than the first of several
+            # steps.
             end = ends if is_full else limited(starts, ends, self._options.step_records)
             self._write_version(starts, end, None if is_full else self.last)
             self._job.progress.advance(waiting_count(starts, end), lag=waiting_count(end, ends))

@@ -1,1 +1,1 @@
-"""Counts what a topic holds, and draws it: the pipeline `stats`.  Entry point: `stats.pipeline`."""
+"""The pipeline `stats`: counts the records of a topic and draws charts of them.  Entry point: `stats.pipeline`."""

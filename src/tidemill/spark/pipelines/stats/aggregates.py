@@ -1,7 +1,7 @@
-"""The aggregations in Spark.
+"""The aggregations that Spark runs for the pipeline `stats`.
 
-A step of a run reads its offsets once, and counts them twice in one query: by partition, time and size, and by key.
-Both counts are exact and can be added up, so the steps of a run are merged by counting their counts.
+A step of a run reads its records once, and counts them in two ways in one query: by partition, time and size, and by
+key.  Both counts are exact and additive, so the counts of the steps are merged by summing them.
 """
 
 import json
@@ -17,7 +17,7 @@ from tidemill.spark.pipelines.stats.topic_range import TopicRange
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-TASK_OFFSETS_MAX: Final = 1_000_000  # so that a partition of a large topic is read by several tasks
+TASK_OFFSETS_MAX: Final = 1_000_000  # several tasks read a large partition
 _READ: Final = "key binary, value binary, partition int, timestamp timestamp"
 _US: Final = 1_000_000
 
@@ -28,8 +28,8 @@ def counted_step(
     """
     Return the counts of a step.
 
-    Rows with `is_by_key` = 0 count a partition, a step of time (`start`, in seconds since 1970) and a size; the others
-    count a key.  `options` are those of the source.
+    Rows with `is_by_key` = 0 count the records of a partition, a time bucket (`start`, in seconds since 1970) and a
+    record size; the other rows count the records of a key.  `options` are the options of the source.
     """
     filled = [partition for partition, start in part.starts.items() if start < part.ends[partition]]
     records = (
@@ -72,7 +72,7 @@ def by_key(counts: "DataFrame") -> "DataFrame":
 
 
 def per_minute(sizes: "DataFrame", bucket_s: int) -> "DataFrame":
-    """Return the table `per_minute`, in order of time."""
+    """Return the table `per_minute`, ordered by time."""
     table = _size_figures(sizes, ["partition", "start"])
     return table.select(
         "partition",
@@ -91,7 +91,7 @@ def per_minute(sizes: "DataFrame", bucket_s: int) -> "DataFrame":
 
 
 def figures_of_partitions(sizes: "DataFrame") -> "DataFrame":
-    """Return the figures of each partition, and those of the whole topic in a row whose `partition` is -1."""
+    """Return the figures of each partition, and those of the entire topic in a row whose `partition` is -1."""
     merged = _merged(sizes, ["partition", "size"])
     whole = merged.withColumn("partition", f.lit(-1))
     return _size_figures(merged.unionAll(whole), ["partition"])
@@ -99,10 +99,10 @@ def figures_of_partitions(sizes: "DataFrame") -> "DataFrame":
 
 def _size_figures(sizes: "DataFrame", by: list[str]) -> "DataFrame":
     """
-    Return counts and sizes by `by`.
+    Return counts and sizes, grouped by the columns `by`.
 
-    A percentile is the smallest size that so many of the records do not exceed.  It is found by adding up the records
-    in the order of their sizes, because Spark's own exact percentile is slow for many small groups.
+    A percentile is the smallest size that the given percentage of the records do not exceed.  It is computed from the
+    cumulative record count in order of size, because Spark's own exact percentile is slow for many small groups.
     """
     merged = _merged(sizes, [*by, "size"])
     group = Window.partitionBy(*by)
@@ -116,7 +116,7 @@ def _size_figures(sizes: "DataFrame", by: list[str]) -> "DataFrame":
         *_sums(),
         f.min("size").alias("size_min"),
         *(
-            # In whole numbers, because 0.99 times a count is not exact.
+            # Use integer arithmetic, because 0.99 times a count is not exact.
             f.min(f.when(f.col("rank") * 100 >= f.col("all") * percent, f.col("size"))).alias(f"size_p{percent}")
             for percent in (50, 99)
         ),
@@ -125,7 +125,7 @@ def _size_figures(sizes: "DataFrame", by: list[str]) -> "DataFrame":
 
 
 def _merged(sizes: "DataFrame", by: list[str]) -> "DataFrame":
-    """Return the counts by `by`: a run of several steps has several rows for a partition, time and size."""
+    """Return the counts grouped by the columns `by`, because a run of several steps has several rows per group."""
     return sizes.groupBy(*by).agg(*_sums())
 
 
@@ -138,13 +138,15 @@ def _sums() -> "list[Column]":
 
 
 def size_bins(sizes: "DataFrame", edges: Sequence[int]) -> "DataFrame":
-    """Return the records by the index of their bin."""
+    """Return the number of records per bin index."""
     index = f.size(f.filter(f.array(*map(f.lit, edges)), lambda edge: edge <= f.col("size"))) - 1
     return sizes.groupBy(index.alias("bin")).agg(f.sum("records").alias("records"))
 
 
 def usual_times(table: "DataFrame", share: float) -> "DataFrame":
-    """Return one row: the first and last start, and those before and after which `share` of the records lie."""
+    """
+    Return one row: the first and last bucket start, and the starts before and after which `share` of the records lie.
+    """
     start = f.unix_seconds("start")
     return table.select(start.alias("start"), "records").agg(
         f.min("start").alias("first"),
@@ -154,7 +156,7 @@ def usual_times(table: "DataFrame", share: float) -> "DataFrame":
 
 
 def timeline(table: "DataFrame", step_s: int, first_s: int, last_s: int) -> "DataFrame":
-    """Return records and bytes by partition and step of time, for starts from `first_s` to `last_s`."""
+    """Return records and bytes by partition and time step, for bucket starts from `first_s` to `last_s`."""
     start = f.unix_seconds("start")
     inside = table.where((start >= first_s) & (start <= last_s))
     step = (start - f.pmod(start, f.lit(step_s))).alias("step")
@@ -162,13 +164,13 @@ def timeline(table: "DataFrame", step_s: int, first_s: int, last_s: int) -> "Dat
 
 
 def hottest(keys: "DataFrame", by: str, count: int) -> "DataFrame":
-    """Return the `count` keys with the most records or bytes; equal ones in the order of their bytes."""
+    """Return the `count` keys with the most records or bytes; ties are ordered by the other measure, then by key."""
     other = "bytes" if by == "records" else "records"
     return keys.orderBy(f.desc(by), f.desc(other), "key").limit(count)
 
 
 def hash_buckets(keys: "DataFrame") -> "DataFrame":
-    """Return records, bytes and different keys by hash bucket; buckets without keys are missing."""
+    """Return records, bytes and distinct keys by hash bucket; buckets without keys are missing."""
     hashed = keys.select("key", "records", "bytes").mapInArrow(key_hash.in_buckets, key_hash.BUCKET_SCHEMA)
     return hashed.groupBy("bucket").agg(
         f.sum("records").alias("records"), f.sum("bytes").alias("bytes"), f.count(f.lit(1)).alias("keys")

@@ -45,9 +45,9 @@ def powers_of_two(first: float, last: float, count_max: int) -> list[float]:
 
 def dates(first_s: float, last_s: float, count_max: int) -> list[tuple[float, str]]:
     """
-    Return at most `count_max` + 1 times from `first_s` to `last_s` with their labels, in UTC.
+    Return at most `count_max` + 1 tick times from `first_s` to `last_s` with their labels, in UTC.
 
-    They are whole seconds, minutes, hours, days, months or years; the calendar must have both ends.
+    The times are whole seconds, minutes, hours, days, months or years; both ends must be in the years 1 to 9999.
     """
     for length in _LENGTHS_S:
         if (last_s - first_s) / length <= count_max:
@@ -65,7 +65,7 @@ def _date_label(second: int, length: int) -> str:
 
 
 def _months(first_s: float, last_s: float, every: int) -> Iterator[tuple[float, str]]:
-    """Yield the beginning of every so many months, with the year in January."""
+    """Yield the start of every `every` months with its label, which shows the year in January."""
     first, last = (datetime.fromtimestamp(second, UTC) for second in (first_s, last_s))
     start, end = (12 * it.year + it.month - 1 for it in (first, last))
     for number in range(-(-start // every) * every, end + 1, every):
@@ -77,7 +77,7 @@ def _months(first_s: float, last_s: float, every: int) -> Iterator[tuple[float, 
 
 
 def is_in_calendar(seconds: float) -> bool:
-    """Return whether a calendar has this time, in seconds since 1970."""
+    """Return whether this time, in seconds since 1970, is in the years 1 to 9999."""
     return _CALENDAR_S[0] <= seconds <= _CALENDAR_S[1]
 
 

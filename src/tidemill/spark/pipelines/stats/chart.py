@@ -1,4 +1,4 @@
-"""Charts as values: what is drawn, without how.  `drawing` draws them, and `page` shows them beside their tables."""
+"""Charts as values: what is drawn, but not how.  `drawing` draws them, and `page` shows them with their tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Values over an axis that is divided into steps, as a filled line; several series are stacked."""
+    """A filled step chart over an axis that is divided into intervals; several series are stacked."""
 
     edges: tuple[float, ...]  # one more than values
     series: tuple[Series, ...]
@@ -23,12 +23,12 @@ class Steps:
     is_separate: bool = False  # a bar per step, with gaps between them
     is_size: bool = False  # values are bytes
     mean: float | None = None  # a dashed line
-    marks: tuple[tuple[float, str], ...] = ()  # places on the axis of the edges with a label
+    marks: tuple[tuple[float, str], ...] = ()  # labelled positions on the axis of the edges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """A bar per label, from top to bottom, with its value as text at its end."""
+    """A horizontal bar per label, from top to bottom, with its value as text at the end."""
 
     labels: tuple[str, ...]
     values: tuple[float, ...]
@@ -43,14 +43,14 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    text_columns: frozenset[int] = frozenset({0})  # all other columns are numbers, which align right
+    text_columns: frozenset[int] = frozenset({0})  # all other columns are numbers, aligned to the right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     name: str  # of the file
     title: str
-    summary: str  # one sentence with what the chart shows, for people who do not see it too
+    summary: str  # one sentence that describes the chart, also for people who cannot see it
     shape: Steps | Bars
     table: Table
     is_wide: bool = False
@@ -58,5 +58,5 @@ class Chart:
 
 
 def stack_legend(series: Sequence[Series]) -> tuple[tuple[str, str], ...]:
-    """Return the legend of stacked series, or nothing for a single one, which needs none."""
+    """Return the legend of stacked series; it is empty for a single series, which needs none."""
     return tuple((one.colour, one.label) for one in series) if len(series) > 1 else ()

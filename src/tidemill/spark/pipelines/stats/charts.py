@@ -1,4 +1,4 @@
-"""Makes the charts of a topic's figures.  Entry point: `charts_of`."""
+"""Creates the charts of a topic's figures.  Entry point: `charts_of`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tidemill.spark.pipelines.stats.figures import HotKey, TopicFigures
 from tidemill.spark.pipelines.stats.key_label import label
 
 KEYS_DRAWN_MAX: Final = 12  # more bars would not fit on a screen; the table has all counted ranks
-ROWS_MAX: Final = 400  # rows of a table in the page; the Parquet tables have all
+ROWS_MAX: Final = 400  # rows of a table in the page; the Parquet tables have all rows
 SEPARATE_MAX: Final = 64  # more bars would have no room for gaps
 HOT_FACTOR: Final = 2  # a bucket or partition with more than this many times the mean is hot
 
@@ -102,7 +102,7 @@ def _over_time(figures: TopicFigures, measure: _Measure) -> Chart:
 
 
 def _drawn_partitions(figures: TopicFigures) -> list[int]:
-    """Return the partitions that have a colour of their own: those with the most records, in order of their number."""
+    """Return the partitions that get their own colour: those with the most records, ordered by partition number."""
     filled = [one for one in figures.partitions if one.sizes.records]
     fullest = sorted(filled, key=lambda it: (-it.sizes.records, it.partition))[: len(palette.SERIES)]
     return sorted(one.partition for one in fullest)
@@ -284,7 +284,7 @@ def _splits(figures: TopicFigures) -> Chart:
 
 
 def _with_hot(values: Sequence[int], mean: float, colour: str) -> tuple[Series, ...]:
-    """Return the values as two series, of which the second has those that are hot."""
+    """Return the values as two series, of which the second contains the hot ones."""
     is_hot = [value > HOT_FACTOR * mean for value in values]
     usual = tuple(0.0 if hot else float(value) for value, hot in zip(values, is_hot, strict=True))
     series = [Series(label="records", values=usual, colour=colour)]

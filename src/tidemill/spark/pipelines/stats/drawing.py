@@ -1,4 +1,4 @@
-"""Draws charts with matplotlib, as PNG files and as SVG for the page.  It is the only import site of matplotlib.
+"""Draws charts with matplotlib, as PNG files and as SVG for the page.  Only this module imports matplotlib.
 
 No global state of matplotlib is used or changed: a Figure is drawn directly, without `pyplot`, and settings apply only
 within `rc_context`.
@@ -26,14 +26,14 @@ HALF: Final = (520, 270)
 NARROW: Final = (340, 250)
 TEXT_PX: Final = 11.5
 _PNG_SCALE: Final = 2  # pixels of a PNG for each CSS pixel
-_POINTS_PER_INCH: Final = 72  # drawn so that a point of the SVG is a CSS pixel
+_POINTS_PER_INCH: Final = 72  # with this resolution, a point of the SVG is a CSS pixel
 _SETTINGS: Final = {
     "svg.fonttype": "none",  # text stays text: it can be searched, read aloud and selected
     "svg.hashsalt": "tidemill",  # ids do not change from run to run
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # part of matplotlib
     "font.size": TEXT_PX,
-    "text.parse_math": False,  # a key may have dollar signs
+    "text.parse_math": False,  # a key may contain dollar signs
 }
 
 
@@ -69,7 +69,7 @@ def png(chart: Chart) -> bytes:
 
 
 def svg(chart: Chart, size: tuple[int, int]) -> str:
-    """Return the chart as an SVG document of this size, without title and legend, which the page has as text."""
+    """Return the chart as an SVG document of this size, without title and legend, which the page shows as text."""
     with _settings():
         width, height = size
         figure, axes = _figure(width, height)
@@ -86,7 +86,7 @@ def _settings() -> Iterator[None]:
     import matplotlib
 
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
-        # A character that the font lacks is a box in the PNG; the browser has other fonts for it.
+        # A character that the font lacks is drawn as a box in the PNG; for the SVG, the browser uses another font.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
 

@@ -1,4 +1,4 @@
-"""The figures of a topic: what the aggregations count, and what charts and page show."""
+"""The figures of a topic, which the aggregations compute and the charts and the page show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class SizeFigures:
     without_key: int = 0  # records whose key is null
     size_min: int = 0
     size_max: int = 0
-    size_p50: int = 0  # the smallest size that half of the records do not exceed
+    size_p50: int = 0  # the median: the smallest size that half of the records do not exceed
     size_p99: int = 0
-    first_s: float | None = None  # the smallest and the largest record time, in seconds since 1970; None: no record
+    first_s: float | None = None  # the first and last record timestamp, in seconds since 1970; None: no record
     last_s: float | None = None
 
     @property
@@ -40,7 +40,7 @@ class HotKey:
     key: bytes
     records: int
     bytes: int
-    rank_by_records: int | None  # 1 is the first; None: not among the counted ranks
+    rank_by_records: int | None  # 1 is the top rank; None: below the ranks that are counted
     rank_by_bytes: int | None
 
 
@@ -54,7 +54,7 @@ class HashBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeStep:
-    """The records of one partition in one step of time."""
+    """The records of one partition in one time step."""
 
     start_s: int
     partition: int
@@ -64,14 +64,14 @@ class TimeStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The steps of time that are drawn.  Steps without records are missing."""
+    """The time steps that are drawn.  Steps without records are missing."""
 
     step_s: int  # length of a step
     steps: tuple[TimeStep, ...] = ()
-    records_outside: int = 0  # records with stray times, which are not drawn
+    records_outside: int = 0  # records with outlying timestamps, which are not drawn
 
     def totals(self) -> Mapping[int, tuple[int, int]]:
-        """Return the records and bytes of all partitions by the start of the step, in order of time."""
+        """Return the records and bytes of all partitions by the start of the time step, in chronological order."""
         found: dict[int, tuple[int, int]] = {}
         for step in sorted(self.steps, key=lambda it: it.start_s):
             records, size = found.get(step.start_s, (0, 0))

@@ -1,4 +1,4 @@
-"""Says in sentences what stands out in a topic's figures."""
+"""Describes in sentences what is remarkable in a topic's figures."""
 
 from typing import Final
 

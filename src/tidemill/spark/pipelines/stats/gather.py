@@ -25,9 +25,9 @@ from tidemill.spark.pipelines.stats.topic_range import TopicRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_WHOLE: Final = -1  # the row of all partitions
-_STRAY_SHARE: Final = 0.001  # of the records at each end, which are drawn only if they do not stretch the chart
-_STRETCH_MAX: Final = 10  # times the span of the other records
+_WHOLE: Final = -1  # the partition number in the row for all partitions together
+_STRAY_SHARE: Final = 0.001  # share of the records at each end that are drawn only if they do not stretch the chart
+_STRETCH_MAX: Final = 10  # the longest time span that is drawn, as a multiple of the span of the other records
 
 _HOT_KEY: Final = StructType(
     [
@@ -54,9 +54,9 @@ def gather(
     spark: "SparkSession", steps: Sequence[str], output: Output, topic: str, read: TopicRange, bucket_s: int, top: int
 ) -> TopicFigures:
     """
-    Write the tables, and return the figures.
+    Write the result tables, and return the figures of the topic.
 
-    `steps` are the directories with the counts of the steps, at least one of which has records.
+    `steps` are the directories with the counts of the steps; at least one step has records.
     """
     counts = spark.read.parquet(*steps)
     sizes = aggregates.by_size(counts)
@@ -130,7 +130,7 @@ def _size_figures(row: Any) -> SizeFigures:
 
 
 def _hot_keys(keys: "DataFrame", top: int) -> tuple[HotKey, ...]:
-    """Return the first keys by records, and then those that are only among the first by bytes."""
+    """Return the top keys by records, followed by the keys that are only among the top keys by bytes."""
     ranks: dict[str, dict[bytes, int]] = {}
     rows = {}
     for by in ("records", "bytes"):
@@ -169,13 +169,13 @@ def _size_bins(sizes: "DataFrame", total: SizeFigures) -> tuple[SizeBin, ...]:
 
 
 def _timeline(table: "DataFrame", bucket_s: int) -> Timeline:
-    """Return the steps that are drawn: all, unless a few records with stray times would stretch the chart."""
+    """Return the time steps to draw: all, unless a few records with outlying timestamps would stretch the chart."""
     (times,) = aggregates.usual_times(table, _STRAY_SHARE).collect()
     first, last = times.first, times.last
     usual_first, usual_last = int(times.usual[0]), int(times.usual[1])
     span = max(usual_last - usual_first, bucket_s)
     if last - first > _STRETCH_MAX * span:
-        # Most records that are beyond the usual times are near them, so these are drawn, too.
+        # Most records outside the usual time range are close to it, so they are drawn as well.
         first, last = max(first, usual_first - span), min(last, usual_last + span)
     step_s = step_length(first, last, bucket_s)
     rows = aggregates.timeline(table, step_s, first, last).collect()

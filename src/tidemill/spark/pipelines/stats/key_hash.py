@@ -1,8 +1,8 @@
-"""The hash of keys by which Java's producer chooses partitions, in 256 buckets, and what they tell about splitting.
+"""The key hash by which Java's producer chooses partitions, in 256 buckets, and what the buckets show about splitting.
 
 Java's producer puts a record into the partition `hash % partition_count`, where the hash is murmur2 of the key without
 its sign bit.  A bucket is `hash % 256`, so the buckets of one partition of a topic with 2, 4, … 256 partitions are
-exactly those whose number leaves the partition's number as remainder.
+exactly those whose number modulo the partition count is the partition's number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ class Split(NamedTuple):
     """How evenly the records with a key would fill a topic with this number of partitions."""
 
     partition_count: int
-    records_max: int  # in the fullest partition
-    imbalance: float  # the fullest partition's records, divided by the mean of all partitions
+    records_max: int  # in the largest partition
+    imbalance: float  # the records of the largest partition, divided by the mean of all partitions
 
 
 def bucket_of(key: bytes) -> int:
@@ -31,7 +31,7 @@ def bucket_of(key: bytes) -> int:
 
 def in_buckets(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     """
-    Replace the column `key` by the column `bucket`; `records` and `bytes` stay.
+    Replace the column `key` by the column `bucket`; keep `records` and `bytes`.
 
     This is a function for `DataFrame.mapInArrow`: it runs in executors.  No key may be null.
     """

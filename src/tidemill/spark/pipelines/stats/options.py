@@ -15,7 +15,7 @@ TOP_MAX: Final = 10_000  # the driver sorts these keys and lists them in the pag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsOptions:
-    """What is counted, and where tables, charts and page go."""
+    """What is counted, and where the tables, charts and page are written."""
 
     topic: str = option("The topic to read.", metavar="TOPIC")
     to: str = option(
@@ -70,7 +70,7 @@ class StatsOptions:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What must be the same in every run with one state directory."""
+        """The options that must be the same in every run that uses the same state directory."""
         return {
             "topic": self.topic,
             "to": str(self.directory),

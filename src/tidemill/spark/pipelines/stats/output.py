@@ -1,4 +1,4 @@
-"""The directory of the results: tables as Parquet, charts as PNG, one page, and the figures as JSON."""
+"""The output directory: tables as Parquet, charts as PNG, one HTML page, and the figures as JSON."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ FORMAT: Final = 1
 
 
 class OutputRefused(ValueError):
-    """The directory has something else."""
+    """The output directory contains the results of another topic, or other files."""
 
 
 class Output:
@@ -30,7 +30,7 @@ class Output:
         self._topic = topic
 
     def check(self) -> None:
-        """Raise OutputRefused if the directory has the results of another topic, or files that are not results."""
+        """Raise OutputRefused if the directory contains the results of another topic, or files that are not results."""
         if not self.directory.exists():
             return
         try:
@@ -48,7 +48,7 @@ class Output:
             raise OutputRefused(f"to={self.directory}: it has other files, which a run might replace; use an empty one")
 
     def begin(self) -> None:
-        """Create the directory and mark it, so that a run that resumes knows it again."""
+        """Create the directory and mark it, so that a resumed run recognizes it."""
         if not (self.directory / SUMMARY).exists():
             self.write_summary({})
 
@@ -82,7 +82,7 @@ class Output:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Replace a file at once, so that a reader sees the old content or the new."""
+    """Replace a file atomically, so that a reader sees either the old or the new content."""
     new = path.with_name(f".{path.name}.new")
     new.write_bytes(content)
     new.replace(path)

@@ -1,4 +1,4 @@
-"""Writes the report as one HTML page that needs nothing else: no network, no scripts, no other files."""
+"""Writes the report as a self-contained HTML page: no network access, no scripts, no other files."""
 
 import html
 from importlib.resources import files
@@ -10,7 +10,7 @@ from tidemill.spark.pipelines.stats.figures import TopicFigures
 from tidemill.spark.pipelines.stats.findings import findings
 from tidemill.spark.pipelines.stats.themed_svg import themed
 
-# Nothing is loaded, and no script runs, even if a key looked like HTML and was not escaped.
+# With this policy, nothing is loaded and no script runs, even if a key that looks like HTML were not escaped.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Crect width='24' height='24' "
@@ -20,7 +20,7 @@ _ICON: Final = (
 
 
 def page(figures: TopicFigures, charts: list[Chart], made_at_s: float) -> str:
-    """Return the page.  `made_at_s` is the time of the run, in seconds since 1970, to which ages refer."""
+    """Return the page.  `made_at_s` is the time of the run, in seconds since 1970; ages are relative to it."""
     title = html.escape(figures.topic)
     body = "\n".join(
         [

@@ -1,7 +1,7 @@
 """The colours of the charts and the page, in a light and a dark variant.
 
-Charts are drawn in the light colours.  In the page, each of them is replaced by a variable of its style sheet, so a
-chart follows the colour scheme of the browser; therefore every light colour has exactly one name.
+Charts are drawn in the light colours.  In the page, each light colour is replaced by a variable of the style sheet, so
+that a chart follows the browser's colour scheme.  Every light colour must therefore have exactly one name.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The pipeline `stats`: what a topic holds, as tables, charts and one page."""
+"""The pipeline `stats`: statistics of a topic's records, as tables, charts and one page."""
 
 from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.pipeline import Pipeline

@@ -39,7 +39,7 @@ def size(size_bytes: float) -> str:
 
 
 def tick(number: float, *, is_size: bool) -> str:
-    """Return the label of an axis tick: a count or size without digits that say nothing: "50 k", "1.5 MiB"."""
+    """Return the label of an axis tick: a count or size without insignificant digits, such as "50 k" or "1.5 MiB"."""
     number_text, _, unit = (size(number) if is_size else short_count(number)).partition(_SPACE)
     if "." in number_text:
         number_text = number_text.rstrip("0").rstrip(".")
@@ -47,20 +47,24 @@ def tick(number: float, *, is_size: bool) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """Return a share with one digit behind the point below 10 %: "0.3 %", "12 %"."""
+    """Return a share as a percentage, with one decimal below 10 %: "0.3 %", "12 %"."""
     share = 100 * part / whole if whole else 0.0
     return f"{share:.0f}{_SPACE}%" if share >= 10 or share == 0 else f"{share:.1f}{_SPACE}%"
 
 
 def span(seconds: float) -> str:
-    """Return a length of time in its largest unit: "12.9 years", "3 hours", "0 seconds"."""
+    """Return a duration in its largest unit: "12.9 years", "3 hours", "0 seconds"."""
     unit, name = next((it for it in _SPANS if seconds >= it[0]), _SPANS[-1])
     number = f"{seconds / unit:.1f}".removesuffix(".0")
     return f"{number} {name}" + ("" if number == "1" else "s")
 
 
 def moment(seconds: float) -> str:
-    """Return a time in UTC: "1 Jan 2013 10:15:00 UTC".  A time that `datetime` cannot represent is a number."""
+    """
+    Return a time in UTC: "1 Jan 2013 10:15:00 UTC".
+
+    A time that `datetime` cannot represent is shown as a number.
+    """
     try:
         when = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
@@ -69,7 +73,7 @@ def moment(seconds: float) -> str:
 
 
 def rate_unit(per_second: float) -> tuple[int, str]:
-    """Return the seconds and the name of the shortest unit of time in which a mean rate is at least 1."""
+    """Return the shortest unit of time in which a mean rate is at least 1, as its length in seconds and its name."""
     return next((it for it in _RATE_UNITS if per_second * it[0] >= 1), _RATE_UNITS[-1])
 
 

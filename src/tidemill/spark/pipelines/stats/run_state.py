@@ -1,4 +1,4 @@
-"""What a run keeps in its state directory: the range, which it resolves once, and the number of steps that are done."""
+"""The state that a run stores in its state directory: the range, resolved once, and the number of completed steps."""
 
 import shutil
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _STEPS: Final = "steps"
 class RunState:
     read: TopicRange
     step_records: int
-    step_count: int  # steps that are done
+    step_count: int  # completed steps
     is_done: bool
 
     def done_step(self) -> "RunState":
@@ -23,7 +23,7 @@ class RunState:
 
 
 def load(state: StateDirectory) -> RunState | None:
-    """Return the state of a run that has begun and has not finished; None if the next run begins anew."""
+    """Return the state of an unfinished run; None if the next run starts from the beginning."""
     found = state.read(_NAME)
     if found is None or found["is_done"]:
         return None

@@ -19,11 +19,15 @@ from tidemill.spark.pipelines.stats.page import page
 from tidemill.spark.pipelines.stats.run_state import RunState
 from tidemill.spark.pipelines.stats.topic_range import TopicRange
 
-_KEYS_REPORTED = 10  # rows of the report's table; the table hot_keys has the others
+_KEYS_REPORTED = 10  # rows of the report's table; the table hot_keys contains more
 
 
 def run(job: Job[StatsOptions]) -> Report:
-    """Count what is in the range.  A run that was interrupted goes on with the same range, at the step it was at."""
+    """
+    Count the records in the range.
+
+    An interrupted run resumes with the same range, at the step that was interrupted.
+    """
     options = job.options
     drawing.check_installed()
     job.state.claim("stats", options.identity)
@@ -51,7 +55,7 @@ def run(job: Job[StatsOptions]) -> Report:
 
 
 def _count(job: Job[StatsOptions], current: RunState, steps: list[TopicRange]) -> RunState:
-    """Count the steps that are left, until a stop is requested."""
+    """Count the remaining steps, until a stop is requested."""
     source = dict(job.kafka)
     if job.options.on_data_loss is not OnDataLoss.FAIL:
         source["onDataLoss"] = job.options.on_data_loss.value

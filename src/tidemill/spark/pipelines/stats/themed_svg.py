@@ -1,4 +1,6 @@
-"""Makes an SVG of matplotlib part of the page: colours become variables, and nothing clashes with other charts."""
+"""Prepares an SVG from matplotlib for the page: colours become variables, and ids do not clash with those of other
+charts.
+"""
 
 import html
 import re
@@ -20,9 +22,9 @@ def themed(svg: str, chart: str, css_class: str, label: str) -> str:
     """
     Return the SVG for the page.
 
-    `chart` is a name that is unique in the page; ids that something refers to begin with it, and other ids are removed.
-    `label` is what screen readers say for the whole picture, because axes and bars mean little to them; the table has
-    the numbers.
+    `chart` is a name that is unique in the page; it becomes the prefix of ids that are referenced, and other ids are
+    removed.  `label` is the text that screen readers read for the image, because they cannot interpret axes and bars;
+    the numbers are in the table.
     """
     body = _BACKGROUND.sub("", svg)
     used = {name for _, name in _A_REFERENCE.findall(body)}
@@ -39,6 +41,6 @@ def themed(svg: str, chart: str, css_class: str, label: str) -> str:
 
 
 def _short(number: str) -> str:
-    """Return the number with one digit behind the point, a tenth of a CSS pixel."""
+    """Return the number with one decimal, which is a tenth of a CSS pixel."""
     rounded = f"{float(number):.1f}".removesuffix(".0")
     return "0" if rounded == "-0" else rounded

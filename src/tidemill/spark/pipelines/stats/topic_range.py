@@ -24,7 +24,9 @@ class TopicRange:
         return sum(end - self.starts[partition] for partition, end in self.ends.items())
 
     def steps(self, offsets_max: int) -> "list[TopicRange]":
-        """Divide every partition into the same number of parts, so that a step has at most about `offsets_max`."""
+        """
+        Divide every partition into the same number of parts, so that a step has at most about `offsets_max` offsets.
+        """
         count = math.ceil(self.offset_count / offsets_max)
         return [TopicRange(self._part(index, count), self._part(index + 1, count)) for index in range(count)]
 
@@ -44,7 +46,11 @@ class TopicRange:
 
 
 def resolve(kafka: Mapping[str, str], topic: str, start: str, end: str) -> TopicRange:
-    """Ask the cluster for the offsets of the range.  Raise ValueError if the topic does not have them, ClientError."""
+    """
+    Look up the offsets of the range in the cluster.
+
+    Raise ValueError if the topic does not contain the range, or ClientError if a request fails.
+    """
     keys = {name.lower(): value for name, value in kafka.items()}
     reader = OffsetReader(source_options.for_batch({**keys, "subscribe": topic}))
     try:
