@@ -1,4 +1,4 @@
-"""Makes `format("tidemill")` available without registration: Spark searches all top-level modules called `pyspark_*`.
+"""Makes `format("tidemill")` available without registration: Spark searches all top-level modules named `pyspark_*`.
 
 Spark imports this module in every session that uses a Python data source, so it must be cheap and must not fail.
 Readers and the libraries they need are imported when a query uses them.

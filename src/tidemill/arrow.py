@@ -11,9 +11,9 @@ passed in a dictionary, and the same dictionary fits Spark's `.options(**securit
     security = {"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": "ca.pem"}
     rows = tidemill.arrow.read("flights", bootstrap_servers="127.0.0.1:9093", startingOffsets="latest", **security)
 
-A value is text, as in Spark, or what fits in Python: a number, True or False, a dictionary or list where the option has
-JSON, a datetime with a time zone where it has milliseconds.  None leaves an option unset.  The case of names does not
-matter.  An unknown name is refused.
+A value is text, as in Spark, or the equivalent Python value: a number, True or False, a dictionary or list for an
+option that takes JSON, a datetime with a time zone for an option that takes milliseconds.  None leaves an option unset.
+Names are not case-sensitive.  An unknown name is refused.
 """
 
 import difflib
@@ -44,7 +44,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ArrowStream(Protocol):
-    """A table of any library that can pass Arrow data on, such as a data frame of Polars or pandas."""
+    """A table of any library that can export Arrow data, such as a DataFrame of Polars or pandas."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
@@ -64,13 +64,14 @@ def read(
     end at the time of this call).  `columns` are the columns to decode, in that order; the default is key, value,
     topic, partition, offset, timestamp and timestampType, and with `includeHeaders=True` also headers.
 
-    The records of a partition come in the order of their offsets; record batches of different partitions alternate.
-    Up to four threads read ahead of the caller, so memory does not grow with the topic.  Their connections are closed
-    when all rows are read, after an error, and when the reader is dropped (`del reader`); `reader.close()` alone does
-    not reach them.
+    The records of a partition are returned in offset order; record batches of different partitions are interleaved.  Up
+    to four threads read ahead of the caller, so memory does not grow with the topic.  Their connections are closed when
+    all rows are read, after an error, and when the reader is dropped (`del reader`); `reader.close()` alone does not
+    close them.
 
-    Raise ImportError without pyarrow, ValueError or TypeError for an argument, and ClientError (also UnknownTopic) if
-    the cluster cannot be read.  The reader raises ClientError as well, and DataLossError if records are missing.
+    Raise ImportError without pyarrow, ValueError or TypeError for an invalid argument, and ClientError (including
+    UnknownTopic) if the cluster cannot be read.  The reader raises ClientError as well, and DataLossError if records
+    are missing.
     """
     pa = _pyarrow()
     texts = _texts(options, bootstrap_servers, source_options.KNOWN)
@@ -94,17 +95,19 @@ def write(
     **options: Value,
 ) -> WriteSummary:
     """
-    Write a table to a topic and return what was stored, once all in-sync replicas have every record.
+    Write a table to a topic, and return a summary once all in-sync replicas have every record.
 
     `table` is a pyarrow Table, RecordBatch or RecordBatchReader, a data frame of Polars or pandas, a relation of
-    DuckDB, or anything else with `__arrow_c_stream__`.  A stream is read once, and not collected.  The column `value`
-    (text or binary) is required; `key`, `headers`, `partition` and `timestamp` are optional, and other columns are
-    ignored.  `topic` is the topic of all rows; if it is None, the column `topic` has the topic of each row.
+    DuckDB, or anything else with `__arrow_c_stream__`.  A stream is read once, without collecting it in memory.  The
+    column `value` (text or binary) is required; `key`, `headers`, `partition` and `timestamp` are optional, and other
+    columns are ignored.  `topic` is the topic of all rows; if it is None, the column `topic` contains the topic of each
+    row.
 
     If the call raises an error, some of the rows may be stored, and a second call would store them again.
 
-    Raise ImportError without pyarrow, ValueError or TypeError for an argument or the columns, RowRefused (a ValueError)
-    for a row, and ClientError (also UnknownTopic, DeliveryFailed) if the cluster does not store the rows.
+    Raise ImportError without pyarrow, ValueError or TypeError for an invalid argument or column, RowRefused (a
+    ValueError) for an invalid row, and ClientError (including UnknownTopic and DeliveryFailed) if the cluster does not
+    store the rows.
     """
     pa = _pyarrow()
     rows = _stream(pa, table)
@@ -160,12 +163,12 @@ def _text(name: str, value: Value) -> str:
 
 
 def _shown(name: str, value: str) -> str:
-    """Return the value of an option for an error, unless it may be a secret."""
+    """Return the value of an option as an error message shows it, hidden if it may be a secret."""
     return HIDDEN if is_secret(name.lower().removeprefix("kafka.")) else value
 
 
 def _place(texts: dict[str, str], name: str, value: str | None) -> None:
-    """Set an option that must not be set yet; None sets nothing."""
+    """Set an option, which must not be set yet.  With None, do nothing."""
     if value is None:
         return
     if name in texts:
@@ -192,7 +195,7 @@ def _stream(pa: Any, table: Any) -> "pa.RecordBatchReader":
     if hasattr(table, "__arrow_c_stream__"):
         try:
             return pa.RecordBatchReader.from_stream(table)
-        except pa.ArrowInvalid:  # a column is passed on as a stream, too
+        except pa.ArrowInvalid:  # a single column can be exported as a stream, too
             pass
     raise TypeError(
         f"table is a {type(table).__name__}: pass a pyarrow Table, RecordBatch or RecordBatchReader, or an object with "

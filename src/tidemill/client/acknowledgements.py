@@ -1,4 +1,4 @@
-"""Counts what a producer's brokers have acknowledged, per partition."""
+"""Counts the records that brokers have acknowledged to a producer, per partition."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class Acknowledged(NamedTuple):
     records: int
     bytes: int  # of their batches, compressed
     first_offset: int  # -1 if the broker did not return it
-    end_offset: int  # the offset after the last record; other producers may have records in between
+    end_offset: int  # the offset after the last record; records of other producers may be in between
 
     def plus(self, records: int, size: int, first_offset: int, end_offset: int) -> "Acknowledged":
         """Return the sum of this and other acknowledged records of the partition."""
@@ -29,7 +29,7 @@ NOTHING = Acknowledged(0, 0, -1, -1)
 
 
 class Acknowledgements:
-    """What was acknowledged since the last `take`."""
+    """The counts of records acknowledged since the last `take`."""
 
     def __init__(self) -> None:
         self._by_partition: dict[TopicPartition, Acknowledged] = {}
@@ -45,6 +45,6 @@ class Acknowledgements:
         self._by_partition[partition] = before.plus(pending.record_count, pending.size, base_offset, end_offset)
 
     def take(self) -> dict[TopicPartition, Acknowledged]:
-        """Return what was counted, and start again from nothing."""
+        """Return the counts and reset them."""
         taken, self._by_partition = self._by_partition, {}
         return taken

@@ -9,11 +9,11 @@ from tidemill.client.failures import ClientError, RetriesExhausted
 
 class BackOff:
     """
-    Pauses between retries, for a time that doubles from `first_ms` to `longest_ms`.
+    Pauses between retries, for a delay that doubles from `first_ms` to `longest_ms`.
 
-    The actual pause is random, from half of that time to all of it, so that the clients of a restarted broker do not
-    all retry simultaneously.  `reset` restarts the back-off and the deadline: `deadline_ms` limits one outage, not the
-    whole job.
+    The actual pause is random, between half of the delay and the full delay, so that the clients of a restarted broker
+    do not all retry simultaneously.  `reset` restarts the back-off and the deadline: `deadline_ms` limits one outage,
+    not the entire job.
     """
 
     def __init__(

@@ -5,8 +5,9 @@
     acknowledged = producer.flush()
 
 The producer has no threads.  Its methods send to all leaders without waiting for one another's responses, up to
-`in_flight_max` requests per leader, and wait only if the buffer is full, or in `flush`.  The time between calls does
-not count: a batch is never given up before its response was looked for and a retry was possible.
+`in_flight_max` requests per leader, and wait only if the buffer is full, or in `flush`.  Time between calls does not
+count towards timeouts: the producer never gives up a batch before it has checked for the response and could have
+retried.
 """
 
 import random
@@ -28,7 +29,7 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import produce
 
 _EPOCH_MAX: Final = (1 << 15) - 1
-_WAIT_S_MAX: Final = 1.0  # bounds a wait, should a deadline be computed wrongly
+_WAIT_S_MAX: Final = 1.0  # bounds a wait in case a deadline is computed wrongly
 
 
 class DeliveryFailed(ClientError):
@@ -60,10 +61,10 @@ class BatchProducer:
         self._monotonic = monotonic
         self._chance = chance
         self._left_at = monotonic()
-        self._away = 0.0  # seconds between calls; they are not part of the producer's time
+        self._away = 0.0  # seconds spent between calls, which the producer's clock excludes
         self._producer: ProducerId | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._busy: dict[PartitionQueue, None] = {}  # queues with batches; a dictionary keeps their order
+        self._busy: dict[PartitionQueue, None] = {}  # queues with batches, as an ordered set
         self._connections = LeaderConnections(
             cluster,
             request_timeout_ms=min(cluster.settings.request_timeout_ms, settings.delivery_timeout_ms),
@@ -73,12 +74,12 @@ class BatchProducer:
         self._buffered_bytes = 0
         self._unsent_bytes = 0
         self._acknowledged = Acknowledgements()
-        self._refresh_at: float | None = None  # the producer's time of the next refresh of the metadata
+        self._refresh_at: float | None = None  # when to refresh the metadata next, on the producer's clock
         self._failure: ClientError | None = None
 
     @property
     def is_reusable(self) -> bool:
-        """Whether no call failed and all batches are acknowledged, so that another write can use the producer."""
+        """Whether no call has failed and all batches are acknowledged, so that another write can use the producer."""
         return self._failure is None and not self._busy
 
     def send(self, partition: TopicPartition, batch: bytearray, record_count: int) -> None:
@@ -129,7 +130,10 @@ class BatchProducer:
 
     @contextmanager
     def _call(self) -> Iterator[None]:
-        """One call of a public method.  Stop the producer's time between calls, and keep the error for later calls."""
+        """
+        Wrap one call of a public method: the producer's clock stops between calls, and an error is kept for later
+        calls.
+        """
         if self._failure is not None:
             raise self._failure
         self._away += self._monotonic() - self._left_at
@@ -146,7 +150,7 @@ class BatchProducer:
     # One step: receive, give up, refresh, send, wait
 
     def _step(self) -> None:
-        """Send what can be sent, and wait for a response or for the time of a retry."""
+        """Send what can be sent, and wait for a response or until a retry is due."""
         self._advance(1)
         self._receive_all(self._seconds_to_wait())
         for lost in self._connections.lose_silent():
@@ -161,7 +165,7 @@ class BatchProducer:
         self._send_all(bytes_min)
 
     def _refresh(self) -> None:
-        """Refresh the metadata of the topics in use, but wait no longer than to the first deadline."""
+        """Refresh the metadata of the topics in use, but wait no longer than until the first deadline."""
         topics = dict.fromkeys([*(queue.partition.topic for queue in self._busy), *self._acknowledged.topics()])
         seconds_left = min(queue.batches[0].deadline for queue in self._busy) - self._now()
         deadline_ms = min(self._cluster.settings.api_timeout_ms, max(int(seconds_left * 1_000), 1))
@@ -174,7 +178,9 @@ class BatchProducer:
                     self._delay(queue, queue.batches[0], error)
 
     def _send_all(self, bytes_min: int) -> None:
-        """Send requests to every leader that has room for one and for which at least `bytes_min` bytes are waiting."""
+        """
+        Send requests to every leader that may get another request and for which at least `bytes_min` bytes are waiting.
+        """
         now = self._now()
         waiting: dict[int, list[PendingBatch]] = {}
         for queue in self._busy:
@@ -197,7 +203,7 @@ class BatchProducer:
             return None
 
     def _send_to(self, broker_id: int, batches: list[PendingBatch], bytes_min: int) -> None:
-        """Send as many requests as may be in flight.  `batches` has the next batch of each queue."""
+        """Send as many requests as may be in flight.  `batches` contains the next batch of each queue."""
         batches.sort(key=lambda pending: pending.deadline)
         while batches:
             try:
@@ -215,7 +221,7 @@ class BatchProducer:
                     chosen.append(pending)
                     room -= pending.size
             if self._settings.request_bytes_max - room < bytes_min and len(chosen) == len(batches):
-                return  # More batches will make a better request.
+                return  # Wait for more batches, which will make a larger request.
             for pending in chosen:
                 pending.queue.start(pending, broker_id)
                 self._unsent_bytes -= pending.size
@@ -303,7 +309,7 @@ class BatchProducer:
             self._delay(pending.queue, pending, lost.cause)
 
     def _delay(self, queue: PartitionQueue, pending: PendingBatch, cause: ClientError) -> None:
-        """Note a failed attempt, and let the queue wait before the next."""
+        """Record a failed attempt, and make the queue wait before the next attempt."""
         if pending in queue.in_flight:
             self._unsent_bytes += pending.size
         queue.fail(pending, cause)

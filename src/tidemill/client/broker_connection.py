@@ -1,7 +1,7 @@
 """A blocking connection to one broker.  Responses arrive in the order of the requests.
 
-The connection first requests the broker's versions (ApiVersions), so it works with any Kafka broker, and then logs in
-if the settings have SASL.  If the broker limits the lifetime of a login, the connection logs in again before it sends a
+The connection first requests the broker's API versions (ApiVersions), so it works with any Kafka broker, and then logs
+in if SASL is configured.  If the broker limits the lifetime of a login, the connection logs in again before it sends a
 request near the end of that lifetime (KIP-368).
 
 Responses are received into a buffer that the connection reuses: views into a response (record batches) are valid until
@@ -45,10 +45,11 @@ class BrokerConnection:
 
     def __init__(self, endpoint: Endpoint, settings: ConnectionSettings, *, open_within_ms: int | None = None) -> None:
         """
-        Connect, request the broker's versions, and log in.
+        Connect, request the broker's API versions, and log in.
 
         Without `open_within_ms`, connecting (with TLS) may take `connect_timeout_ms`, and each response
-        `request_timeout_ms`.  Raise SettingsError if a retry would fail in the same way, and else BrokerUnreachable.
+        `request_timeout_ms`.  Raise SettingsError if a retry would fail in the same way, and otherwise
+        BrokerUnreachable.
         """
         self.endpoint = endpoint
         self._given = settings  # references in it are resolved again for each login
@@ -58,7 +59,7 @@ class BrokerConnection:
         self._buffer = bytearray(_BUFFER_BYTES_MIN)
         self._early: deque[Any] = deque()  # responses that arrived while the connection logged in again
         self._logs_in_again_at: float | None = None
-        self._has_responded = False  # to another request than those of opening the connection
+        self._has_responded = False  # to a request after those that open the connection
         self._patience_used_s = settings.request_timeout_ms / 1_000  # the socket's timeout
         connect_s = settings.connect_timeout_ms / 1_000
         if open_within_ms is not None:
@@ -167,7 +168,10 @@ class BrokerConnection:
 
     @property
     def has_received(self) -> bool:
-        """Whether a response, or a part of one, was received already, so that a selector does not see it."""
+        """
+        Whether a response, or a part of one, has already been read from the socket, so that a selector would not report
+        it.
+        """
         return bool(self._early) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
     def _broken(self, error: OSError) -> ClientError:
@@ -183,7 +187,7 @@ class BrokerConnection:
         return BrokerUnreachable(f"the connection to broker {self._name} failed: {error}{hint}")
 
     def _what_may_be_missing(self) -> str:
-        """Return the end of an error: what a listener may need that the settings lack."""
+        """Return the end of an error message: the settings that the listener may require and that are missing."""
         tls, sasl = self._settings.tls, self._settings.sasl
         missing = [name for name, one in (("TLS", tls), ("SASL", sasl)) if one is None]
         hint = f"; if this listener needs {' or '.join(missing)}, set security.protocol" if missing else ""
@@ -218,7 +222,7 @@ class BrokerConnection:
 
     def _ask_versions(self) -> None:
         """
-        Request the broker's versions.
+        Request the broker's API versions.
 
         A broker that does not know the request's version refuses the request with a v0 response.  The client then sends
         a v0 request (KIP-511).
@@ -245,7 +249,7 @@ class BrokerConnection:
         self._logs_in_again_at = began_at + lifetime_ms * used / 1_000 if lifetime_ms > 0 else None
 
     def _log_in_again(self) -> None:
-        """Log in again with the credentials of this moment.  Views into the last response remain valid."""
+        """Log in again with the current credentials.  Views into the last response remain valid."""
         self._buffer = bytearray(_BUFFER_BYTES_MIN)
         try:
             self._settings = self._given.resolved()

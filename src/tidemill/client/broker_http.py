@@ -38,7 +38,7 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
 
 def ask_readiness(address: str, *, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     """
-    Return the object at `/health/ready` of the broker at `address`, also if that broker is not ready.
+    Return the object at `/health/ready` of the broker at `address`, even if that broker is not ready.
 
     Raise NoResponse.
     """

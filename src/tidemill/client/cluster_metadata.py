@@ -15,7 +15,7 @@ from tidemill.wire.messages import metadata
 
 NO_LEADER_EPOCH: Final = -1
 
-_FIRST_CONTACT_SHARE: Final = 0.95  # of the time for the first contact, so that the error arrives before it has passed
+_FIRST_CONTACT_SHARE: Final = 0.95  # of the time limit of the first contact, so that the error is raised in time
 
 _Answer = TypeVar("_Answer")
 
@@ -43,16 +43,16 @@ class _Topic(NamedTuple):
 class ClusterMetadata:
     """The metadata of the last `refresh`, and one connection per broker.  It is not thread-safe.
 
-    Until a broker has responded for the first time, the address is probably wrong.  `refresh` then gives up after
+    As long as no broker has responded yet, a wrong address is the most likely cause.  `refresh` then gives up after
     `socket.connection.setup.timeout.ms` (10 s) in total, which all bootstrap servers share, or after
     `default.api.timeout.ms` if that is shorter.  A broker that is starting is found as soon as it accepts connections,
-    but must do so within that time.  After the first response, and if `settings.was_reached` says that another process
-    of the job has got one, every call retries up to `default.api.timeout.ms`.
+    but must do so within that time.  After the first response, or if `settings.was_reached` says that another process
+    of the job has received one, every call retries for up to `default.api.timeout.ms`.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
         """Raise SettingsError if `settings` refer to a variable or a file that is missing in this process."""
-        self._given = settings  # each connection resolves references again
+        self._given = settings  # each new connection resolves references again
         self.settings = settings.resolved()
         self._was_reached = settings.was_reached
         self._brokers: dict[int, Endpoint] = {}
@@ -131,7 +131,7 @@ class ClusterMetadata:
         return self._connection(self._brokers[broker_id])
 
     def connection_at(self, endpoint: Endpoint) -> BrokerConnection:
-        """Return an idle connection to the broker at `endpoint`, such as the coordinator that another broker names.
+        """Return an idle connection to the broker at `endpoint`, such as a coordinator returned by another broker.
 
         The connection is kept for later calls.  Raise BrokerUnreachable.
         """
@@ -143,7 +143,8 @@ class ClusterMetadata:
 
     def ask_any(self, ask: Callable[[BrokerConnection], _Answer], ends_at: float | None = None) -> _Answer:
         """
-        Return the answer of the first broker that responds.
+        Call `ask` with a connection to one broker after another, and return the answer of the first broker that
+        responds.
 
         Connected brokers are tried first, then known brokers, then bootstrap servers.  Until `ends_at`, each endpoint
         gets an equal share of the time that is left to open a connection.  Raise BrokerUnreachable if none responds.

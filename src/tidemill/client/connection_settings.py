@@ -54,7 +54,7 @@ NO_EFFECT: Final = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )
-"""Keys of Kafka consumers that are accepted without effect."""
+"""Kafka consumer keys that are accepted without effect."""
 
 
 class Endpoint(NamedTuple):
@@ -82,12 +82,12 @@ class ConnectionSettings:
     fetch_bytes_max: int = 8 << 20  # per response and per partition; large enough to decode at full speed
     is_read_committed: bool = False
     is_crc_checked: bool = True
-    was_reached: bool = False  # a broker has responded to another process of the same job, such as Spark's driver
+    was_reached: bool = False  # a broker has responded to a process of the same job, such as Spark's driver
     unresolved: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # all keys with their values, as given
 
     def resolved(self) -> "ConnectionSettings":
         """
-        Return settings in which references are replaced by what they refer to in this process, at this moment.
+        Return settings in which references are replaced by their current values in this process.
 
         Raise SettingsError for a missing variable or file, and for a value that is not supported.
         """
@@ -96,7 +96,10 @@ class ConnectionSettings:
         return replace(_parsed(SettingValues(dict(self.unresolved))), was_reached=self.was_reached)
 
     def reached(self) -> "ConnectionSettings":
-        """Return the settings for a later part of a job that has reached the cluster, so that it waits for brokers."""
+        """
+        Return settings for a later part of a job that has reached the cluster, so that the later part waits for
+        brokers.
+        """
         return replace(self, was_reached=True)
 
 
@@ -105,7 +108,7 @@ def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
     Return the settings for `keys`: Kafka consumer keys without the `kafka.` prefix that Spark options have.
 
     Raise SettingsError for a value that is not supported; its message names the key, the value and the fix.  References
-    are not resolved: their values, and the security keys beside them, are checked by `resolved`.
+    are not resolved: `resolved` checks their values, and the security keys that are used with them.
     """
     literal = {key: str(value) for key, value in keys.items() if not is_reference(key, str(value))}
     if len(literal) == len(keys):
@@ -173,7 +176,7 @@ def _refuse(values: SettingValues) -> None:
 
 
 def _warn_of_unused(values: SettingValues, protocol: str, *, has_tls: bool, has_sasl: bool) -> None:
-    """Log keys of TLS or SASL that the security protocol leaves unused: probably the protocol is forgotten."""
+    """Log TLS or SASL keys that the security protocol does not use: probably security.protocol was forgotten."""
     for prefix, is_used, protocols in (("ssl.", has_tls, "SSL or SASL_SSL"), ("sasl.", has_sasl, "SASL_SSL")):
         given = [name for name in sorted(values) if name.startswith(prefix)]
         if given and not is_used:

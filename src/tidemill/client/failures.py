@@ -39,7 +39,7 @@ class TopicRecreated(UnknownTopic):
 
 
 class OffsetOutOfRange(ClientError):
-    """Requested records are not in the partition.  The caller decides whether that is data loss."""
+    """Requested offsets are not in the partition.  The caller decides whether this is data loss."""
 
     def __init__(self, partition: TopicPartition, fetch_offset: int, log_start_offset: int, end_offset: int) -> None:
         super().__init__(

@@ -14,10 +14,10 @@ from tidemill.wire.schema import Api, Message
 
 _NO_OFFSET: Final = -1
 _NO_GENERATION: Final = -1  # a simple consumer is not a member of the group
-_FIND_ONE_GROUP: Final = 3  # later versions of FindCoordinator have a list of keys
-_FETCH_ONE_GROUP: Final = 7  # later versions of OffsetFetch have a list of groups
+_FIND_ONE_GROUP: Final = 3  # later versions of FindCoordinator take a list of keys
+_FETCH_ONE_GROUP: Final = 7  # later versions of OffsetFetch take a list of groups
 _COMMIT_BY_NAME: Final = 9  # later versions of OffsetCommit identify topics by id
-_DESCRIBE_WITHOUT_ERRORS: Final = 5  # later versions of DescribeGroups have an error instead of a dead group
+_DESCRIBE_WITHOUT_ERRORS: Final = 5  # later versions of DescribeGroups return an error instead of a group in state Dead
 
 _COORDINATOR_MOVED: Final = frozenset(
     {
@@ -37,7 +37,7 @@ class CoordinatorMoved(ClientError):
 
 
 class GroupHasMembers(ClientError):
-    """The group has live members, so it accepts commits only from them."""
+    """The group has active members, so it accepts commits only from them."""
 
     def __init__(self, group: str, count: int | None = None) -> None:
         members = "live members" if count is None else f"{count} live member{'' if count == 1 else 's'}"
@@ -48,7 +48,7 @@ class GroupHasMembers(ClientError):
 
 
 class GroupOffsets:
-    """The committed offsets of one group.  It uses the connections of `cluster`, and is not thread-safe either."""
+    """Reads and commits the offsets of one group over the connections of `cluster`.  Not thread-safe."""
 
     def __init__(self, cluster: ClusterMetadata, group: str, *, deadline_ms: int | None = None) -> None:
         """`deadline_ms` limits how long one call may retry, by default `default.api.timeout.ms`."""
@@ -59,7 +59,7 @@ class GroupOffsets:
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """
-        Return the committed offsets of `partitions`; those without one are left out.
+        Return the committed offsets of `partitions`; partitions without a committed offset are left out.
 
         Raise RetriesExhausted, or ClientError if the broker refuses the request.
         """
@@ -108,7 +108,7 @@ class GroupOffsets:
         self._ask(offset_commit.API, request, _COMMIT_BY_NAME, problems, "refuses a commit")
 
     def refuse_members(self) -> None:
-        """Raise GroupHasMembers if the group has live members.
+        """Raise GroupHasMembers if the group has active members.
 
         Raise RetriesExhausted, or ClientError if the broker refuses the request.
         """
@@ -125,7 +125,7 @@ class GroupOffsets:
     def _ask(
         self, api: Api, request: Message, newest: int, problems: Callable[[Any], Iterable[int]], failing: str
     ) -> Any:
-        """Send a request to the coordinator, again after it moves.  `problems` returns a response's error codes."""
+        """Send a request to the coordinator, and retry after it moves.  `problems` returns a response's error codes."""
         back_off = self._cluster.back_off(self._deadline_ms)
         while True:
             failure: ClientError

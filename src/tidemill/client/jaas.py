@@ -1,4 +1,4 @@
-"""Reads user and password from `sasl.jaas.config`, the setting in which Java's clients have them.
+"""Reads user and password from `sasl.jaas.config`, the setting that Java's clients use.
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="...";
 
@@ -50,7 +50,7 @@ def parse(text: str) -> Credentials:
 
 
 def _tokens(text: str) -> list[str]:
-    """Return words, quoted words without their quotes, and the signs `=` and `;`."""
+    """Return the tokens: words, quoted words without their quotes, and the symbols `=` and `;`."""
     tokens = []
     position = 0
     text = text.rstrip()

@@ -19,7 +19,7 @@ class LostConnection(NamedTuple):
 
 
 class LeaderConnections:
-    """Opens, awaits and closes the connections.  Times are the producer's, in seconds.  It is not thread-safe."""
+    """Opens, polls and closes the connections.  Times are seconds on the producer's clock.  It is not thread-safe."""
 
     def __init__(
         self, cluster: ClusterMetadata, *, request_timeout_ms: int, in_flight_max: int, now: Callable[[], float]
@@ -50,7 +50,7 @@ class LeaderConnections:
         return link.in_flight_count < self._in_flight_max and link.muted_until <= self._now()
 
     def lose(self, broker_id: int, cause: BrokerUnreachable) -> LostConnection:
-        """Close a connection that failed."""
+        """Close a connection that failed, and return it with its batches in flight."""
         link = self._by_broker.pop(broker_id)
         link.connection.close()
         return LostConnection(link.batches_in_flight(), cause)
@@ -91,7 +91,7 @@ class LeaderConnections:
                 yield self.lose(broker_id, cause)
 
     def wake_times(self) -> Iterator[float]:
-        """Yield the times at which a request times out, or a broker wants requests again after a quota."""
+        """Yield the times at which a request times out, or at which the throttling of a connection by a quota ends."""
         now = self._now()
         for link in self._by_broker.values():
             if link.oldest_sent_at is not None:

@@ -1,10 +1,10 @@
 """OAuth tokens for SASL/OAUTHBEARER: requested from a token endpoint, read from a file, or unsigned for tests.
 
     sasl.oauthbearer.method=oidc       client id and secret are sent to the token endpoint (RFC 6749 §4.4)
-      …token.endpoint.url=file:///PATH another program keeps a token in this file, which is read for each login
+      …token.endpoint.url=file:///PATH another program maintains a token in this file, read for each login
     sasl.oauthbearer.method=default    an unsigned JWT with the claims of sasl.oauthbearer.config, as in librdkafka
 
-A requested token is kept for the process's later connections until four fifths of its lifetime have passed.
+A requested token is cached for later connections of the process until four fifths of its lifetime have passed.
 """
 
 import json
@@ -21,7 +21,7 @@ from tidemill.client.failures import BrokerUnreachable, SettingsError
 from tidemill.client.tls_settings import trusting
 
 _TOKEN_BYTES_MAX: Final = 1 << 20
-_KEPT_MAX: Final = 16  # settings whose token is kept; the oldest token is dropped and requested again when needed
+_KEPT_MAX: Final = 16  # cached tokens, one per settings; the oldest is dropped, and requested again when needed
 _LIFETIME_USED: Final = 0.8
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 
@@ -76,7 +76,7 @@ def token(source: TokenRequest | UnsignedToken, timeout_s: float) -> str:
 
 
 def forget(source: TokenRequest | UnsignedToken) -> None:
-    """Request a new token for the next login, because a broker has refused the kept one."""
+    """Drop the cached token, because a broker has refused it, so that the next login requests a new one."""
     if isinstance(source, TokenRequest):
         _kept.pop(source, None)
 
@@ -105,7 +105,7 @@ def _from_file(url: str) -> str:
 def _requested(wanted: TokenRequest, timeout_s: float) -> tuple[str, float]:
     """Return a new token, and its lifetime in seconds; 0 if the lifetime is unknown."""
     parts = urlsplit(wanted.url)
-    shown = f"{_ENDPOINT}={parts.scheme}://{parts.netloc}{parts.path}"  # a query may have a secret
+    shown = f"{_ENDPOINT}={parts.scheme}://{parts.netloc}{parts.path}"  # a query may contain a secret
     identity = [wanted.client_id, wanted.client_secret]
     pair = ":".join(quote(part, safe="") for part in identity) if wanted.is_url_encoded else ":".join(identity)
     form = {"grant_type": "client_credentials", **({} if wanted.scope is None else {"scope": wanted.scope})}
@@ -154,7 +154,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _error_of(body: bytes) -> str:
-    """Return the error of a refusal (RFC 6749 §5.2), if there is one.  Its description is free text and left out."""
+    """
+    Return the error code in a refusal (RFC 6749 §5.2), if any.
+
+    The error description is free text and is left out.
+    """
     try:
         return f", {str(json.loads(body)['error'])[:100]}"
     except (ValueError, KeyError, TypeError):
@@ -166,7 +170,7 @@ def _is_token(text: str) -> bool:
 
 
 def _lifetime_in(text: str) -> float:
-    """Return the seconds until a JWT expires; 0 if the token is no JWT or has no `exp`."""
+    """Return the seconds until a JWT expires; 0 if the token is not a JWT or has no claim `exp`."""
     try:
         payload = text.split(".")[1]
         return max(float(json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]) - time.time(), 0)

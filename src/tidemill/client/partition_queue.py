@@ -1,9 +1,10 @@
 """The batches of one partition that a producer has not delivered yet, and their sequence numbers (KIP-98, KIP-360).
 
-The broker accepts the batches of a producer only in the order of their sequence numbers, and recognizes by them a batch
-that it has already stored.  A batch therefore keeps its number when it is sent again.  The first batch is sent alone,
-because a broker that does not know the producer accepts any sequence number.  After a failure nothing is sent
-until no batch of the partition is in flight; then those that were sent before are sent again in order, one at a time.
+The broker accepts the batches of a producer only in the order of their sequence numbers, and uses these numbers to
+recognize a batch that it has already stored.  A batch therefore keeps its number when it is sent again.  The first
+batch is sent alone, because a broker that does not know the producer accepts any sequence number.  After a failure
+nothing is sent until no batch of the partition is in flight; then those that were sent before are sent again in order,
+one at a time.
 """
 
 from collections import deque
@@ -42,13 +43,13 @@ class PendingBatch:
     __slots__ = ("attempts", "batch", "cause", "deadline", "queue", "record_count", "sequence")
 
     def __init__(self, queue: "PartitionQueue", batch: bytearray, record_count: int, deadline: float) -> None:
-        stamp(batch, 0, NO_LEADER_EPOCH)  # Apache Kafka refuses batches with another base offset.
+        stamp(batch, 0, NO_LEADER_EPOCH)  # Apache Kafka refuses batches whose base offset is not 0.
         self.queue = queue
         self.batch = batch
         self.record_count = record_count
-        self.deadline = deadline  # the producer's time at which its delivery fails
+        self.deadline = deadline  # when its delivery fails, on the producer's clock
         self.attempts = 0
-        self.sequence = NO_SEQUENCE  # of its first record, once it was sent
+        self.sequence = NO_SEQUENCE  # of its first record, set when it is first sent
         self.cause: ClientError | None = None  # of the last failure
 
     @property
@@ -77,19 +78,21 @@ class PartitionQueue:
         self.producer = producer
         self.batches: deque[PendingBatch] = deque()
         self.in_flight: set[PendingBatch] = set()
-        self.broker_id = -1  # to which the batches in flight were sent
+        self.broker_id = -1  # the broker to which the batches in flight were sent
         self.next_sequence = 0
         self.is_known = False  # whether the broker has stored a batch, and therefore refuses batches out of order
-        self.must_restart = False  # the broker does not know the sequence, so it starts again in a new epoch
+        self.must_restart = False  # the broker has lost the sequence, so it restarts at 0 in a new epoch
         self.failures = 0  # failed attempts of the first batch since the last success; 0: send without waiting
-        self.ready_at = 0.0  # the producer's time of the next attempt; in the future after a failure
+        self.ready_at = 0.0  # when to make the next attempt, on the producer's clock; in the future after a failure
 
     @property
     def name(self) -> str:
         return f"{self.partition.topic}-{self.partition.partition}"
 
     def next_batch(self) -> PendingBatch | None:
-        """Return the batch to send next; None if there is none, or if batches in flight must be answered first."""
+        """
+        Return the batch to send next; None if there is none, or if it must wait for responses to batches in flight.
+        """
         if self.in_flight and (self.failures or self.must_restart or not self.is_known):
             return None
         return self.batches[len(self.in_flight)] if len(self.in_flight) < len(self.batches) else None
@@ -99,7 +102,11 @@ class PartitionQueue:
         return self.batches[0] is pending
 
     def start(self, pending: PendingBatch, broker_id: int) -> None:
-        """Mark `pending`, which is `next_batch()`, as in flight.  Number it, unless it was numbered before."""
+        """
+        Mark `pending`, which is `next_batch()`, as in flight.
+
+        Assign its sequence number unless it already has one.
+        """
         if pending.sequence == NO_SEQUENCE and self.producer != NO_PRODUCER:
             pending.sequence = self.next_sequence
             self.next_sequence = add_sequence(self.next_sequence, pending.record_count)
@@ -109,16 +116,21 @@ class PartitionQueue:
         self.broker_id = broker_id
 
     def acknowledge(self, pending: PendingBatch) -> None:
-        """Remove a delivered batch.  If the answer to an earlier batch was lost, a later one may be delivered first."""
+        """
+        Remove a delivered batch.
+
+        If the response to an earlier batch was lost, a later batch may be acknowledged first.
+        """
         self.in_flight.discard(pending)
         self.batches.remove(pending)
         self.is_known = True
         if not self.in_flight:
-            # Brokers recognize only the last batches, so no new one is sent before all older ones are delivered.
+            # Brokers remember only a producer's last batches, so no new batch is sent before all older batches are
+            # delivered.
             self.failures = 1 if self.batches and self.batches[0].attempts else 0
 
     def fail(self, pending: PendingBatch, cause: ClientError) -> None:
-        """Note that an attempt failed and must be repeated."""
+        """Record that an attempt failed and must be repeated."""
         pending.cause = cause
         self.failures = self.failures + 1 if self.is_first(pending) else max(self.failures, 1)
         self.in_flight.discard(pending)
@@ -133,7 +145,10 @@ class PartitionQueue:
             pending.sequence = NO_SEQUENCE
 
     def split(self, pending: PendingBatch, parts: list[tuple[bytearray, int]]) -> None:
-        """Replace a batch that is not in flight by parts with the same records, which share its sequence numbers."""
+        """
+        Replace a batch that is not in flight with smaller batches of the same records, which divide its sequence
+        numbers.
+        """
         place = self.batches.index(pending)
         sequence = pending.sequence
         del self.batches[place]

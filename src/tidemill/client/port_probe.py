@@ -1,4 +1,4 @@
-"""Finds out which protocol a port speaks, so that an error can name the port that a user has mistaken for another."""
+"""Detects which protocol a port speaks, so that an error can tell the user that the address is that of another port."""
 
 import socket
 from enum import StrEnum

@@ -24,7 +24,7 @@ class ProduceConnection:
 
     def __init__(self, connection: BrokerConnection, *, request_timeout_ms: int) -> None:
         self.connection = connection
-        self.muted_until = 0.0  # the producer's time until which the broker wants no requests, because of a quota
+        self.muted_until = 0.0  # until when the broker throttles requests because of a quota, on the producer's clock
         self._timeout_ms = request_timeout_ms
         self._version = connection.version_of(produce.API, newest=_LAST_VERSION_BY_NAME)
         self._in_flight: deque[tuple[float, Sequence[PendingBatch]]] = deque()
@@ -35,15 +35,15 @@ class ProduceConnection:
 
     @property
     def oldest_sent_at(self) -> float | None:
-        """The producer's time at which the oldest unanswered request was sent; None if there is none."""
+        """When the oldest outstanding request was sent, on the producer's clock; None if there is none."""
         return self._in_flight[0][0] if self._in_flight else None
 
     def batches_in_flight(self) -> list[PendingBatch]:
         return [pending for _, batches in self._in_flight for pending in batches]
 
     def send(self, batches: Sequence[PendingBatch], now: float) -> None:
-        """Send one request with these batches, of different partitions.  Raise BrokerUnreachable."""
-        self._in_flight.append((now, batches))  # also if sending fails, because the broker may have received it
+        """Send one request with these batches, each of a different partition.  Raise BrokerUnreachable."""
+        self._in_flight.append((now, batches))  # even if sending fails: the broker may have received it
         by_topic: dict[str, list[produce.Request.Topic.Partition]] = {}
         for pending in batches:
             topic, partition = pending.queue.partition

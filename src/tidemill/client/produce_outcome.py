@@ -9,7 +9,7 @@ from tidemill.wire.messages import produce
 
 _RETRIABLE: Final = frozenset(
     {
-        errors.CORRUPT_MESSAGE,  # damaged on the way
+        errors.CORRUPT_MESSAGE,  # damaged in transit
         errors.FENCED_LEADER_EPOCH,
         errors.KAFKA_STORAGE_ERROR,
         errors.LEADER_NOT_AVAILABLE,
@@ -43,17 +43,18 @@ _FIXES: Final = {
 class Outcome(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     RETRY = "retry"  # send it again with the same sequence number
-    RESTART = "restart"  # the broker has lost the sequence: send it again as number 0 of a new epoch
+    RESTART = "restart"  # the broker has lost the sequence: send it again with sequence number 0 of a new epoch
     SPLIT = "split"  # the batch is too large for the broker
     REFUSED = "refused"  # a retry would fail in the same way
 
 
 def outcome_of(answer: produce.Response.Topic.Partition | None, *, is_first: bool) -> Outcome:
     """
-    Return what to do after `answer`, which is None if the response does not mention the batch.
+    Return what to do after `answer`, which is None if the response does not mention the batch's partition.
 
-    `is_first` says whether all earlier batches of the partition are acknowledged.  Only then does a gap in the sequence
-    mean that the broker has lost it; else the gap is a batch that failed and is sent again.
+    `is_first` says whether all earlier batches of the partition are acknowledged.  Only then does an out-of-order
+    sequence error mean that the broker has lost the sequence; otherwise an earlier batch has failed and will be sent
+    again.
     """
     if answer is None:
         return Outcome.RETRY

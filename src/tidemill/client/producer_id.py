@@ -28,7 +28,7 @@ _NO_PERMISSION: Final = (
 
 
 def new_producer_id(cluster: ClusterMetadata, *, deadline_ms: int) -> ProducerId:
-    """Return a producer id that no other producer has.  Raise RetriesExhausted, or ClientError if it is refused."""
+    """Return a unique producer id.  Raise RetriesExhausted, or ClientError if a broker refuses the request."""
     back_off = cluster.back_off(deadline_ms)
     while True:
         failure: ClientError

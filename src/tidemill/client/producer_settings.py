@@ -13,7 +13,7 @@ from tidemill.client.failures import SettingsError
 from tidemill.client.setting_values import SettingValues
 
 IN_FLIGHT_MAX: Final = (
-    5  # brokers remember the last five batches of an idempotent producer, and find duplicates in these
+    5  # brokers remember only the last five batches of an idempotent producer for detecting duplicates
 )
 _LEVELS: Final = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, None), Codec.ZSTD: (-131_072, 22, None)}
 
@@ -32,7 +32,7 @@ NO_EFFECT: Final = frozenset(
         "transaction.timeout.ms",
     }
 )
-"""Keys of Kafka producers that are accepted without effect."""
+"""Kafka producer keys that are accepted without effect."""
 
 _REFUSED: Final = {
     "interceptor.classes": "records are encoded in bulk and interceptors are not called; leave the key out",
@@ -80,7 +80,7 @@ class ProducerSettings:
     codec: Codec = Codec.NONE
     level: int | None = None  # None: the codec's default
     batch_bytes: int = 1 << 20  # batch.size: a batch has at most this size before compression
-    request_bytes_max: int = 4 << 20  # max.request.size: of the batches in a Produce request, and so of a record
+    request_bytes_max: int = 4 << 20  # max.request.size: total of the batches in a Produce request, and so of a record
     buffer_bytes: int = 32 << 20  # buffer.memory: batches that wait or are in flight
     delivery_timeout_ms: int = 120_000
     in_flight_max: int = IN_FLIGHT_MAX  # requests in flight per connection
@@ -124,7 +124,7 @@ def unknown_keys(keys: Collection[str]) -> tuple[str, ...]:
 
 
 def _first(values: SettingValues, *names: str) -> str:
-    """Return the first of a key's names that is set, or its usual name, which is the first."""
+    """Return the first of a key's names that is set, or else the key's usual name, which is listed first."""
     return next((name for name in names if name in values), names[0])
 
 

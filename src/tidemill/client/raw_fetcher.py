@@ -49,9 +49,9 @@ class RawFetcher:
         self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None = None
     ) -> Iterator[memoryview]:
         """
-        Yield sequences of data batches with all records of [start_offset, end_offset), in order.
+        Yield runs of consecutive data batches that contain all records of [start_offset, end_offset), in order.
 
-        The first and the last batch may have records outside that range.  Each view is valid until the next one is
+        The first and the last batch may contain records outside that range.  Each view is valid until the next one is
         requested.  If `topic_id` is given, the topic must have that id.
 
         Raise TopicRecreated, UnknownTopic, OffsetOutOfRange, RetriesExhausted, or ClientError if the broker refuses the
@@ -90,10 +90,14 @@ class RawFetcher:
                 yield from fetched.runs
         finally:
             if not connection.is_idle:
-                connection.close()  # The outstanding response would be taken for that of the next request.
+                connection.close()  # The outstanding response would be mistaken for that of the next request.
 
     def _leader(self, partition: TopicPartition) -> Leader:
-        """Return the leader.  The partition may be newer than the metadata that a worker keeps for later reads."""
+        """
+        Return the leader.
+
+        Refresh the metadata if needed, because the partition may be newer than the cached metadata.
+        """
         try:
             return self._cluster.leader(partition)
         except UnknownTopic:
@@ -126,9 +130,9 @@ class RawFetcher:
 
     def _out_of_range(self, connection: BrokerConnection, position: "_Position") -> ClientError:
         """
-        Check the range again after a refresh, and return the error to raise.
+        Check after a metadata refresh whether the offset is still out of range, and return the error to raise.
 
-        The offset may be in range after all: at first, a new leader does not know all committed offsets.
+        The offset may be in range after all, because a new leader does not know all committed offsets at first.
         """
         partition = position.partition
         self._cluster.refresh({partition.topic})

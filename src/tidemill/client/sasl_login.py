@@ -1,6 +1,6 @@
 """Logs a connection in with SASL: SaslHandshake chooses the mechanism, SaslAuthenticate carries its messages (KIP-152).
 
-A mechanism is a generator: it yields the client's messages and is sent the broker's reply to each.
+A mechanism is a generator that yields the client's messages and receives the broker's reply to each.
 
     PLAIN        NUL user NUL password                              RFC 4616
     SCRAM-SHA-…  two messages each way; see `scram`                 RFC 5802
@@ -32,10 +32,10 @@ class Ask(Protocol):
 
 def log_in(ask: Ask, broker: str, settings: SaslSettings, timeout_s: Callable[[], float]) -> int:
     """
-    Log in, and return the milliseconds after which the broker expects another login; 0 if it does not (KIP-368).
+    Log in, and return the session lifetime in milliseconds (KIP-368); 0 if the broker does not limit it.
 
     `broker` names the broker in errors; `timeout_s` returns the remaining time.  Raise SettingsError if the broker
-    refuses the mechanism or the credentials, and BrokerUnreachable for failures that a retry may mend.
+    refuses the mechanism or the credentials, and BrokerUnreachable for failures after which a retry may succeed.
     """
     request = sasl_handshake.Request(mechanism=settings.mechanism)
     handshake: sasl_handshake.Response = ask(sasl_handshake.API, request, _HANDSHAKE_VERSION)

@@ -1,4 +1,4 @@
-"""SASL settings: the mechanism of a login, and what it needs.  `security_keys` lists the keys."""
+"""SASL settings: the login mechanism and its credentials.  `security_keys` lists the keys."""
 
 import logging
 from dataclasses import dataclass, field
@@ -29,18 +29,18 @@ _CONFIG: Final = "sasl.oauthbearer.config"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSettings:
-    """How a connection logs in.  PLAIN and SCRAM have user and password, OAUTHBEARER a source of tokens."""
+    """How a connection logs in.  PLAIN and SCRAM use a user and a password, OAUTHBEARER uses a token source."""
 
     mechanism: str
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
-    shown_user: str = field(default="", compare=False)  # names the user in errors, without what a reference refers to
+    shown_user: str = field(default="", compare=False)  # the user as shown in errors, with references unresolved
     token_source: TokenRequest | UnsignedToken | None = field(default=None, repr=False)
     extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def from_values(values: SettingValues) -> SaslSettings:
-    """Return the SASL settings.  Raise SettingsError for what is missing or not offered."""
+    """Return the SASL settings.  Raise SettingsError for missing or unsupported values."""
     mechanism = (values.text("sasl.mechanism", "sasl.mechanisms") or "").strip().upper()
     if not mechanism:
         raise SettingsError(f"sasl.mechanism is not set: use {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]}")
@@ -70,7 +70,7 @@ def _with_password(mechanism: str, values: SettingValues) -> SaslSettings:
 
 def _with_token(values: SettingValues) -> SaslSettings:
     if values.get("sasl.jaas.config"):
-        jaas.parse(values["sasl.jaas.config"])  # the error for Java's OAuthBearerLoginModule says what to set
+        jaas.parse(values["sasl.jaas.config"])  # raises an error for Java's OAuthBearerLoginModule that states the fix
         raise SettingsError("sasl.jaas.config has a password, but sasl.mechanism=OAUTHBEARER needs a token")
     extensions = _extensions(values.text("sasl.oauthbearer.extensions") or "")
     usual = "oidc" if _URL in values else "default"  # Java's clients have no key for the method
@@ -112,7 +112,7 @@ def _request(values: SettingValues) -> TokenRequest:
 
 
 def _unsigned(values: SettingValues) -> tuple[UnsignedToken, tuple[tuple[str, str], ...]]:
-    """Return the unsigned token of `sasl.oauthbearer.config`, and the extensions that are in it."""
+    """Return the unsigned token and the SASL extensions that `sasl.oauthbearer.config` describes."""
     if not values.truth(_UNSIGNED, default=False):
         raise SettingsError(
             "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.method=oidc and a token endpoint; for tests with "

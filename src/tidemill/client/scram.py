@@ -15,9 +15,9 @@ from base64 import b64decode, b64encode
 from typing import Final
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-ITERATIONS_MIN: Final = 4_096  # RFC 7677; with fewer, a password is guessed too easily from what the server sees
+ITERATIONS_MIN: Final = 4_096  # RFC 7677; with fewer, the password is too easy to guess from the exchanged messages
 ITERATIONS_MAX: Final = 1_000_000  # a second of computing; Kafka allows 16,384
-_HEADER: Final = b"n,,"  # no channel binding, no other authorization identity
+_HEADER: Final = b"n,,"  # no channel binding, no separate authorization identity
 
 
 class ScramError(Exception):

@@ -1,6 +1,6 @@
-"""Every security key of Kafka's clients, librdkafka's and Java's: whether this client uses, ignores or refuses it.
+"""All security keys of librdkafka and the Java client, and whether this client uses, ignores or refuses them.
 
-A key that is in no row is unknown, and probably misspelt.  A row's text says what a used key means, why an ignored key
+A key without a row is unknown, and probably misspelt.  A row's text says what a used key means, why an ignored key
 has no effect, or what to set instead of a refused key.
 """
 
@@ -182,14 +182,14 @@ SECURITY_KEYS: Final = {key.name: key for key in (*_SASL, *_TLS)}
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of this key must never be shown: its row says so, or the key is in no row.
+    """Return whether the value of this key must never be shown, because its row says so or it has no row.
 
-    A misspelt name may be that of a secret, so unknown security keys count as secrets.
+    An unknown name may be a misspelt secret key, so unknown security keys count as secrets.
     """
     known = SECURITY_KEYS.get(name)
     return is_security_key(name) if known is None else known.is_secret
 
 
 def is_security_key(name: str) -> bool:
-    """Return whether this name, known or not, is that of a security key."""
+    """Return whether this is the name of a security key, known or unknown."""
     return name in SECURITY_KEYS or name.startswith(("ssl.", "ssl_", "sasl.", "https.", "security."))

@@ -1,4 +1,5 @@
-"""The values of Kafka's keys.  A value is literal, or `env:NAME` or `file:PATH` and is looked up when it is read.
+"""The values of Kafka's keys.  A value is either literal, or a reference `env:NAME` or `file:PATH`, which is resolved
+when the value is read.
 
 A reference keeps a secret out of programs, plans, logs and pickles: only the process that opens a connection reads the
 variable or the file.  Errors show a reference instead of what it refers to, and never show a literal secret.
@@ -14,13 +15,13 @@ from tidemill.client.security_keys import is_secret
 HIDDEN: Final = "(hidden)"
 _ENVIRONMENT: Final = "env:"
 _FILE: Final = "file:"
-_FILE_BYTES_MAX: Final = 1 << 20  # more than any chain of certificates; a larger file is not a setting
+_FILE_BYTES_MAX: Final = 1 << 20  # more than any certificate chain; a larger file cannot be a setting
 
 
 def is_reference(key: str, value: str) -> bool:
     """Return whether the value of `key` is `env:NAME` or `file:PATH`.
 
-    A host named `env` or `file` with a port is an address, and Kafka has file URLs in the keys that end with `.url`.
+    A host named `env` or `file` with a port is an address, and Kafka allows file URLs in keys that end with `.url`.
     """
     if value.startswith(_FILE):
         return not key.endswith(".url") and not value.removeprefix(_FILE).isdecimal()
@@ -66,7 +67,7 @@ class SettingValues(Mapping[str, str]):
         return self[found[0]] if found else None
 
     def number(self, key: str, default: int) -> int:
-        """Return the value of `key`, a whole number above 0."""
+        """Return the value of `key`, which must be a positive integer."""
         value = self.get(key)
         if value is None:
             return default
@@ -75,14 +76,14 @@ class SettingValues(Mapping[str, str]):
         return int(value)
 
     def truth(self, key: str, *, default: bool) -> bool:
-        """Return the value of `key`, which is true or false."""
+        """Return the boolean value of `key`."""
         value = self.get(key, str(default)).strip().lower()
         if value not in ("true", "false"):
             raise SettingsError(f"{self.shown(key)} must be true or false")
         return value == "true"
 
     def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
-        """Return the member of `allowed` that is the value of `key`, in upper or lower case."""
+        """Return the member of `allowed` that equals the value of `key`, ignoring case."""
         value = self.get(key, default).strip()
         for one in allowed:
             if one.lower() == value.lower():

@@ -15,7 +15,8 @@ def dial(endpoint: Endpoint, seconds: float) -> socket.socket:
     """
     Connect to the first address of the host that accepts the connection.
 
-    An address that does not respond leaves an equal share of the time to the addresses after it.  Raise OSError.
+    The remaining time is divided equally among the remaining addresses, so that one unresponsive address cannot use it
+    up.  Raise OSError if all fail.
     """
     ends_at = time.monotonic() + seconds
     addresses = _addresses(endpoint, seconds)

@@ -1,4 +1,4 @@
-"""Sends the parts of a request without joining large ones, because record batches have megabytes."""
+"""Sends the parts of a request without joining large parts, because record batches can be megabytes in size."""
 
 import os
 import socket
@@ -11,11 +11,11 @@ from typing import Final
 from tidemill.wire.schema import Part
 
 _JOINED_BYTES_MAX: Final = 64 << 10  # joining fewer bytes costs less than passing their parts to the kernel
-_PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # of one call of sendmsg; 1024 on Linux
+_PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # per call of sendmsg; 1024 on Linux
 
 
 def send_parts(connected: socket.socket, parts: Sequence[Part]) -> None:
-    """Send all parts in their order.  Raise OSError, also if the peer takes no bytes within the socket's timeout."""
+    """Send all parts in order.  Raise OSError, also if the peer accepts no bytes within the socket's timeout."""
     if isinstance(connected, ssl.SSLSocket) or sum(map(len, parts)) <= _JOINED_BYTES_MAX:
         connected.sendall(b"".join(parts))  # TLS copies the bytes in any case, and has no call for several parts
         return

@@ -1,4 +1,4 @@
-"""TLS settings, with librdkafka's keys and Java's keys for PEM.  `security_keys` lists them.
+"""TLS settings, from librdkafka's keys and the Java client's PEM keys.  `security_keys` lists the keys.
 
 Java's store formats JKS and PKCS#12 are refused; the error names the command that converts a store to PEM.
 """
@@ -86,7 +86,8 @@ class TlsSettings:
 def trusting(ca_location: str | None, ca_certificates: str | None, prefix: str) -> ssl.SSLContext:
     """Return a context that trusts these authorities, or the system's if both are None.
 
-    `prefix` is that of their keys, for example `ssl.ca`.  Raise SettingsError if they cannot be loaded.
+    `prefix` is the prefix of their configuration keys, for example `ssl.ca`.  Raise SettingsError if they cannot be
+    loaded.
     """
     is_directory = ca_location is not None and Path(ca_location).is_dir()
     try:
@@ -150,7 +151,7 @@ def _cipher_suites(values: SettingValues) -> str | None:
 
 
 def _versions(values: SettingValues) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Return the lowest and the highest version of TLS that both settings allow."""
+    """Return the lowest and highest TLS version that both settings allow."""
     protocol = values.text("ssl.protocol") or "TLS"
     if protocol not in ("TLS", *_VERSIONS):
         raise SettingsError(f"{values.shown('ssl.protocol')} is not supported: use TLS, {' or '.join(_VERSIONS)}")
@@ -188,9 +189,9 @@ def _refuse_java_stores(values: SettingValues) -> None:
 
 @contextmanager
 def _as_file(pem: str | None) -> Iterator[str | None]:
-    """Give the path of a file with this text, because OpenSSL loads keys from files only.
+    """Yield the path of a temporary file with this text, because OpenSSL loads keys only from files.
 
-    Where possible, the file is in memory, so that a key is never on a disk.
+    If possible, the file is in memory, so that a key is never written to a disk.
     """
     if pem is None:
         yield None
@@ -208,19 +209,19 @@ def _as_file(pem: str | None) -> Iterator[str | None]:
 
 
 def _well_formed(pem: str) -> str:
-    r"""Return PEM with the line breaks that OpenSSL needs; one line, or a literal \n, are usual in settings."""
+    r"""Return PEM with the line breaks that OpenSSL requires; settings often contain a single line, or a literal \n."""
     text = pem.replace("\\n", "\n")
     blocks = []
     for label, body in _PEM.findall(text):
         packed = "".join(body.split())
-        is_base64 = _BASE64.fullmatch(packed) is not None  # an encrypted key of the old format has a header, too
+        is_base64 = _BASE64.fullmatch(packed) is not None  # an encrypted key in the old format also contains a header
         lines = [packed[i : i + 64] for i in range(0, len(packed), 64)] if is_base64 else [body.strip()]
         blocks.append("\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""]))
     return "".join(blocks) or text
 
 
 def _reason(error: Exception) -> str:
-    """Return why OpenSSL or the system refuses a file, in words that do not contain what is in the file."""
+    """Return why OpenSSL or the operating system refuses a file, without revealing any content of the file."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or "not in PEM format").replace("_", " ").lower()
     return (error.strerror if isinstance(error, OSError) else None) or "not in PEM format"

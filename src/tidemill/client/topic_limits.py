@@ -15,10 +15,10 @@ _TOPIC: Final = 2  # the type of a resource in DescribeConfigs
 
 def batch_bytes_max(cluster: ClusterMetadata, topics: Collection[str]) -> dict[str, int]:
     """
-    Return `max.message.bytes` of each topic, so that records above it are refused before they are sent.
+    Return `max.message.bytes` of each topic, so that the caller can refuse larger records before they are sent.
 
-    A topic is missing from the result if the broker does not tell; then only the broker refuses batches that are too
-    large.
+    A topic is missing from the result if the broker does not report the value; then only the broker refuses batches
+    that are too large.
     """
     return {
         topic: int(values[KEY])
@@ -33,8 +33,8 @@ def configurations(
     """
     Return the values of these keys by topic.
 
-    A topic or a key is missing from the result if the broker does not tell, for example without the permission
-    DESCRIBE_CONFIGS.
+    A topic or a key is missing from the result if the broker does not report it, for example because the client lacks
+    the permission DESCRIBE_CONFIGS.
     """
     resources = [
         describe_configs.Request.Resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=list(keys))

@@ -18,10 +18,10 @@ def plan(
     make_offset_reader: Callable[[SourceOptions], OffsetReader] = OffsetReader,
 ) -> list[OffsetRange]:
     """
-    Resolve the bounds of a batch read once, and return its parts.
+    Resolve the start and end of a batch read to offsets, once, and return the ranges to read.
 
-    Raise ValueError if the options do not fit the topics, DataLossError if records are missing and data loss fails the
-    query, or ClientError if the cluster cannot be asked.
+    Raise ValueError if the options do not match the topics, DataLossError if records are missing and the options say
+    that data loss fails the query, or ClientError if a request fails.
     """
     options.data_loss.prepare()
     reader = make_offset_reader(options)
@@ -46,7 +46,7 @@ def _ranges(reader: OffsetReader, options: SourceOptions, row_filter: RowFilter)
     starts = reader.resolve(options.starting, partitions, is_start=True)
     ends = reader.resolve(options.ending, partitions, is_start=False)
     kept = [partition for partition in sorted(partitions) if row_filter.selects(partition)]
-    # After the ends, so that a partition without a match has no match before its end either.
+    # Look up the timestamp after the ends, so that a partition without a match has no matching record before its end.
     since = row_filter.timestamp_ms_min
     first = None if since is None else reader.first_since(since, kept)
     earliest = reader.earliest(kept)

@@ -1,4 +1,4 @@
-"""The connection keys of source and sink, as they are documented, except those of TLS and SASL (`security_keys`)."""
+"""The documented connection keys of source and sink, except the TLS and SASL keys (see `security_keys`)."""
 
 from typing import Final
 

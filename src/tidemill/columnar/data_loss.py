@@ -1,4 +1,4 @@
-"""What happens when records that a query should have read no longer exist: the query fails, skips or reports them.
+"""Handles the loss of records that a query should have read: the query fails, skips them, or reports them.
 
 A report is a row in a directory of JSON files, which `spark.read.json` reads.  Tasks that are retried and batches that
 are replayed report the same loss again.
@@ -35,7 +35,7 @@ class OnDataLoss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A range of lost offsets.  A part of it is None where it is unknown, for example for a topic that was deleted."""
+    """A range of lost offsets.  Fields that are unknown are None, for example for a topic that was deleted."""
 
     topic: str
     partition: int | None = None
@@ -51,7 +51,7 @@ class DataLossPolicy:
     log: str | None = None  # a directory or a URI; set for REPORT
 
     def prepare(self) -> None:
-        """Create the directory of the log, so that a query that cannot write there fails at its start.
+        """Create the log directory, so that a query that cannot write to it fails at the start.
 
         Raise DataLossError.
         """
@@ -66,7 +66,7 @@ class DataLossPolicy:
         """
         Raise DataLossError if losses fail the query or cannot be reported; otherwise log a warning.
 
-        `what` is a sentence about all ranges in `lost`.
+        `what` is a sentence that describes all ranges in `lost`.
         """
         if self.on_data_loss is OnDataLoss.FAIL:
             raise DataLossError(f"{what} {_WHAT_TO_DO}")

@@ -24,7 +24,7 @@ class GroupCommits:
         self._committed: JsonOffsets | None = None
 
     def refuse_members(self) -> None:
-        """Raise GroupHasMembers (a ClientError) if the group has live members."""
+        """Raise GroupHasMembers (a ClientError) if the group has active members."""
         self._group_offsets.refuse_members()
 
     def commit(self, completed: JsonOffsets) -> None:

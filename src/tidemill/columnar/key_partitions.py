@@ -1,4 +1,4 @@
-"""Tells to which partition the hash of a key leads, as in Java's producer, without writing anything."""
+"""Computes the partition that Java's producer chooses for a key, from the key's hash, without writing anything."""
 
 from array import array
 from typing import TYPE_CHECKING

@@ -35,7 +35,7 @@ class Everywhere:
 
 @dataclass(frozen=True, slots=True)
 class Specific:
-    """An offset, EARLIEST or LATEST for each partition.  Every partition that is read must be included."""
+    """For each partition, an offset, EARLIEST or LATEST.  Every partition that is read must be included."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -56,7 +56,7 @@ class AtTimestamps:
 
 @dataclass(frozen=True, slots=True)
 class BeforeNow:
-    """The first record that is at most this old, in every partition; the end of a partition without such a record."""
+    """In every partition, the first record that is at most this old, or the end if the partition has no such record."""
 
     milliseconds: int
 
@@ -70,7 +70,11 @@ class BeforeEnd:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The committed offsets of a consumer group.  A partition without one is at its earliest offset."""
+    """
+    The committed offsets of a consumer group.
+
+    A partition without a committed offset starts at its earliest offset.
+    """
 
     group: str
 
@@ -80,7 +84,7 @@ OffsetBound = Everywhere | Specific | AtTimestamp | AtTimestamps | BeforeNow | B
 
 
 def is_repeatable(bound: OffsetBound) -> bool:
-    """Return whether `bound` resolves to the same readable records again later, although the topic has grown."""
+    """Return whether `bound` resolves to the same readable records again later, even if the topic has grown."""
     if isinstance(bound, Specific):
         return LATEST not in bound.offsets.values()
     return bound == Everywhere(EARLIEST)
@@ -120,7 +124,7 @@ def parse(options: Mapping[str, str], end: str, default: OffsetBound) -> OffsetB
 
 
 def _relative(text: str, option: str) -> OffsetBound | None:
-    """Return the bound of `-10m`, `-1000` or `group:NAME`, or None if the text has another form."""
+    """Return the bound for `-10m`, `-1000` or `group:NAME`, or None if the text has another format."""
     if text.startswith(_GROUP):
         group = text.removeprefix(_GROUP).strip()
         if not group:
@@ -170,8 +174,8 @@ def with_start(end: JsonOffsets, start: JsonOffsets) -> JsonOffsets:
     """
     Return `end`, the end of a query's first batch, together with its start.
 
-    Spark stores no start of the first batch and asks the source for it again, also after a restart.  By then, a start
-    such as the end of the topic or ten minutes ago resolves to other offsets.
+    Spark does not store the start of the first batch and requests it from the source again after a restart.  By then, a
+    start such as the end of the topic or ten minutes ago resolves to different offsets.
     """
     return {**end, **{f"{_START}{topic}": offsets for topic, offsets in start.items()}}
 

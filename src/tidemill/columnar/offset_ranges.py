@@ -48,9 +48,9 @@ def divided(
     Divide `ranges` among Spark's partitions; empty ranges are dropped.
 
     With `bytes_per_partition_max`, ranges are split into parts of equal size in bytes, as estimated by `profiles`; a
-    range without a profile stays whole.  With `records_per_partition_max`, ranges are split into equal parts of at most
-    that size.  If this gives fewer than `partitions_min` ranges, the larger ranges are split further, into about that
-    many in total.
+    range without a profile is not split.  With `records_per_partition_max`, ranges are split into equal parts of at
+    most that size.  If this gives fewer than `partitions_min` ranges, the larger ranges are split further, into about
+    `partitions_min` ranges in total.
     """
     planned = [piece for piece in ranges if piece.size > 0]
     if bytes_per_partition_max is not None:
@@ -67,7 +67,7 @@ def divided(
     if partitions_min is None or len(planned) >= partitions_min:
         return planned
     total = sum(piece.size for piece in planned)
-    # Small ranges stay whole.  The large ranges are split into the remaining number of parts.
+    # Small ranges are not split.  The large ranges are split into the remaining number of parts.
     small = {piece for piece in planned if _part_count(piece.size, total, partitions_min) == 1}
     large_total = total - sum(piece.size for piece in small)
     large_parts = max(partitions_min - len(small), 1)
@@ -99,7 +99,7 @@ def _parts_by_bytes(whole: OffsetRange, profile: SizeProfile | None, bytes_max: 
 
 def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
     """
-    Return end offsets, each at most that in `end`, so that about `offsets_max` offsets are read in total.
+    Return end offsets, none above the one in `end`, so that about `offsets_max` offsets are read in total.
 
     Each partition gets a share in proportion to its pending offsets.  A partition with pending offsets gets at least
     one, so that a small partition is never starved.  If there are more such partitions than `offsets_max`, the limit is
@@ -120,10 +120,10 @@ def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartiti
 
 def limited_by_bytes(start: Offsets, end: Offsets, profiles: Profiles, bytes_max: int) -> dict[TopicPartition, int]:
     """
-    Return end offsets, each at most that in `end`, so that about `bytes_max` bytes are read in total.
+    Return end offsets, none above the one in `end`, so that about `bytes_max` bytes are read in total.
 
-    `profiles` has the partitions with pending offsets.  Each gets a share in proportion to its pending bytes, and at
-    least one offset.  A partition without a profile is not limited.
+    `profiles` contains the partitions with pending offsets.  Each gets a share in proportion to its pending bytes, and
+    at least one offset.  A partition without a profile is not limited.
     """
     total = sum(profile.total for profile in profiles.values())
     if total <= bytes_max:

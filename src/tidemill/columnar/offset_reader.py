@@ -125,7 +125,8 @@ class OffsetReader:
                 found = self.first_since(int(self._wall_clock() * 1_000) - milliseconds, wanted)
                 return {**self._look_up(dict.fromkeys(set(wanted) - set(found), LATEST)), **found}
             case BeforeEnd(offset_count):
-                # The start first: if retention moves it meanwhile, the result is not before the older start.
+                # Request the log start first: if retention raises it meanwhile, the result is still not below the older
+                # start.
                 starts = self.earliest(wanted)
                 ends = self._look_up(dict.fromkeys(wanted, LATEST))
                 return {partition: max(ends[partition] - offset_count, starts[partition]) for partition in wanted}
@@ -133,7 +134,9 @@ class OffsetReader:
                 return self._committed(group, wanted)
 
     def first_since(self, timestamp_ms: int, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the offset of the first record at or after this time; partitions without one are left out."""
+        """
+        Return the offset of the first record at or after this timestamp; partitions without such a record are left out.
+        """
         found = self._look_up(dict.fromkeys(partitions, max(timestamp_ms, 0)))
         return {partition: offset for partition, offset in found.items() if offset != NO_MATCH}
 
@@ -147,7 +150,7 @@ class OffsetReader:
         """
         Sample the sizes of ranges (partition, start offset, end offset) that have offsets.
 
-        A range whose batches cannot be sampled is left out.
+        Ranges whose batches cannot be sampled are left out.
         """
         fetcher = RawFetcher(self._cluster, deadline_ms=self._options.poll_timeout_ms)
         profiles = {
@@ -189,7 +192,9 @@ class OffsetReader:
         return {**found, **self._look_up(dict.fromkeys(unmatched, LATEST))}
 
     def _look_up(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Look up offsets in up to `fetchOffset.numRetries` attempts, each of which waits for elections to end."""
+        """
+        Look up offsets, in at most `fetchOffset.numRetries` attempts, each of which waits for leader elections to end.
+        """
         if not wanted:
             return {}
         attempts_left = self._options.offset_fetch_retries
@@ -210,13 +215,13 @@ class OffsetReader:
 
 
 def _batch_size(fetcher: RawFetcher, partition: TopicPartition, offset: int) -> BatchSize | None:
-    """Return the size of the data batch that has this offset; None if there is none, or no longer."""
+    """Return the size of the data batch that contains this offset; None if it does not exist or no longer exists."""
     try:
         for run in fetcher.batches(partition, offset, offset + 1):
             for _, size, header in spans(run):
                 return BatchSize(header.base_offset, header.end_offset, size)
     except (OffsetOutOfRange, UnknownTopic):
-        pass  # Reading the range reports the loss.
+        pass  # The read of this range will report the data loss.
     return None
 
 

@@ -1,4 +1,4 @@
-"""Parses the values of options.  Spark passes option names in lower case; errors show them as they are documented."""
+"""Parses the values of options.  Spark passes option names in lower case; errors show the documented spelling."""
 
 import difflib
 import logging
@@ -19,7 +19,7 @@ def kafka_keys(options: Mapping[str, str]) -> dict[str, str]:
 
 def warn_of_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> None:
     """
-    Log a warning for each option that is not in `known`, which has the documented spelling by name in lower case.
+    Log a warning for each option that is not in `known`, which maps lower-case names to the documented spelling.
 
     Unknown options are ignored, as in Spark's source.
     """
@@ -31,7 +31,7 @@ def warn_of_unknown(options: Mapping[str, str], known: Mapping[str, str]) -> Non
 
 
 def truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Return the option `name`, which is true or false.  Raise ValueError."""
+    """Return the boolean value of the option `name`.  Raise ValueError if it is neither true nor false."""
     value = options.get(name.lower())
     if value is None:
         return default
@@ -41,7 +41,11 @@ def truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def positive(options: Mapping[str, str], name: str) -> int | None:
-    """Return the option `name`, a whole number above 0; None if it is not set.  Raise ValueError."""
+    """
+    Return the option `name` as an integer; None if it is not set.
+
+    Raise ValueError if it is not a positive integer.
+    """
     value = options.get(name.lower())
     if value is None:
         return None

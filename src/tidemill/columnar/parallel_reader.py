@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 THREADS_MAX: Final = 4
-READ_AHEAD_BYTES_MAX: Final = 32 << 20  # of decoded rows that wait for the caller
-GROUP_BYTES_MAX: Final = 16 << 20  # per record batch, because each thread holds one more than those that wait
+READ_AHEAD_BYTES_MAX: Final = 32 << 20  # decoded rows that wait for the caller
+GROUP_BYTES_MAX: Final = 16 << 20  # per record batch: each thread holds one in addition to the queued batches
 _CLOSE_SECONDS_MAX: Final = 5  # a thread whose broker does not respond ends later, at its request timeout
 
 
 class ParallelReader:
-    """Reads the given columns of `ranges`, once.  The threads start with the first record batch that is taken."""
+    """Reads the given columns of `ranges`, once.  The threads start when the first record batch is requested."""
 
     def __init__(
         self,
@@ -52,9 +52,10 @@ class ParallelReader:
 
     def record_batches(self) -> Iterator["pa.RecordBatch"]:
         """
-        Yield all rows.  The threads and their connections end with the iterator, also if it is closed early.
+        Yield all rows.  The threads end and their connections are closed with the iterator, even if it is closed early.
 
-        Raise DataLossError if records are missing and data loss fails the read, and ClientError if a read fails.
+        Raise DataLossError if records are missing and the options say that data loss fails the read, and ClientError if
+        a read fails.
         """
         atexit.register(self.close)
         try:
@@ -66,7 +67,11 @@ class ParallelReader:
             self.close()
 
     def close(self) -> None:
-        """Let the threads end and close their connections; wait for them, but not for a broker that is silent."""
+        """
+        Make the threads end and close their connections.
+
+        Wait for them, but not for a broker that does not respond.
+        """
         atexit.unregister(self.close)
         self._read_ahead.close()
         ends_at = time.monotonic() + _CLOSE_SECONDS_MAX
@@ -75,7 +80,7 @@ class ParallelReader:
                 thread.join(max(ends_at - time.monotonic(), 0))
 
     def _read(self) -> None:
-        """Read one partition after the other.  This runs in each thread."""
+        """Read one partition after another.  Each thread runs this method."""
         failure: BaseException | None = None
         try:
             with closing(ClusterMetadata(self._options.connection.reached())) as cluster:
@@ -83,7 +88,8 @@ class ParallelReader:
                 while (works := self._next_partition()) and all(self._read_range(reader, work) for work in works):
                     pass
         except (ClientError, DataLossError) as error:
-            # The sentence says what to do.  A traceback of this thread would only hide it, and keep connections alive.
+            # The error message states the fix.  A traceback of this thread would only hide it, and would keep
+            # connections alive.
             error.__cause__ = error.__context__ = None
             failure = error.with_traceback(None)
         except BaseException as error:
@@ -97,12 +103,15 @@ class ParallelReader:
             return None
 
     def _read_range(self, reader: RangeReader, work: OffsetRange) -> bool:
-        """Return whether more rows are wanted."""
+        """Read a range into the queue.  Return whether the caller wants more rows."""
         return all(self._read_ahead.put(rows) for rows in reader.record_batches(work))
 
 
 def _by_partition(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
-    """Return the ranges of each partition, the largest partition first, so that no thread is alone with it at last."""
+    """
+    Return the ranges of each partition, largest partition first, so that it does not keep a single thread busy at the
+    end.
+    """
     by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
     for one in ranges:
         by_partition.setdefault((one.topic, one.partition), []).append(one)

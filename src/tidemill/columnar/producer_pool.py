@@ -17,7 +17,7 @@ _KEPT_MAX: Final = 4  # the least recently used one is closed
 
 
 class PooledProducer(NamedTuple):
-    """A producer and its cluster, which a writer has for itself until it gives them back."""
+    """A producer and its cluster, for the exclusive use of one writer until it gives them back."""
 
     cluster: ClusterMetadata
     producer: BatchProducer
@@ -40,7 +40,7 @@ def take(options: SinkOptions) -> PooledProducer:
 
 
 def give_back(options: SinkOptions, pooled: PooledProducer) -> None:
-    """Keep the producer for a later write, unless a call failed or batches are not acknowledged."""
+    """Keep the producer for a later write, unless a call has failed or batches are not acknowledged yet."""
     key = (options.connection, options.producer)
     if not pooled.producer.is_reusable or key in _kept:
         pooled.close()

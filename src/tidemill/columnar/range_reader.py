@@ -36,9 +36,11 @@ class RangeReader:
         group_bytes_max: int = GROUP_BYTES_MAX,
     ) -> None:
         """
-        `cluster` has the connections to use; without it, those that this process keeps are used, by one thread only.
+        `cluster` holds the connections to use.  Without it, the connections that this process keeps are used, which
+        only one thread may do.
 
-        A record batch holds at most `group_bytes_max` decompressed bytes of records, or those of one larger batch.
+        A record batch holds at most `group_bytes_max` decompressed bytes of records, or the records of one larger
+        batch.
         """
         self._options = options
         self._columns = columns
@@ -49,7 +51,8 @@ class RangeReader:
         """
         Yield the records of `work`.
 
-        Raise DataLossError if records are missing and data loss fails the query, and ClientError if a read fails.
+        Raise DataLossError if records are missing and the options say that data loss fails the query, and ClientError
+        if a read fails.
         """
         partition = TopicPartition(work.topic, work.partition)
         cluster = self._own_cluster or _cluster(self._options.connection)
@@ -87,7 +90,7 @@ def _cluster(settings: ConnectionSettings) -> ClusterMetadata:
     if cluster is None:
         if len(_clusters) >= _CLUSTERS_MAX:
             _clusters.pop(next(iter(_clusters))).close()
-        cluster = ClusterMetadata(settings.reached())  # by the driver, which has planned the ranges
+        cluster = ClusterMetadata(settings.reached())  # the driver reached the cluster when it planned
     _clusters[settings] = cluster  # The newest key is the last, so the dictionary is ordered by last use.
     return cluster
 

@@ -12,7 +12,8 @@ class ReadAhead:
     """
     Holds at most `bytes_max` bytes of rows, or one larger record batch.
 
-    Its lock is reentrant: the garbage collector may call `close` in any thread, also in one that is in a method.
+    The lock is reentrant, because the garbage collector may call `close` in any thread, even in one that holds the
+    lock.
     """
 
     def __init__(self, bytes_max: int, *, producers: int) -> None:
@@ -27,7 +28,7 @@ class ReadAhead:
 
     @property
     def bytes(self) -> int:
-        """The size of the rows that wait for the caller."""
+        """The size of the queued rows in bytes."""
         return self._bytes
 
     @property
@@ -35,7 +36,7 @@ class ReadAhead:
         return self._is_closed
 
     def put(self, rows: "pa.RecordBatch") -> bool:
-        """Add rows; wait while there is no room.  Return whether more rows are wanted."""
+        """Add rows, waiting while the queue is full.  Return whether the caller wants more rows."""
         size = rows.nbytes
         with self._changed:
             while self._bytes and self._bytes + size > self._bytes_max and not self._is_closed:
@@ -48,7 +49,7 @@ class ReadAhead:
             return True
 
     def producer_done(self, failure: BaseException | None = None) -> None:
-        """Note that a thread will add no more rows; `failure` is the reason if it has not read all of its rows."""
+        """Record that a thread will add no more rows; `failure` is the error if it could not read all of its rows."""
         with self._changed:
             self._producers -= 1
             if failure is not None and self._failure is None:
@@ -57,7 +58,7 @@ class ReadAhead:
 
     def take(self) -> "pa.RecordBatch | None":
         """
-        Return the next rows, or None at the end; wait for them if there are none yet.
+        Return the next rows, or None at the end.  Wait while the queue is empty.
 
         Raise the first failure of a thread, even if rows are waiting.
         """
@@ -74,7 +75,7 @@ class ReadAhead:
             return rows
 
     def close(self) -> None:
-        """Drop the rows that wait, and let the threads end."""
+        """Drop the queued rows, and make the threads end."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()

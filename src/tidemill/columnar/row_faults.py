@@ -1,4 +1,4 @@
-"""Finds rows that cannot be written, and names them: by topic, partition, row (from 0) and fix."""
+"""Finds rows that cannot be written.  An error names the topic, the partition, the row (from 0) and the fix."""
 
 from typing import TYPE_CHECKING
 

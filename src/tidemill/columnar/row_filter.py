@@ -1,8 +1,8 @@
-"""Conditions on the rows of a read that make it read less: fewer partitions, fewer offsets, fewer rows.
+"""Filter conditions that reduce what a read has to read: fewer partitions, fewer offsets, fewer rows.
 
 Partitions and offsets are selected when the read is planned.  A lower bound of the timestamp moves the start of each
-partition to the first record at or after it; later records may still be older, because timestamps need not ascend, so
-an upper bound selects nothing.  Conditions on the key select rows after decoding and never whole partitions, because
+partition to the first record at or after it; later records may still be older, because timestamps need not ascend.  An
+upper bound is therefore not used.  Conditions on the key select rows after decoding and never whole partitions, because
 producers differ in how they choose the partition of a key.
 """
 
@@ -48,7 +48,7 @@ class Condition(NamedTuple):
 
 
 class Use(Enum):
-    """What a condition does for a read."""
+    """How far a RowFilter can apply a condition."""
 
     NONE = "nothing"
     SOME = "some rows that it excludes are not read"
@@ -57,12 +57,12 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Conditions that all hold for every row that the query needs.  It is pickled to executors."""
+    """Conditions that every row needed by the query fulfils.  A RowFilter is pickled and sent to executors."""
 
     conditions: tuple[Condition, ...] = ()
 
     def selects(self, partition: TopicPartition) -> bool:
-        """Return whether the partition may have rows that the query needs."""
+        """Return whether the partition may contain rows that the query needs."""
         return all(
             _COMPARISONS[one.comparison](value, one.value) is not one.is_negated
             for column, value in (("topic", partition.topic), ("partition", partition.partition))
@@ -70,7 +70,7 @@ class RowFilter:
         )
 
     def clipped(self, start_offset: int, end_offset: int) -> tuple[int, int]:
-        """Return the part of a range of offsets that may have rows that the query needs.  It may be empty."""
+        """Return the part of an offset range that may contain rows that the query needs.  It may be empty."""
         for one in self._of("offset"):
             lowest, greatest = _bounds(one)
             start_offset = start_offset if lowest is None else max(start_offset, lowest)
@@ -94,20 +94,24 @@ class RowFilter:
             else:
                 values = one.value if one.comparison == IN else (one.value,)
                 mask = pc.is_in(keys, value_set=pa.array(values, pa.binary()))
-                if one.is_negated:  # As in SQL, a null key neither equals a value nor differs from it.
+                if one.is_negated:  # As in SQL, `key <> value` is not true for a null key.
                     mask = pc.and_(pc.invert(mask), pc.is_valid(keys))
             rows = rows.filter(mask)
         return rows
 
     def _of(self, column: str) -> Iterable[Condition]:
-        """Return the conditions on `column`.  Only a key can be null, so IS NOT NULL excludes no other row."""
+        """
+        Return the conditions on `column`.
+
+        IS NOT NULL is left out for columns other than `key`, which are never null.
+        """
         return (
             one for one in self.conditions if one.column == column and (column == "key" or one.comparison != IS_NULL)
         )
 
 
 def use_of(condition: Condition) -> Use:
-    """Return what `condition` does in a RowFilter.  A condition of no use must be left out."""
+    """Return how far a RowFilter can apply `condition`.  A condition with Use.NONE must not be added to a RowFilter."""
     column, comparison, value, is_negated = condition
     if column not in _TYPES:
         return Use.NONE

@@ -19,7 +19,7 @@ class RoutedRows(NamedTuple):
     """Row numbers grouped by partition, in the original order within each partition."""
 
     order: "array[int]"
-    starts: "array[int]"  # of the partitions of all topics in `order`, and the number of rows
+    starts: "array[int]"  # start of each partition of each topic in `order`; then the number of rows
     topics: Sequence[str]
     counts: Sequence[int]  # of partitions, per topic
 
@@ -39,7 +39,7 @@ def routed(rows: "pa.RecordBatch", options: SinkOptions, topics: SinkTopics, row
     Return the rows grouped by partition.
 
     `rows_before` is the number of the first row.  Raise RowRefused for a topic or a partition that does not exist, and
-    ClientError if the cluster cannot be asked.
+    ClientError if a request fails.
     """
     names, indices = _topic_names(rows, options)
     missing = topics.learn(names)
@@ -68,7 +68,7 @@ def routed(rows: "pa.RecordBatch", options: SinkOptions, topics: SinkTopics, row
 
 
 def _topic_names(rows: "pa.RecordBatch", options: SinkOptions) -> tuple[list[str], memoryview | None]:
-    """Return the topics of the rows, and for each row the index of its topic, which is None for a single topic."""
+    """Return the topics of the rows, and the index of each row's topic, or None if all rows have the same topic."""
     if options.topic is not None:
         return [options.topic], None
     encoded = rows.column("topic").dictionary_encode()
@@ -86,7 +86,7 @@ def _router(
     sticky: "array[int]",
     indices: memoryview | None,
 ) -> Any:
-    """Return a RowRouter with the columns of the rows."""
+    """Return a RowRouter that uses the columns of these rows."""
     value_ends = binary_buffers(rows.column("value"))[0]
     router = scan.RowRouter(rows.num_rows, array("i", counts), sticky, options.producer.batch_bytes, value_ends)
     if indices is not None:

@@ -1,6 +1,6 @@
 """The options of Spark's Kafka sink, parsed into one frozen value that is pickled to executors.
 
-Spark passes option names in lower case.  Keys with the prefix `kafka.` are those of Kafka's producer.
+Spark passes option names in lower case.  Keys with the prefix `kafka.` are keys of Kafka's producer.
 """
 
 import logging
@@ -85,7 +85,7 @@ OPTIONS: Final = (
         "Whether rows with a key are routed like rows without one.",
     ),
 )
-"""The sink's options, for the documentation.  Connection keys (TLS, SASL, addresses) are those of the source."""
+"""The sink's options, for the documentation.  Connection keys (TLS, SASL, addresses) are the same as for the source."""
 
 KNOWN: Final = {
     "checkpointlocation": "checkpointLocation",  # set for every streaming query
@@ -102,7 +102,7 @@ class SinkOptions:
 
     connection: ConnectionSettings
     producer: ProducerSettings
-    topic: str | None = None  # None: the column `topic` has the topic of each row
+    topic: str | None = None  # None: the column `topic` contains the topic of each row
 
     def for_tasks(self) -> "SinkOptions":
         """Return the options for the tasks of a job whose driver has reached the cluster."""

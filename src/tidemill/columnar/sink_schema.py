@@ -5,7 +5,7 @@
     headers    list<struct<key: string, value: binary>>  optional
     topic      string                                  required without the option `topic`, which wins
     partition  integer                                 optional
-    timestamp  timestamp                               optional; Spark's Kafka sink does not have it
+    timestamp  timestamp                               optional; not supported by Spark's Kafka sink
 
 Other columns are ignored.
 """
@@ -24,7 +24,7 @@ def check(schema: "pa.Schema", topic: str | None) -> None:
     """
     Check the columns of `schema`.  `topic` is the value of the option `topic`.
 
-    Raise ValueError, whose first sentence is that of Spark's Kafka sink where it has one.
+    Raise ValueError, with the message of Spark's Kafka sink as the first sentence if that sink makes the same check.
     """
     for column in COLUMNS:
         if len(schema.get_all_field_indices(column)) > 1:
@@ -133,7 +133,7 @@ def sink_rows(rows: "pa.RecordBatch", topic: str | None) -> "pa.RecordBatch":
         if pa.types.is_null(column.type):
             continue
         if pa.types.is_dictionary(column.type):
-            # Cast first: pyarrow cannot take from string views, which Polars has in its categories.
+            # Cast first, because pyarrow's `take` does not support string views, which Polars uses for its categories.
             column = column.dictionary.cast(targets[name]).take(column.indices)
         columns[name] = column if name == "timestamp" else column.cast(targets[name])
     return pa.RecordBatch.from_pydict(columns)

@@ -1,4 +1,4 @@
-"""The topics of a write: how many partitions each has, and the largest batch that it accepts."""
+"""The topics of a write: the number of partitions of each topic, and the largest batch that it accepts."""
 
 import random
 from array import array
@@ -9,31 +9,35 @@ from tidemill.client import topic_limits
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import RetriesExhausted, UnknownTopic
 
-_NEW_TOPIC_MS: Final = 1_000  # a broker of Apache Kafka may learn of a new topic a moment after its creation
+_NEW_TOPIC_MS: Final = 1_000  # an Apache Kafka broker may learn of a new topic shortly after its creation
 
 
 class SinkTopics:
-    """What a write knows about its topics.  Partition counts are cached until a row names a partition beyond them."""
+    """
+    Caches what a write knows about its topics.
+
+    A partition count is cached until a row specifies a higher partition.
+    """
 
     def __init__(
         self, cluster: ClusterMetadata, *, deadline_ms: int, random_below: Callable[[int], int] = random.randrange
     ) -> None:
-        """`deadline_ms` limits how long a look-up waits for brokers that are away, and for elections."""
+        """`deadline_ms` limits how long a look-up waits for unavailable brokers and for leader elections."""
         self._cluster = cluster
         self._deadline_ms = deadline_ms
         self._random_below = random_below
         self._counts: dict[str, int] = {}
         self._limits: dict[str, int] = {}
-        self._sticky: dict[str, tuple[int, int]] = {}  # partition, bytes that it has received
+        self._sticky: dict[str, tuple[int, int]] = {}  # partition, and the bytes sent to it
 
     def reach(self) -> None:
         """Wait until a broker responds.  Raise ClientError."""
         self._cluster.refresh((), deadline_ms=self._deadline_ms)
 
     def learn(self, topics: Collection[str]) -> str | None:
-        """Look up topics that are not known yet.  Return the first one that does not exist, or None.
+        """Look up topics that are not cached yet.  Return the first topic that does not exist, or None.
 
-        Raise ClientError if the cluster cannot be asked.
+        Raise ClientError if a request fails.
         """
         new = [topic for topic in topics if topic not in self._counts]
         return self._look_up(new) if new else None
@@ -46,18 +50,20 @@ class SinkTopics:
         return self._counts[topic]
 
     def batch_bytes_max(self, topic: str) -> int | None:
-        """Return `max.message.bytes` of the topic, or None if the broker does not tell."""
+        """Return `max.message.bytes` of the topic, or None if the broker does not report it."""
         return self._limits.get(topic)
 
     def sticky(self, topics: Sequence[str]) -> "array[int]":
-        """Return the sticky partition of each topic and the bytes that it has received, as `RowRouter` wants them."""
+        """
+        Return the sticky partition of each topic and the bytes sent to it, in the format that `RowRouter` expects.
+        """
         for topic in topics:
             if topic not in self._sticky:
                 self._sticky[topic] = (self._random_below(self._counts[topic]), 0)
         return array("q", [number for topic in topics for number in self._sticky[topic]])
 
     def keep_sticky(self, topics: Sequence[str], sticky: "array[int]") -> None:
-        """Keep the values of `sticky` for the next rows."""
+        """Store the values of `sticky` for the next rows."""
         for index, topic in enumerate(topics):
             self._sticky[topic] = (sticky[2 * index], sticky[2 * index + 1])
 

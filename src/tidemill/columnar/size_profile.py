@@ -1,4 +1,4 @@
-"""Estimates where the bytes of an offset range lie, from the sizes of a few of its batches.
+"""Estimates how the bytes of an offset range are distributed over its offsets, from the sizes of a few of its batches.
 
 A stored batch never changes, so a range that is sampled again gives the same profile, as long as neither retention nor
 compaction has removed its records.  Sizes are those of stored, compressed batches.
@@ -19,13 +19,13 @@ class BatchSize(NamedTuple):
     size: int  # bytes
 
     def size_of(self, offset_count: int) -> int:
-        """Return the bytes of this many offsets of the batch, or of offsets that are like them."""
+        """Return the estimated bytes of this many offsets, which are in the batch or near it."""
         return self.size * offset_count // (self.end_offset - self.base_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class SizeProfile:
-    """The estimated bytes of consecutive pieces of an offset range."""
+    """The estimated sizes, in bytes, of consecutive pieces of an offset range."""
 
     borders: tuple[int, ...]  # offsets; piece i is [borders[i], borders[i + 1])
     sizes: tuple[int, ...]
@@ -35,7 +35,7 @@ class SizeProfile:
         return sum(self.sizes)
 
     def offset_at(self, size: int) -> int:
-        """Return the offset before which the range has about `size` bytes."""
+        """Return the offset before which the range contains about `size` bytes."""
         ends = list(accumulate(self.sizes))
         piece = bisect_left(ends, size)
         if piece == len(ends):
@@ -45,7 +45,7 @@ class SizeProfile:
         return start + (after * (end - start) // self.sizes[piece] if after else 0)
 
     def size_before(self, offset: int) -> int:
-        """Return about how many bytes the range has before `offset`."""
+        """Return the estimated number of bytes that the range contains before `offset`."""
         total = 0
         for (start, end), size in zip(pairwise(self.borders), self.sizes, strict=True):
             total += size * (min(max(offset, start), end) - start) // (end - start)
@@ -58,8 +58,8 @@ def sampled(
     """
     Return a profile of the range, or None if no batch could be sampled.
 
-    `batch_at` returns the batch that has an offset, or None if there is none because of compaction or transactions.  A
-    range of a few batches is walked batch by batch; a longer one is sampled at equal distances.
+    `batch_at` returns the batch that contains an offset, or None if there is none because of compaction or
+    transactions.  A range of a few batches is walked batch by batch; a longer one is sampled at equal distances.
     """
     step = -(-(end_offset - start_offset) // samples_max)
     borders = [start_offset]

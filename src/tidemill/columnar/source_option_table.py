@@ -1,4 +1,4 @@
-"""The options of the source, as they are documented.  Other keys with the prefix `kafka.` are those of the client."""
+"""The documented options of the source.  Other keys with the prefix `kafka.` are client settings."""
 
 from typing import Final
 

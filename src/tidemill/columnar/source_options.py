@@ -1,7 +1,7 @@
 """The options of Spark's Kafka source, parsed into one frozen value that is pickled to executors.
 
-Spark passes option names in lower case.  The same options are refused, with the same messages, as in Spark's own
-source, so a program only has to change the name of the format.
+Spark passes option names in lower case.  The source refuses the same options as Spark's own source, with the same
+messages, so a program only has to change the name of the format.
 """
 
 import logging
@@ -129,7 +129,11 @@ def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
 
 
 def _data_loss(options: Mapping[str, str]) -> DataLossPolicy:
-    """Return the policy of onDataLoss.  failOnDataLoss, Spark's option, is an alias for `fail` and `skip`."""
+    """
+    Return the policy that onDataLoss sets.
+
+    Spark's option failOnDataLoss is an alias: true means `fail`, false `skip`.
+    """
     value = options.get("ondataloss")
     is_failing = truth(options, "failOnDataLoss", default=True)
     if value is None:
@@ -147,7 +151,7 @@ def _data_loss(options: Mapping[str, str]) -> DataLossPolicy:
         raise ValueError("onDataLoss=report needs option dataLossLog: name a directory for the rows about lost records")
     if chosen is not OnDataLoss.REPORT and log:
         raise ValueError(f"dataLossLog={log} is used only with onDataLoss=report: set that, or remove dataLossLog")
-    # A relative path means the working directory of the driver, which executors do not share.
+    # A relative path is relative to the driver's working directory, which executors do not share.
     return DataLossPolicy(chosen, (log if "://" in log else os.path.abspath(log)) if log else None)
 
 

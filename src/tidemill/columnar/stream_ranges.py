@@ -16,7 +16,7 @@ from tidemill.model.topic import TopicId
 
 
 class StreamRanges:
-    """The offsets of one query.  It remembers the ids of the topics that this run has read."""
+    """Resolves the offsets of one query.  The object remembers the ids of the topics that this run has read."""
 
     def __init__(self, options: SourceOptions, reader: OffsetReader) -> None:
         self._options = options
@@ -42,12 +42,12 @@ class StreamRanges:
         return self._reader.latest(existing, known=begin)
 
     def readable_start(self, begin: Offsets, ends: Offsets) -> Offsets:
-        """Return the start offsets; partitions that are new or were created again start at the log start offset."""
+        """Return the start offsets.  Partitions that are new or were created again start at their log start offset."""
         unsure = [partition for partition, end in ends.items() if begin.get(partition, end + 1) > end]
         return {**begin, **self._reader.earliest(unsure)}
 
     def between(self, begin: Offsets, ends: Offsets) -> list[OffsetRange]:
-        """Return the ranges of a micro-batch, one per partition that exists.  Report what is missing as data loss."""
+        """Return the ranges of a micro-batch, one per existing partition.  Report missing records as data loss."""
         if begin == ends:
             return []
         existing = set(self._reader.partitions(is_missing_allowed=True))

@@ -22,7 +22,7 @@ class Subscription:
         """
         Return the subscribed topics.
 
-        `existing` is used only for a pattern, which must match the whole topic name, as in Java's `matches`.
+        `existing` is used only for a pattern, which must match the entire topic name, as in Java's `matches`.
         """
         if self.pattern is not None:
             wanted = re.compile(self.pattern)

@@ -24,16 +24,16 @@ from tidemill.model.partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_GROUP_BYTES: Final = 8 << 20  # rows that are routed together, so that a partition's batch is not tiny
+_GROUP_BYTES: Final = 8 << 20  # rows that are routed together, so that batches are not too small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSummary:
-    """What a write has stored; every record of it is acknowledged by all in-sync replicas."""
+    """What a write has stored.  Every record is acknowledged by all in-sync replicas."""
 
     records: int = 0
     bytes: int = 0  # of the record batches, compressed
-    # Per partition, the offset of the first record and the offset after the last.  Other producers may have records in
+    # Per partition, the offset of the first record and the offset after the last.  Records of other producers may be in
     # between.  An offset is -1 if the broker did not return it.
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
@@ -44,15 +44,16 @@ class TopicWriter:
 
     `value` is required.  `key`, `headers`, `topic`, `partition` and `timestamp` are optional; other columns are
     ignored.  A row goes to its `partition`; without one, a row with a key goes to the partition that Java's producer
-    chooses for the key, and a row without a key goes to one partition after the other, a batch each.
+    chooses for the key, and rows without a key go to one partition after another, a batch each.
     """
 
     def __init__(self, options: SinkOptions, schema: "pa.Schema") -> None:
         """
-        Check the schema, and find the cluster and the option's topic.
+        Check the schema, connect to the cluster, and look up the topic if the option `topic` is set.
 
-        A cluster that was never reached must respond within `socket.connection.setup.timeout.ms`.  Later, all calls
-        wait for it up to `delivery.timeout.ms`.  Raise ValueError for the schema, UnknownTopic and ClientError.
+        If the job has not reached the cluster yet, the cluster must respond within
+        `socket.connection.setup.timeout.ms`.  Later, all calls wait for it up to `delivery.timeout.ms`.  Raise
+        ValueError for the schema, UnknownTopic and ClientError.
         """
         sink_schema.check(schema, options.topic)
         self._options = options
@@ -60,7 +61,7 @@ class TopicWriter:
         self._topics = SinkTopics(self._pooled.cluster, deadline_ms=options.producer.delivery_timeout_ms)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
-        self._rows_before = 0  # the number of rows before those that are gathered
+        self._rows_before = 0  # the number of rows before the gathered rows
         self._acknowledged: dict[TopicPartition, Acknowledged] = {}
         self._is_open = True
         try:
@@ -89,7 +90,11 @@ class TopicWriter:
                 self._send_gathered()
 
     def flush(self) -> WriteSummary:
-        """Wait until all rows are acknowledged.  Return the summary of all rows since the start.  Raise as `write`."""
+        """
+        Wait until all rows are acknowledged.
+
+        Return the summary of all rows so far.  Raise the same errors as `write`.
+        """
         self._send_gathered()
         for partition, more in self._pooled.producer.flush().items():
             self._acknowledged[partition] = self._acknowledged.get(partition, NOTHING).plus(*more)
@@ -102,7 +107,7 @@ class TopicWriter:
         )
 
     def close(self) -> None:
-        """Release the connections.  Rows that are not flushed may be lost."""
+        """Release the connections.  Rows that have not been flushed may be lost."""
         if self._is_open:
             self._is_open = False
             producer_pool.give_back(self._options, self._pooled)
@@ -146,7 +151,11 @@ class TopicWriter:
                 self._pooled.producer.send(partition, encoded.batch, encoded.record_count)
 
     def _check_size(self, partition: TopicPartition, encoded: EncodedBatch, order: Sequence[int]) -> None:
-        """Refuse a record that alone is too large.  The producer divides a batch of several records if need be."""
+        """
+        Refuse a record that is too large by itself.
+
+        The producer divides a batch of several records if necessary.
+        """
         size = len(encoded.batch)
         limit = self._topics.batch_bytes_max(partition.topic)
         request_limit = self._options.producer.request_bytes_max

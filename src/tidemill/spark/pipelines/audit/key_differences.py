@@ -59,8 +59,8 @@ def _unpaired(rows: "DataFrame", options: AuditOptions) -> Iterator[Difference]:
     from pyspark.sql import functions as F  # noqa: N812
 
     same = Window.partitionBy("side", "key", "checksum").orderBy("partition", "offset")
-    # This bounds the rows that the driver collects. A changed record takes two of these rows, and all rows may have the
-    # same key.
+    # Limit the rows that the driver collects.  A changed record takes two of these rows, and all rows may have the same
+    # key.
     rows_max = 100 * options.differences
     found = (
         rows.withColumn("occurrence", F.row_number().over(same))

@@ -22,7 +22,7 @@ def read(spark: "SparkSession", snapshot: Path | str) -> "DataFrame":
     them.
 
     The DataFrame reads the version that is current when this function is called, even if a newer one exists when the
-    query runs. Raise SnapshotRefused if there is no snapshot.
+    query runs.  Raise SnapshotRefused if there is no snapshot.
     """
     path = Path(snapshot).absolute()
     current = manifest.read(path)
