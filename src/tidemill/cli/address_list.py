@@ -1,11 +1,11 @@
-"""Addresses of brokers on the command line: HOST:PORT, or several of them with commas in between."""
+"""Broker addresses on the command line: HOST:PORT, or several of them separated by commas."""
 
 from tidemill.cli.failure import usage
 
 
 def parse_addresses(text: str, *, source: str, example: str) -> list[str]:
     """
-    Return the addresses in `text`, which the option or environment variable `source` has.
+    Return the addresses in `text`, the value of the option or environment variable `source`.
 
     Raise a usage error that shows `example` if one of them is not HOST:PORT.
     """

@@ -38,7 +38,7 @@ def consumer(bootstrap: str) -> Consumer:
 
 
 def measure_consume(load: BenchLoad) -> dict[str, Any]:
-    """Measure how fast records are read, and return the result.  Raise `Failed` if the topic has no records."""
+    """Measure how fast records are read, and return the result.  Raise `Failed` if the topic is empty."""
     with bench_topic(load) as topic:
         if topic.is_temporary:
             _fill(topic, load)

@@ -1,4 +1,4 @@
-"""`tidemill bench latency`: how long it takes until a record is acknowledged, and until a consumer has it."""
+"""`tidemill bench latency`: how long it takes until a record is acknowledged, and until a consumer receives it."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from tidemill.cli.kafka import failed
 
 LATE_MAX_S: Final = 30.0  # after the last record was sent
 POLL_MAX_S: Final = 0.1  # bounds the latency of Ctrl-C
-TAG_BYTES: Final = 8  # tells the records of this run from those of others; eight bytes with the record's number follow
+TAG_BYTES: Final = 8  # distinguishes this run's records from others; eight bytes with the record's number follow
 
 
 def measure_latency(load: BenchLoad, rate: float) -> dict[str, Any]:

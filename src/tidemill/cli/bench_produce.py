@@ -10,7 +10,7 @@ from tidemill.cli.bench_load import BenchLoad, bench_topic
 from tidemill.cli.bench_report import Stopwatch, advance_bar, percentiles_ms, rates
 from tidemill.cli.kafka import error_name
 
-POLL_EVERY: Final = 64  # how many records are sent between two checks of the clock and of acknowledgements
+POLL_EVERY: Final = 64  # records sent between two checks of the clock and of acknowledgements
 LATENCIES_MAX: Final = 1_000_000  # with more records, only every second, third, … latency is kept
 QUEUE_FULL_POLL_S: Final = 0.1
 

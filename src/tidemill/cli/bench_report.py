@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tidemill.cli.output import counted, print_fields, print_json
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
-BUSY: Final = 0.9  # if the client's thread computes for more than this share of the time, the client limits the rate
+BUSY: Final = 0.9  # if the client thread is busy for more than this share of the time, the client is the bottleneck
 
 
 class Timing(NamedTuple):

@@ -39,8 +39,8 @@ def check_reachable(bootstrap: str, deadline: Deadline | None = None) -> None:
     """
     Raise `Failed` with exit code NO_BROKER unless one of the addresses accepts a connection and may be a Kafka port.
 
-    No address is waited for after the deadline.  Without this check, librdkafka would retry for minutes.  A port that
-    does not respond is left to librdkafka: the broker may be slow.
+    The check does not wait beyond the deadline.  Without it, librdkafka would retry for minutes.  A port that accepts
+    the connection but does not respond is left to librdkafka: the broker may be slow.
     """
     from tidemill.client.port_probe import PortProtocol, probe  # imported late (decision 12)
 
@@ -79,9 +79,10 @@ def _no_kafka(problem: str, fix: str) -> Failed:
 
 def _no_broker(tried: str) -> Failed:
     """
-    Return the error if no address accepts a connection.
+    Return the error for the case that no address accepts a connection.
 
-    Other brokers of the cluster may run, whose addresses this command does not know, so a new cluster is the last fix.
+    Other brokers of the cluster, whose addresses this command does not know, may be running, so starting a new cluster
+    is suggested last.
     """
     fix = (
         "set --bootstrap or TIDEMILL_BOOTSTRAP to another broker of the cluster, or to several as HOST:PORT,HOST:PORT; "

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask, ask_readiness
 
 PAGE: Final = 1_000
-TIMEOUT_S: Final = 1.0  # slower brokers are shown as down, because the table is updated every second
+TIMEOUT_S: Final = 1.0  # slower brokers are shown as down, because the tables are updated every second
 METADATA_SHARD: Final = 0  # the shard of which every broker is a voter or a learner
 Row = dict[str, Any]
 
@@ -22,7 +22,7 @@ class ClusterView:
     brokers: list[Row]
     shards: list[Row]  # `/v1/shards` of the shards' leaders, with `state`: ok, degraded, leaderless, or unknown
     addresses: list[str]  # of the brokers' HTTP listeners; the first is that of the broker that responded
-    notes: list[str]  # which addresses were asked before without success, and why
+    notes: list[str]  # addresses that did not respond before it, each with the reason
 
     def as_json(self) -> Row:
         """Return the object that `tidemill cluster status --json` prints."""

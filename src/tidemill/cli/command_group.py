@@ -1,4 +1,4 @@
-"""Groups of commands, and the one way in which all commands show their help."""
+"""Groups of commands, and the uniform help format of all commands."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
 """Requests about configurations, for `tidemill configs`.
 
-They use Tidemill's own client: confluent-kafka cannot name the resource of the cluster-wide defaults, and if a key has
-values at several levels, it keeps only the last one.
+They use Tidemill's own client, because confluent-kafka cannot address the cluster-wide defaults, and returns only one
+value for a key that is set at several levels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 TOPIC: Final = 2
 BROKER: Final = 4
 WITHOUT_EFFECT: Final = "Accepted without effect: "
-"""How Tidemill's documentation of a key begins if the key is stored and ignored."""
+"""The prefix of Tidemill's documentation of a key that is stored but ignored."""
 
 SET: Final = 0
 DELETE: Final = 1
@@ -61,7 +61,7 @@ class ConfigAdmin:
         return [_row(config, resource.type) for config in sorted(configs, key=lambda config: config.name)]
 
     def without_effect(self, resource: Resource, keys: Sequence[str]) -> dict[str, str]:
-        """Return those of `keys` that the broker stores and ignores, each with the reason."""
+        """Return the keys among `keys` that the broker stores but ignores, each with the reason."""
         documented = {
             config.name: config.documentation or ""
             for config in self._describe(resource, keys, with_documentation=True)
@@ -151,9 +151,9 @@ def _row(config: Config, resource_type: int) -> dict[str, Any]:
 
 
 def default_of(config: Config) -> str | None:
-    """Return the value that applies if nothing is set on any level, or None if the broker does not report it.
+    """Return the value that applies if the key is not set at any level, or None if the broker does not report it.
 
-    A default with another unit is shown with its key, such as log.retention.hours=168 for retention.ms.
+    A default in another unit is returned with its key, such as log.retention.hours=168 for retention.ms.
     """
     if config.config_source == ConfigSource.DEFAULT_CONFIG:
         return config.value
@@ -165,8 +165,8 @@ def default_of(config: Config) -> str | None:
 
 def value_if_unset(config: Config, resource_type: int) -> str | None:
     """
-    Return the value that applies if the key is unset where the effective value was set: that of the next level.  Return
-    None if there is none, and the present value if the resource has only inherited it.
+    Return the value that would apply if the key were unset at the level of the effective value: the value of the next
+    level, or None if there is none.  Return the current value if the resource has only inherited it.
     """
     levels = config.synonyms
     is_own = config.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG if resource_type == TOPIC else True
@@ -177,8 +177,8 @@ def value_if_unset(config: Config, resource_type: int) -> str | None:
 
 def is_set_by_another_key(config: Config) -> bool:
     """
-    Return whether the key has no value of its own and only its synonym is set, as log.retention.ms if
-    log.retention.hours is set.  The broker then reports the synonym's source for it, as Kafka does.
+    Return whether the key has no value of its own and only a synonym is set, for example log.retention.ms when
+    log.retention.hours is set.  The broker then reports the synonym's source for the key, as Kafka does.
     """
     return config.value is None and bool(config.synonyms) and config.synonyms[0].name != config.name
 

@@ -5,7 +5,7 @@ from tidemill.model.config_keys import BROKER_KEYS
 
 
 def print_config_keys(*, as_json: bool) -> None:
-    """Print every broker key with its type, default and meaning, except the keys that Kafka has for its own tests."""
+    """Print every broker key with its type, default and meaning, except keys that Kafka uses only in its own tests."""
     keys = [key for key in BROKER_KEYS.values() if not key.internal]
     with pipe_may_close():
         if as_json:

@@ -9,7 +9,7 @@ from typing import Final
 from tidemill.cli.config_admin import ConfigAdmin, Resource
 from tidemill.cli.failure import Failed
 
-VISIBLE_WAIT_S: Final = 5.0  # the broker that is asked may know a new topic a little later than the controller
+VISIBLE_WAIT_S: Final = 5.0  # a broker may learn of a new topic slightly later than the controller
 RETRY_S: Final = 0.05
 
 
@@ -17,7 +17,7 @@ def print_notes(admin: ConfigAdmin, resource: Resource, keys: Sequence[str], *, 
     """
     Print a line to stderr for each of `keys` that has no effect, with the reason.
 
-    `is_new` says that the resource is a topic that was created just now.
+    `is_new` means that the resource is a topic that has just been created.
     """
     if not keys:
         return

@@ -34,7 +34,7 @@ SOURCES: Final = {
     "STATIC_BROKER_CONFIG": "broker's start",
     "DEFAULT_CONFIG": "default",
 }
-"""How tables show Kafka's sources of values: where the value was set."""
+"""The names that tables show for Kafka's configuration sources, which say where a value was set."""
 
 
 def register(application: typer.Typer) -> None:
@@ -58,7 +58,7 @@ def _opened(
 
 
 def _named(resource: "Resource") -> dict[str, Any]:
-    """Return the JSON fields that name the resource."""
+    """Return the JSON fields that identify the resource."""
     kind = resource.about.split()[0]
     return {"resource": "cluster", "name": None} if kind == "the" else {"resource": kind, "name": resource.name}
 

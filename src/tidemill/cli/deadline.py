@@ -1,18 +1,18 @@
-"""The time that a command has for several requests together."""
+"""The common deadline of all requests of a command."""
 
 import math
 import time
 from typing import Final
 
-LEAST_S: Final = 0.05  # what a request still gets after the deadline, so that it fails with an error of its own
+LEAST_S: Final = 0.05  # timeout of a request after the deadline, so that the request fails with its own error
 
 
 class Deadline:
-    """The moment at which a command gives up; without `seconds`, it never does."""
+    """The time at which a command gives up; without `seconds`, there is no limit."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self._at = time.monotonic() + seconds
 
     def bounded(self, seconds: float) -> float:
-        """Return `seconds`, or what is left until the deadline if that is less."""
+        """Return `seconds`, or the time left until the deadline if that is shorter."""
         return min(seconds, max(self._at - time.monotonic(), LEAST_S))

@@ -16,7 +16,7 @@ _OPTIONS: Final = {
     "listeners=": "--kafka=",
     "tidemill.http.listener=": "--http=",
 }
-"""How an error of a broker begins that is about one of this command's options, and how the option is named instead."""
+"""Maps the start of a broker's error about a configuration key to the option of this command that sets the key."""
 
 
 def register(application: typer.Typer) -> None:
@@ -86,7 +86,7 @@ def dev(
 
 
 def _naming_options(message: str) -> str:
-    """Return the error's message with the options that the user gave in place of the keys that they set."""
+    """Return the error message with configuration keys replaced by the command's options that set them."""
     return "\n".join(map(_naming_option, message.split("\n")))
 
 

@@ -13,7 +13,7 @@ PYTHON_MIN: Final = (3, 11)
 JAVA_MIN: Final = 17
 OPEN_FILES_MIN: Final = 1_024  # with fewer, a broker with a few hundred partitions and clients fails
 OPEN_FILES_GOOD: Final = 65_536
-SYNC_P99_GOOD_S: Final = 0.02  # flash storage stays below this; a spinning disk does not
+SYNC_P99_GOOD_S: Final = 0.02  # flash storage is faster than this; a spinning disk is not
 YEAR_MIN: Final = 2026  # an earlier year is wrong: the program did not exist yet
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
@@ -100,7 +100,7 @@ def data_directory(path: str, problem: str | None, file_system: str | None) -> C
 
 
 def sync_latency(seconds: Sequence[float]) -> Check:
-    """Check how long the disk takes to make a write durable: no record is acknowledged sooner than that."""
+    """Check how long the disk takes to make a write durable, which is a lower bound of the acknowledgement latency."""
     ordered = sorted(seconds)
     p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.99))
     found = f"p50 {1000 * p50:.2f} ms, p99 {1000 * p99:.2f} ms of {counted(len(ordered), 'sync')}"
@@ -111,8 +111,8 @@ def sync_latency(seconds: Sequence[float]) -> Check:
 
 def free_disk(free_bytes: int) -> Check:
     """
-    Compare the free bytes with what the broker needs to accept records, and with the size to which its journal may
-    grow.
+    Compare the free bytes with the space that the broker needs to accept records, and with the maximum size of its
+    journal.
     """
     journal = BROKER_KEYS["tidemill.journal.bytes.max"].default
     assert isinstance(journal, int)

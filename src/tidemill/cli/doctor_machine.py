@@ -25,7 +25,7 @@ SYNCS_MAX: Final = 200
 SYNC_SECONDS_MAX: Final = 2.0
 PAGE: Final = b"\xa5" * 4096
 TIME_ERROR: Final = 5  # adjtimex: the clock is not synchronized
-TIMEX_BYTES: Final = 512  # more than the kernel's struct timex has
+TIMEX_BYTES: Final = 512  # larger than the kernel's struct timex
 JAVA_TIMEOUT_S: Final = 20.0
 
 
@@ -68,7 +68,7 @@ def sync_seconds(directory: Path) -> list[float]:
         number = file.fileno()
         for page in range(SYNCS_MAX):
             os.pwrite(number, PAGE, page * len(PAGE))
-        os.fsync(number)  # allocate the pages: like the journal, overwrite them in place
+        os.fsync(number)  # allocate the pages, so that they are then overwritten in place, like the journal
         end = time.monotonic() + SYNC_SECONDS_MAX
         for page in range(SYNCS_MAX):
             start = time.perf_counter()

@@ -36,7 +36,7 @@ class GroupAdmin:
         ]
         problem = None
         if listed.errors:
-            first = listed.errors[0]  # depending on what failed, the library gives an exception or a bare error
+            first = listed.errors[0]  # depending on the failure, the library returns an exception or a plain error
             error = first.args[0] if isinstance(first, KafkaException) else first
             problem = refusal(error_name(error), "groups", f"the list is incomplete: {error.str()}")
         return sorted(rows, key=lambda row: row["group"]), problem
@@ -105,7 +105,7 @@ class GroupAdmin:
     def exists_without_members(self, group: str, refused: str) -> bool:
         """Return whether the group exists.  Raise `Failed` (NON_EMPTY_GROUP) if it has members.
 
-        `refused` says what cannot be done to a group with members; the error quotes it.
+        `refused` is the action that is refused for a group with members; the error quotes it.
         """
         described = self._described(group)
         if described is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidemill.cli.group_admin import GroupAdmin
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-CLAMPED_SHOWN_MAX: Final = 5  # a message names no more partitions than this
+CLAMPED_SHOWN_MAX: Final = 5  # a message lists at most this many partitions
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
 
 
@@ -202,7 +202,7 @@ def _signed(change: int | None) -> str:
 
 
 def _note(text: str) -> None:
-    """Print to stderr, because stdout is for the table only."""
+    """Print to stderr, because stdout is reserved for the table."""
     print(text, file=sys.stderr)
 
 

@@ -24,7 +24,7 @@ HttpOption = Annotated[
 OTHER_BROKER: Final = (
     "set --http or TIDEMILL_HTTP to another broker of the cluster, or to several as HOST:PORT,HOST:PORT"
 )
-"""The fix if no address responds."""
+"""The fix that the error suggests if no address responds."""
 
 
 def resolve_http(option: str | None) -> list[str]:

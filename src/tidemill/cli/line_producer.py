@@ -17,7 +17,7 @@ from tidemill.client.producer_properties import PRODUCER_PROPERTIES
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
 PARTITIONS_SHOWN_MAX: Final = 10  # the most partitions named in the summary of timed-out records
 FLUSH_POLL_S: Final = 0.5  # bounds the latency of Ctrl-C
-LOOKUP_TIMEOUT_S: Final = 2.0  # for the current leaders of partitions whose records timed out
+LOOKUP_TIMEOUT_S: Final = 2.0  # for looking up the current leaders of partitions whose records timed out
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies
 ANY_PARTITION: Final = -1  # the partition number of a record until librdkafka has chosen a partition
 

@@ -1,4 +1,4 @@
-"""Finds the offset that a start position means in each partition of a topic."""
+"""Resolves a start position to an offset in each partition of a topic."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ def locate(
 ) -> dict[int, LocatedOffset]:
     """Return the offset at `position` in each partition.
 
-    If `position` is a time after the last record of a partition, it means the partition's end offset.
+    A timestamp after the last record of a partition resolves to the partition's end offset.
     """
     starts = admin.offsets_of(topic, partitions, OffsetSpec.earliest())
     ends = admin.offsets_of(topic, partitions, OffsetSpec.latest())

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Annotated, Any, Final
 
-gc.set_threshold(100_000, 20, 20)  # speeds up the start: almost no object that imports make is garbage
+gc.set_threshold(100_000, 20, 20)  # speeds up the start: almost no object that imports create is garbage
 
 import typer  # noqa: E402
 
@@ -33,7 +33,7 @@ COMMANDS: Final = (
 """Commands in the order of `--help`.  Each has a module of this name in `cli`, with `register(application)`."""
 
 _Misuse: Final[Any] = typer.BadParameter.__mro__[1]
-"""`UsageError`, which typer raises for a wrong command line.  typer gives a public name only to its subclass."""
+"""`UsageError`, which typer raises for an invalid command line.  typer exports only its subclass."""
 
 ABOUT: Final = """A message queue that speaks Kafka, with a data pipeline on Spark.
 
@@ -63,7 +63,7 @@ def application(arguments: list[str]) -> typer.Typer:
     app = CommandGroup(
         "tidemill",
         ABOUT,
-        add_completion=named is None,  # a command that runs needs no completion
+        add_completion=named is None,  # completion is not needed while running a single command
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 

@@ -22,12 +22,12 @@ def print_json(row: Mapping[str, Any]) -> None:
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return the count with its noun: "1 record", "2 records"."""
+    """Return the count with its noun in singular or plural: "1 record", "2 records"."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
-    """Print one named value per line, with the values in one column."""
+    """Print one named value per line, with the values aligned in a column."""
     width = max(map(len, fields))
     for name, value in fields.items():
         print(f"{name:{width}}  {or_dash(value)}")
@@ -69,7 +69,7 @@ def table_of(
 
 @contextmanager
 def pipe_may_close() -> Iterator[None]:
-    """End the block without error if the reader of stdout closes its pipe (`| head`)."""
+    """End the block without an error if the reader of stdout closes the pipe (`| head`)."""
     try:
         yield
         sys.stdout.flush()
@@ -79,7 +79,7 @@ def pipe_may_close() -> Iterator[None]:
 
 
 def reader_has_left() -> bool:
-    """Return whether the reader of stdout has closed its pipe, which a command that writes nothing would not notice."""
+    """Return whether the reader of stdout has closed the pipe.  A command that writes nothing would not notice this."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poller.poll(0))

@@ -1,4 +1,4 @@
-"""Makes the command of a pipeline, `tidemill pipeline run NAME`, from the pipeline's options."""
+"""Creates the command of a pipeline, `tidemill pipeline run NAME`, from the pipeline's options."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ def example_of(pipeline: Pipeline[Any]) -> str:
 
 
 def command_of(pipeline: Pipeline[Any]) -> Any:
-    """Return the command of a pipeline, for typer."""
+    """Return the typer command of a pipeline."""
     application = typer.Typer(
         add_completion=False,
         rich_markup_mode=None,
@@ -35,7 +35,10 @@ def command_of(pipeline: Pipeline[Any]) -> Any:
 
 
 def _function(pipeline: Pipeline[Any]) -> Callable[..., None]:
-    """Return a function whose parameters are the pipeline's options and those of every run, for typer to read."""
+    """
+    Return a function whose parameters are the pipeline's options and the options common to all runs, for typer to
+    inspect.
+    """
     options = options_of(pipeline.options)
 
     def function(**values: Any) -> None:
@@ -45,7 +48,7 @@ def _function(pipeline: Pipeline[Any]) -> Callable[..., None]:
 
     common = inspect.signature(run_command).parameters.values()
     parameters = [*map(_parameter, options), *(it for it in common if it.kind is inspect.Parameter.KEYWORD_ONLY)]
-    # typer reads both: the signature for defaults, the annotations for types.
+    # typer inspects both: the signature for defaults, and the annotations for types.
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {it.name: it.annotation for it in parameters}
     return function
@@ -53,8 +56,8 @@ def _function(pipeline: Pipeline[Any]) -> Callable[..., None]:
 
 def _parameter(option: Option) -> inspect.Parameter:
     """
-    Return the parameter of an option.  Its value is text, which the option itself parses, so that a command and a
-    Python function refuse the same values with the same sentence.
+    Return the parameter for an option.  Its value is text, which the option parses, so that a command and a Python
+    function refuse the same values with the same message.
     """
     if option.type is bool:
         annotation: Any = Annotated[bool, typer.Option(f"{option.flag}/--no-{option.flag[2:]}", help=option.help)]
@@ -72,7 +75,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _default(option: Option) -> Any:
-    """Return the value that the parameter has if the command line does not have the option."""
+    """Return the value of the parameter if the option is missing from the command line."""
     if option.type is bool:
         return option.default
     if option.is_repeatable:
@@ -121,7 +124,7 @@ def run_command(
         build(pipeline.options, options)
     except (ValueError, TypeError) as error:
         raise usage(f"{error} (`tidemill pipeline describe {pipeline.name}` lists the options)") from error
-    if "SSL" not in settings.get("security.protocol", ""):  # the check connects without TLS
+    if "SSL" not in settings.get("security.protocol", ""):  # the reachability check connects without TLS
         check_reachable(servers)
 
     from tidemill.cli.pipeline_run import PipelineRun
@@ -139,7 +142,7 @@ def run_command(
 
 
 def _pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the values by key.  Raise a usage error, which shows no value, because it may be a secret."""
+    """Return the values by key.  Raise a usage error, which does not show the value, because it may be a secret."""
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")

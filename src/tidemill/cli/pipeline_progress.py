@@ -13,11 +13,11 @@ from tidemill.spark.pipelines.frame.progress import Progress
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-LINE_EVERY_S: Final = 5.0  # often enough to see that the run goes on, and a log of hours stays readable
+LINE_EVERY_S: Final = 5.0  # often enough to see that the run is alive, and rarely enough for a readable log
 
 
 class _Metered:
-    """Measures the phase at hand, and shows it."""
+    """Measures and shows the current phase."""
 
     def __init__(self) -> None:
         self._meter: ProgressMeter | None = None
@@ -36,7 +36,7 @@ class _Metered:
         self._advanced(self._meter, now)
 
     def end(self) -> None:
-        """End the phase at hand."""
+        """End the current phase."""
         if self._meter is not None:
             self._ended(self._meter, time.monotonic())
         self._meter = None
@@ -52,7 +52,7 @@ class _Metered:
 
 
 class LineProgress(_Metered):
-    """Prints a line when a phase begins and ends, and every few seconds meanwhile, for logs and programs."""
+    """Prints a line when a phase begins, every few seconds while it runs, and when it ends, for logs and programs."""
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class BarProgress(_Metered):
 
 @contextmanager
 def shown_progress(*, as_json: bool) -> Iterator[Progress]:
-    """Yield a Progress that shows how far a run is, and remove what it shows when the block ends."""
+    """Yield a Progress that shows the progress of a run, and remove its display when the block ends."""
     if as_json or not sys.stderr.isatty():
         lines = LineProgress(as_json=as_json)
         yield lines

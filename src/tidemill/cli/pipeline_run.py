@@ -25,11 +25,11 @@ from tidemill.spark.pipelines.frame.run import make_job, run
 from tidemill.spark.pipelines.frame.table import Table
 
 DIFFERENT: Final = ExitCode.FAILED  # 1: the check found differences
-NOT_DONE: Final = ExitCode.USAGE  # 2: wrong use, or the work failed
+NOT_DONE: Final = ExitCode.USAGE  # 2: usage error, or the run failed
 
 
 class StopRequest:
-    """Is called for the first Ctrl-C or SIGTERM; a second one interrupts at once."""
+    """A signal handler.  The first Ctrl-C or SIGTERM requests a stop; the second one interrupts immediately."""
 
     def __init__(self, progress: Progress) -> None:
         self.is_requested = False
@@ -45,9 +45,9 @@ class StopRequest:
 @contextmanager
 def stop_requests(progress: Progress) -> Iterator[StopRequest]:
     """
-    Receive Ctrl-C and SIGTERM during the block.
+    Handle Ctrl-C and SIGTERM during the block.
 
-    This replaces the handler that PySpark installs, which would cancel the step at hand.
+    This replaces the handler that PySpark installs, which would cancel the current step.
     """
     request = StopRequest(progress)
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -60,7 +60,7 @@ def stop_requests(progress: Progress) -> Iterator[StopRequest]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineRun:
-    """One run of a pipeline, as the command line asks for it."""
+    """One run of a pipeline, as specified on the command line."""
 
     pipeline: Pipeline[Any]
     options: Mapping[str, object]
@@ -72,7 +72,11 @@ class PipelineRun:
     as_json: bool
 
     def execute(self, master: str, conf: Mapping[str, str]) -> None:
-        """Run the pipeline and print its report, or its plan.  Raise `Failed` or `typer.Exit` unless all is well."""
+        """
+        Run the pipeline and print its report, or print its plan.
+
+        Raise `Failed` or `typer.Exit` unless the run succeeds.
+        """
         require_spark()
         began = time.monotonic()
         try:
@@ -91,7 +95,7 @@ class PipelineRun:
             raise typer.Exit(ExitCode.INTERRUPTED)
 
     def _result(self, spark: Any) -> tuple[Report | None, bool]:
-        """Return the report, or None after printing the plan, and whether the run was asked to stop."""
+        """Return the report, or None after printing the plan; and whether a stop was requested."""
         with self._failures():
             if self.is_dry_run:
                 self._print_plan(self.pipeline.plan(self._job(spark)))
@@ -114,7 +118,11 @@ class PipelineRun:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Turn the errors that a run may raise into one sentence.  Another error is a bug, and shows its traceback."""
+        """
+        Convert expected errors of a run into a one-sentence message.
+
+        Any other error is a bug and shows its traceback.
+        """
         from pyspark.errors import PySparkException
 
         from tidemill.cli.spark_error import sentence

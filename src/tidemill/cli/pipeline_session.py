@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUIET: Final = {"spark.log.level": "FATAL", "spark.ui.showConsoleProgress": "false"}
-"""The command prints one sentence for an error, which Spark's log would bury."""
+"""Silences Spark's log, which would bury the one-sentence error message of the command."""
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
-"""With a local master, nothing listens for other machines."""
+"""Settings for a local master: Spark does not listen on addresses that other machines can reach."""
 
 
 def require_spark() -> None:
@@ -35,7 +35,7 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator["
 
     is_local = master.startswith("local")
     if is_local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns if the host's name is a loopback
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark warns if the host name is a loopback name
     builder = session.builder(name, master)
     for key, value in {**QUIET, **(LOCAL if is_local else {}), **conf}.items():
         builder = builder.config(key, value)

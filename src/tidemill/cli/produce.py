@@ -85,7 +85,7 @@ def produce(
     from tidemill.cli.record_line import record_of_line
 
     separator = key_separator.encode() if key_separator is not None else None
-    same: dict[str, Any] = {}  # the arguments that all records share
+    same: dict[str, Any] = {}  # the arguments common to all records
     if key is not None:
         same["key"] = key.encode()
     if headers:

@@ -1,14 +1,14 @@
-"""Computes rate, lag and remaining time of one phase of a pipeline, from the records that are done."""
+"""Computes rate, lag and remaining time of one phase of a pipeline from the number of processed records."""
 
 from collections import deque
 from typing import Final
 
-WINDOW_S: Final = 30.0  # the rate is that of this time, so that it follows a source that becomes slower
+WINDOW_S: Final = 30.0  # the window over which the rate is averaged, so that it follows a slowing source
 SAMPLES_MAX: Final = 256  # bounds memory; the oldest samples are dropped
 
 
 class ProgressMeter:
-    """Counts the records of a phase.  Times are seconds on the caller's clock."""
+    """Counts the records of a phase.  Times are in seconds, on the caller's clock."""
 
     def __init__(self, what: str, total_records: int | None, now: float) -> None:
         self.what = what
@@ -29,7 +29,7 @@ class ProgressMeter:
 
     @property
     def lag(self) -> int | None:
-        """How many records are left; None if that is unknown."""
+        """The number of remaining records; None if unknown."""
         if self._lag is None and self.total_records is not None:
             return max(0, self.total_records - self.records)
         return self._lag
@@ -41,7 +41,7 @@ class ProgressMeter:
         return (self.records - records) / seconds, (self.bytes - size) / seconds
 
     def seconds_left(self, now: float) -> float | None:
-        """Return how long the remaining records take at the present rate; None if that is unknown."""
+        """Return the estimated time for the remaining records at the current rate, in seconds; None if unknown."""
         rate, _ = self.rates(now)
         return self.lag / rate if self.lag is not None and rate > 0 else None
 
@@ -76,7 +76,7 @@ class ProgressMeter:
 
 
 def _clock(seconds: float) -> str:
-    """Return a duration as people read it: 9 s, 3:05, 2:03:05."""
+    """Return a duration in a readable format: 9 s, 3:05, 2:03:05."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,7 @@
-"""Records as JSON.  Bytes are text if they are UTF-8, else base64.  Headers are a list, because names may repeat."""
+"""Records as JSON.
+
+Bytes are represented as text if they are UTF-8, otherwise as base64.  Headers are a list, because names may repeat.
+"""
 
 import base64
 import json

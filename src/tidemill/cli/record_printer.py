@@ -61,7 +61,7 @@ class RecordPrinter:
             **{
                 "group.id": group or NO_GROUP,
                 "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",  # if retention removes unread records: continue at the log start
+                "auto.offset.reset": "earliest",  # if retention removes unread records, continue at the log start
                 "enable.partition.eof": True,
                 "fetch.queue.backoff.ms": 1,
             },
@@ -157,8 +157,8 @@ class RecordPrinter:
     def _print(self, record: Any) -> None:
         error, partition, offset = record.error(), record.partition(), record.offset()
         if error is not None:
-            # The last offsets may be those of control records, which are not delivered, so use the end-of-partition
-            # event to notice the end.
+            # The last offsets may belong to control records, which are not delivered, so use the end-of-partition event
+            # to detect the end.
             if error.code() != KafkaError._PARTITION_EOF:
                 raise failed(error, f"topic {self._topic!r}", self._bootstrap)
             if not self._follow and offset >= self._ends[partition]:

@@ -1,4 +1,4 @@
-"""The error of a command whose request a broker refused, with the fix where one is known."""
+"""The error of a command whose request a broker refused, with the fix if one is known."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Finds the sentence of an error that Spark has wrapped."""
+"""Extracts the message of an error that Spark has wrapped."""
 
 import re
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from tidemill.client.failures import ClientError
 from tidemill.columnar.data_loss import DataLossError
 
-_OURS = (ValueError, ClientError, DataLossError)  # their sentences say what to do
+_OURS = (ValueError, ClientError, DataLossError)  # their messages state the fix
 
 
 def sentence(error: BaseException) -> str:
     """
-    Return what an error says, on one line.
+    Return the message of an error, on one line.
 
-    Spark puts a code and its own words in front of an error in Python, and a trace after it.  If one of our errors is
-    among them, only its sentence is returned.
+    Spark puts an error code and text before the message of a Python error, and a traceback after it.  If the error is
+    one of `_OURS`, only its own message is returned.
     """
     text = str(error).strip()
     ours = re.search(rf"(?:^|[\s.])(?:{'|'.join(sorted(_names()))}): (.+)", text)

@@ -31,7 +31,7 @@ LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the p
 
 
 def print_once(view: ClusterView) -> None:
-    """Print the tables of brokers, of their problems if there are any, and of shards, and notes to stderr."""
+    """Print the tables of brokers, of their problems if any, and of shards; print notes to stderr."""
     _print_notes(view)
     print_table(BROKER_COLUMNS, broker_cells(view), title=title_of(view))
     print()

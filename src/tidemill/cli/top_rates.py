@@ -101,13 +101,13 @@ def _counter_rate(before: BrokerSample | None, now: BrokerSample, name: str, top
 
 
 def _offset_rate(before: Sample, now: Sample, partitions: list[Partition]) -> float | None:
-    """Return by how many offsets per second the ends of the partitions advanced."""
+    """Return the rate at which the end offsets of the partitions advanced, in offsets per second."""
     moved = [max(now.ends[it] - before.ends[it], 0) for it in partitions if it in now.ends and it in before.ends]
     return _per_second(before, now, sum(moved) if moved else None)
 
 
 def _commits(before: Sample, now: Sample, group: str) -> dict[Partition, int]:
-    """Return by how much the group's committed offsets advanced; a backward reset counts as 0."""
+    """Return by how much the group's committed offsets advanced, per partition; a backward reset counts as 0."""
     if group not in before.groups:
         return {}
     old, new = before.groups[group].committed, now.groups[group].committed

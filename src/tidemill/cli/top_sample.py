@@ -17,7 +17,7 @@ from tidemill.telemetry.prometheus import counters_of
 
 HTTP_TIMEOUT_S: Final = 1.0  # a slower broker is shown as down, because the tables are updated every second
 ANSWER_TIMEOUT_S: Final = 2.0  # how long the library waits for a broker that has just died
-GROUPS_MAX: Final = 200  # each group costs a request, so only the first ones by name are shown
+GROUPS_MAX: Final = 200  # each group costs a request, so only the first groups by name are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class Sampler:
         self._bootstrap = bootstrap
         self._admin = TopicAdmin(bootstrap)
         self._with_internal = with_internal
-        self._http = [*http]  # the address to ask first, and those of the other brokers
-        self._http_notes: list[str] = []  # which given addresses were asked before the first that responded, and why
+        self._http = [*http]  # the address to ask first, then those of the other brokers
+        self._http_notes: list[str] = []  # given addresses that failed before the first that responded, and why
         self._is_http_required = is_http_required
         self._is_first_answer = True  # until a broker has responded
 

@@ -25,7 +25,7 @@ from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
 
 DESCRIBED_AT_ONCE_MAX: Final = 500  # topics per request; bounds the size of a response
-VISIBLE_WAIT_S: Final = 5.0  # a broker may know a new topic a little later than the controller
+VISIBLE_WAIT_S: Final = 5.0  # a broker may learn of a new topic slightly later than the controller
 BROKER_DECIDES: Final = -1
 T = TypeVar("T")
 Partition = tuple[str, int]
