@@ -83,7 +83,8 @@ def read(
     parsed = source_options.for_batch(texts)
     wanted = schema(columns, include_headers=parsed.has_headers)
     work = ParallelReader(parsed, wanted.names, batch_plan.plan(parsed))
-    # Only a reader over a Python iterator raises the iterator's own errors.  Its `close` does not reach the iterator.
+    # Only a reader over a Python iterator raises the iterator's own errors.  Its method `close` does not close the
+    # iterator.
     return pa.RecordBatchReader.from_batches(wanted, work.record_batches())
 
 
@@ -97,11 +98,10 @@ def write(
     """
     Write a table to a topic, and return a summary once all in-sync replicas have every record.
 
-    `table` is a pyarrow Table, RecordBatch or RecordBatchReader, a data frame of Polars or pandas, a relation of
-    DuckDB, or anything else with `__arrow_c_stream__`.  A stream is read once, without collecting it in memory.  The
-    column `value` (text or binary) is required; `key`, `headers`, `partition` and `timestamp` are optional, and other
-    columns are ignored.  `topic` is the topic of all rows; if it is None, the column `topic` contains the topic of each
-    row.
+    `table` is a pyarrow Table, RecordBatch or RecordBatchReader, a DataFrame of Polars or pandas, a relation of DuckDB,
+    or anything else with `__arrow_c_stream__`.  A stream is read once, without collecting it in memory.  The column
+    `value` (text or binary) is required; `key`, `headers`, `partition` and `timestamp` are optional, and other columns
+    are ignored.  `topic` is the topic of all rows; if it is None, the column `topic` contains the topic of each row.
 
     If the call raises an error, some of the rows may be stored, and a second call would store them again.
 

@@ -84,7 +84,7 @@ def _read(
 ) -> tuple[int, int, float, Timing]:
     """
     Return the number of records read, their size in bytes, the seconds until the first one arrived, and the timing of
-    the whole read.
+    the entire read.
 
     There is no warm-up: the client fetches ahead, so records read after a warm-up would seem to arrive faster than they
     do.

@@ -15,7 +15,7 @@ BUSY: Final = 0.9  # if the client thread is busy for more than this share of th
 
 class Timing(NamedTuple):
     seconds: float
-    cpu_seconds: float  # of the whole client
+    cpu_seconds: float  # of the entire client process
     thread_seconds: float  # CPU time of the thread that sends or receives
 
 

@@ -116,7 +116,7 @@ def java_version_in(text: str) -> int | None:
 
 
 def is_clock_synchronized() -> bool | None:
-    """Return whether the kernel reports the clock as synchronized, or None if the kernel cannot be asked."""
+    """Return whether the kernel reports the clock as synchronized, or None if this cannot be determined."""
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     except (AttributeError, OSError):

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def client_config(bootstrap: str, deadline: Deadline | None = None, /, **more: Any) -> dict[str, Any]:
     """
-    Return librdkafka's properties for `bootstrap`, after checking until the deadline that a broker accepts connections.
+    Check that a broker accepts connections before the deadline, and return librdkafka's properties for `bootstrap`.
 
     `log_level` 0 keeps librdkafka from writing to stderr.  Raise `Failed` with NO_BROKER.
     """
@@ -30,7 +30,7 @@ _NO_BROKER: Final = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPO
 
 
 def failed(error: KafkaError, about: str, bootstrap: str) -> Failed:
-    """Return the error for a failed request, whose subject is `about`; a lost broker has an exit code of its own."""
+    """Return the error for a failed request, whose subject is `about`; a lost broker has its own exit code."""
     if error.code() in _NO_BROKER:
         return no_response(bootstrap, f"{about}: {error.str()}")
     if error.code() == KafkaError._TIMED_OUT:
@@ -46,7 +46,7 @@ def error_name(error: KafkaError) -> str:
 
 def awaited(future: "Future[T]", about: str, bootstrap: str, timeout_s: float | None = None) -> T:
     """
-    Return the result of a request that the library was given `timeout_s` for, by default REQUEST_TIMEOUT_S.
+    Return the result of a request to which the library applies `timeout_s`, by default REQUEST_TIMEOUT_S.
 
     Raise `Failed` if the request, whose subject is `about`, failed or timed out.
     """

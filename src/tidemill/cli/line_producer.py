@@ -26,7 +26,7 @@ class LineProducer:
     """
     Sends records and counts the results.
 
-    Construction raises `Failed` if the topic does not exist, or if no broker has responded within the timeout.
+    The constructor raises `Failed` if the topic does not exist, or if no broker responds within the timeout.
     """
 
     def __init__(
@@ -172,6 +172,6 @@ def _leaders(admin: TopicAdmin, topic: str, *, create: bool) -> dict[int, Node |
     try:
         admin.create(topic, None, None, {})
     except Failed as problem:
-        if problem.name != "TOPIC_ALREADY_EXISTS":  # another process was quicker
+        if problem.name != "TOPIC_ALREADY_EXISTS":  # another process has created it meanwhile
             raise
     return admin.leader_nodes_of_new(topic)

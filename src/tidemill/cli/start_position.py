@@ -1,4 +1,4 @@
-"""Parses a position in partitions: `earliest`, `latest`, `offset:N`, `time:ISO-8601`, or `-10m` for ten minutes ago."""
+"""Parses a start position: `earliest`, `latest`, `offset:N`, `time:ISO-8601`, or `-10m` for ten minutes ago."""
 
 import re
 from datetime import datetime

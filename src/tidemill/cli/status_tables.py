@@ -86,7 +86,7 @@ def broker_cells(view: ClusterView) -> list[Cells]:
 
 
 def problem_cells(view: ClusterView) -> list[Cells]:
-    """Return what each broker reports as degraded."""
+    """Return the table cells for the problems that each broker reports."""
     return [
         (row["broker_id"], it["problem"], it["count"], it["detail"]) for row in view.brokers for it in row["problems"]
     ]

@@ -38,7 +38,7 @@ class GroupSample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     cluster_id: str | None
-    at: float  # when the offsets were read, in seconds of a monotonic clock
+    at: float  # when the offsets were read, in seconds on a monotonic clock
     brokers: list[BrokerSample]
     topics: dict[str, list[bool]]  # for each partition, whether it has a leader
     ends: dict[Partition, int]

@@ -33,7 +33,7 @@ _WAIT_S_MAX: Final = 1.0  # bounds a wait in case a deadline is computed wrongly
 
 
 class DeliveryFailed(ClientError):
-    """A batch could not be delivered.  The message names the partition, the cause and, where there is one, the fix."""
+    """A batch could not be delivered.  The message names the partition, the cause and, if known, the fix."""
 
     def __init__(self, partition: TopicPartition, detail: str) -> None:
         super().__init__(f"{partition.topic}-{partition.partition}: {detail}")
@@ -267,7 +267,7 @@ class BatchProducer:
                     f"delivery.timeout.ms={self._settings.delivery_timeout_ms}: {cause}",
                 ) from pending.cause
 
-    # Outcomes
+    # Outcomes of sent batches
 
     def _process(self, pending: PendingBatch, answer: produce.Response.Topic.Partition | None) -> None:
         queue = pending.queue
@@ -298,10 +298,10 @@ class BatchProducer:
     def _are_retries_exhausted(self, pending: PendingBatch) -> bool:
         return self._settings.retries_max is not None and pending.attempts > self._settings.retries_max
 
-    # Failures
+    # Failed attempts
 
     def _retry_later(self, lost: LostConnection) -> None:
-        """Send the batches of a lost connection again, with the same numbers."""
+        """Send the batches of a lost connection again, with the same sequence numbers."""
         for pending in lost.batches:
             if self._are_retries_exhausted(pending):
                 retries = f"retries={self._settings.retries_max}"

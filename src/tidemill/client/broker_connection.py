@@ -30,7 +30,7 @@ from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
 _FRAME_SIZE: Final = Struct(">i")
-_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, but less than HTTP or TLS bytes read as a size
+_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, but less than HTTP or TLS bytes misread as a size
 _BUFFER_BYTES_MIN: Final = 64 << 10
 _BUFFER_BYTES_KEPT: Final = 16 << 20  # a larger buffer, for a response with one huge batch, is not reused
 _API_VERSIONS_VERSION: Final = 3  # v4 adds nothing that this client needs

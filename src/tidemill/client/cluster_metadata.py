@@ -105,7 +105,9 @@ class ClusterMetadata:
         return tuple(sorted(self._existing(topic).leaders))
 
     def topic_id(self, topic: str) -> TopicId | None:
-        """Return the topic's id; None if the topic does not exist or the broker has no topic ids (before Kafka 2.8)."""
+        """
+        Return the topic id; None if the topic does not exist or the broker is too old for topic ids (before Kafka 2.8).
+        """
         known = self._topics.get(topic)
         return None if known is None else known.topic_id
 

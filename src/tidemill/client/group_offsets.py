@@ -26,7 +26,7 @@ _COORDINATOR_MOVED: Final = frozenset(
         errors.NOT_COORDINATOR,
         errors.REQUEST_TIMED_OUT,
         errors.NETWORK_EXCEPTION,
-        errors.UNSTABLE_OFFSET_COMMIT,  # a transaction is about to commit these offsets
+        errors.UNSTABLE_OFFSET_COMMIT,  # a pending transaction contains these offsets
     }
 )
 _ONLY_FOR_MEMBERS: Final = frozenset({errors.UNKNOWN_MEMBER_ID, errors.ILLEGAL_GENERATION, errors.STALE_MEMBER_EPOCH})

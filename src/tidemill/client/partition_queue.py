@@ -3,8 +3,8 @@
 The broker accepts the batches of a producer only in the order of their sequence numbers, and uses these numbers to
 recognize a batch that it has already stored.  A batch therefore keeps its number when it is sent again.  The first
 batch is sent alone, because a broker that does not know the producer accepts any sequence number.  After a failure
-nothing is sent until no batch of the partition is in flight; then those that were sent before are sent again in order,
-one at a time.
+nothing is sent until no batch of the partition is in flight; then the batches that were sent before are sent again in
+order, one at a time.
 """
 
 from collections import deque

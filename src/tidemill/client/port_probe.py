@@ -1,4 +1,4 @@
-"""Detects which protocol a port speaks, so that an error can tell the user that the address is that of another port."""
+"""Detects which protocol a port speaks, so that an error can say that the user has specified the wrong port."""
 
 import socket
 from enum import StrEnum
@@ -9,7 +9,7 @@ CORRELATION_ID: Final = 0x7A0B
 _API_VERSIONS_KEY: Final = 18
 _NO_CLIENT_ID: Final = -1
 _REQUEST: Final = Struct(">ihhih").pack(10, _API_VERSIONS_KEY, 0, CORRELATION_ID, _NO_CLIENT_ID)
-"""ApiVersions v0, which every Kafka broker answers, also before a client authenticates itself."""
+"""ApiVersions v0, which every Kafka broker answers, even before a client has authenticated."""
 _RESPONSE_START: Final = Struct(">ii")  # size, correlation id
 
 

@@ -42,8 +42,8 @@ _FIXES: Final = {
 
 class Outcome(StrEnum):
     ACKNOWLEDGED = "acknowledged"
-    RETRY = "retry"  # send it again with the same sequence number
-    RESTART = "restart"  # the broker has lost the sequence: send it again with sequence number 0 of a new epoch
+    RETRY = "retry"  # send the batch again with the same sequence number
+    RESTART = "restart"  # the broker has lost the sequence: send the batch again as number 0 of a new epoch
     SPLIT = "split"  # the batch is too large for the broker
     REFUSED = "refused"  # a retry would fail in the same way
 

@@ -1,7 +1,7 @@
 """Producer settings: Kafka's producer keys as one frozen, picklable value.
 
 Connection keys, such as addresses, TLS and `request.timeout.ms`, are in `connection_settings`.  Unlike those, no
-producer key is a secret: a reference (`setting_values`) is looked up once, where the settings are parsed.
+producer key is a secret: a reference (`setting_values`) is resolved once, when the settings are parsed.
 """
 
 from collections.abc import Collection, Mapping

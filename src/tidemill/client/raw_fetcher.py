@@ -160,7 +160,7 @@ class _Position:
 
     def __init__(self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None) -> None:
         self.partition = partition
-        self.offset = start_offset  # all records before it have been yielded
+        self.offset = start_offset  # all records before this offset have been yielded
         self.end_offset = end_offset
         self.topic_id = topic_id
         self.bytes_per_offset = _BYTES_PER_OFFSET

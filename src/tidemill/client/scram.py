@@ -1,11 +1,11 @@
-"""The client's half of SCRAM (RFC 5802, RFC 7677), with the hash functions that Kafka offers.
+"""The client side of SCRAM (RFC 5802, RFC 7677), with the hash functions that Kafka supports.
 
     client  n,,n=USER,r=NONCE
     server  r=NONCE AND MORE,s=SALT,i=ITERATIONS
     client  c=biws,r=NONCE AND MORE,p=PROOF         proves that the client knows the password
     server  v=SIGNATURE                             proves that the server knows it, too
 
-The password is used as UTF-8 without SASLprep, although RFC 5802 demands it: Kafka and librdkafka do not apply it
+The password is used as UTF-8 without SASLprep, although RFC 5802 requires it: Kafka and librdkafka do not apply it
 either, so a normalized password would not match the broker's credential.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4_096  # RFC 7677; with fewer, the password is too easy to guess from the exchanged messages
-ITERATIONS_MAX: Final = 1_000_000  # a second of computing; Kafka allows 16,384
+ITERATIONS_MAX: Final = 1_000_000  # takes a second to compute; Kafka allows 16,384
 _HEADER: Final = b"n,,"  # no channel binding, no separate authorization identity
 
 
@@ -69,7 +69,7 @@ class ScramClient:
 
 
 def _attributes(message: bytes) -> dict[str, str]:
-    """Return the attributes of a server's message.  A mandatory extension (`m=`) is refused, as RFC 5802 demands."""
+    """Return the attributes of a server's message.  A mandatory extension (`m=`) is refused, as RFC 5802 requires."""
     try:
         values = {part[0]: part[2:] for part in message.decode().split(",") if part[1] == "="}
     except (ValueError, IndexError):

@@ -33,7 +33,7 @@ class TlsSettings:
     certificate_location: str | None = None
     certificate_chain: str | None = field(default=None, repr=False)
     key_location: str | None = None
-    key: str | None = field(default=None, repr=False)  # plans and logs show the repr
+    key: str | None = field(default=None, repr=False)  # not in the repr, which plans and logs show
     key_password: str | None = field(default=None, repr=False)
     crl_location: str | None = None
     cipher_suites: str | None = None
@@ -135,7 +135,7 @@ def from_values(values: SettingValues) -> TlsSettings:
 
 
 def _cipher_suites(values: SettingValues) -> str | None:
-    """Return the suites as OpenSSL's list, with colons; librdkafka allows commas, too."""
+    """Return the cipher suites as an OpenSSL list, separated by colons; librdkafka also allows commas."""
     given = values.text("ssl.cipher.suites")
     if given is None:
         return None

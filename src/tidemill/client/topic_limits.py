@@ -10,7 +10,7 @@ from tidemill.model import errors
 from tidemill.wire.messages import describe_configs
 
 KEY: Final = "max.message.bytes"
-_TOPIC: Final = 2  # the type of a resource in DescribeConfigs
+_TOPIC: Final = 2  # the resource type of topics in DescribeConfigs
 
 
 def batch_bytes_max(cluster: ClusterMetadata, topics: Collection[str]) -> dict[str, int]:

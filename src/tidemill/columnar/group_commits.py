@@ -1,4 +1,4 @@
-"""Commits the progress of a streaming query to a consumer group, so that lag tools show the query.
+"""Commits the progress of a streaming query to a consumer group, so that lag monitoring tools show the query.
 
 The query never reads these commits: its checkpoint alone decides where it resumes.
 """

@@ -1,10 +1,11 @@
-"""The start or end of a read, as set by options, and the JSON form of offsets in checkpoints.
+"""The start or end of a read, as set by options, and the JSON format of offsets in checkpoints.
 
 Three options can set the same bound, and the most specific one wins, as in Spark's Kafka source: `startingTimestamp`,
 then `startingOffsetsByTimestamp`, then `startingOffsets`.
 
-Beyond Spark's Kafka source, `startingOffsets` and `endingOffsets` may be relative: `-10m` (a time before now), `-1000`
-(a number of offsets before the end of each partition), or `group:NAME` (the committed offsets of a consumer group).
+Unlike in Spark's Kafka source, `startingOffsets` and `endingOffsets` may also be relative: `-10m` (a time before now),
+`-1000` (a number of offsets before the end of each partition), or `group:NAME` (the committed offsets of a consumer
+group).
 """
 
 import json
@@ -23,7 +24,7 @@ EARLIEST = -2
 
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _GROUP: Final = "group:"
-_START: Final = "(start) "  # no topic name has parentheses or spaces
+_START: Final = "(start) "  # a topic name cannot contain parentheses or spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ def parse(options: Mapping[str, str], end: str, default: OffsetBound) -> OffsetB
     """
     Return the bound that the options set, or `default`.
 
-    `end` is `starting` or `ending`.  Raise ValueError for an illegal value; the message has an example of a legal one.
+    `end` is `starting` or `ending`.  Raise ValueError for an invalid value; the message contains an example of a valid
+    one.
     """
     if (timestamp := options.get(f"{end}timestamp")) is not None:
         if not timestamp.strip().isdecimal():
@@ -161,7 +163,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Return the offsets of this JSON; the inverse of `to_json`.  A start that `with_start` has added is ignored."""
+    """Parse offsets from JSON; the inverse of `to_json`.  A start that `with_start` has added is ignored."""
     return {
         TopicPartition(topic, int(p)): offset
         for topic, ends in offsets.items()

@@ -1,6 +1,6 @@
 """Plans the offsets of a trigger and divides them among Spark's partitions.
 
-Plans depend only on their input, so planning a micro-batch again after a crash gives the same plan.
+A plan depends only on its input, so planning a micro-batch again after a crash gives the same plan.
 """
 
 import math
@@ -24,7 +24,7 @@ class OffsetRange:
     partition: int
     start_offset: int
     end_offset: int  # exclusive
-    topic_id: TopicId | None = None  # the topic's id when the range was planned; None if the broker has no topic ids
+    topic_id: TopicId | None = None  # the topic id at planning time; None if the broker does not support topic ids
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -1,4 +1,7 @@
-"""Resolves subscriptions and bounds to partitions and offsets by asking the cluster.  It runs on the driver only."""
+"""Resolves subscriptions and bounds to partitions and offsets by requests to the cluster.
+
+It runs only on the driver.
+"""
 
 import logging
 import time
@@ -141,14 +144,14 @@ class OffsetReader:
         return {partition: offset for partition, offset in found.items() if offset != NO_MATCH}
 
     def group_offsets(self, group: str, *, deadline_ms: int | None = None) -> GroupOffsets:
-        """Return the committed offsets of `group`, over the connections of this reader."""
+        """Return a GroupOffsets for `group` that uses the connections of this reader."""
         return GroupOffsets(self._cluster, group, deadline_ms=deadline_ms)
 
     def size_profiles(
         self, ranges: Iterable[tuple[TopicPartition, int, int]], *, samples_max: int = SAMPLES_MAX
     ) -> dict[TopicPartition, SizeProfile]:
         """
-        Sample the sizes of ranges (partition, start offset, end offset) that have offsets.
+        Estimate the sizes of non-empty ranges (partition, start offset, end offset) from samples of their batches.
 
         Ranges whose batches cannot be sampled are left out.
         """

@@ -1,8 +1,8 @@
-"""Reads the ranges of a plan on several threads, ahead of the caller and within a bound of memory.
+"""Reads the ranges of a plan on several threads, ahead of the caller and within a memory limit.
 
 Each thread has its own connections.  It reads one partition to its end before it begins the next one, so the rows of a
-partition stay in the order of their offsets.  The decoder and the sockets release the GIL, so that one thread decodes
-while others receive and while the caller works.
+partition stay in offset order.  The decoder and the sockets release the GIL, so that one thread decodes while others
+receive and while the caller works.
 """
 
 import atexit
@@ -47,7 +47,7 @@ class ParallelReader:
         self._pending = deque(_by_partition(ranges))
         count = min(len(self._pending), threads_max)
         self._read_ahead = ReadAhead(read_ahead_bytes_max, producers=count)
-        # Threads must not keep the interpreter alive if the caller ends without taking all rows.
+        # The threads must not keep the interpreter alive if the caller stops before it has taken all rows.
         self._threads = [Thread(target=self._read, name=f"tidemill-read-{n}", daemon=True) for n in range(count)]
 
     def record_batches(self) -> Iterator["pa.RecordBatch"]:

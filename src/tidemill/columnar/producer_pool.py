@@ -1,7 +1,7 @@
 """Keeps producers for later writes with the same options.
 
 Spark uses a Python worker for many tasks.  Each producer id that a worker obtains stays in the brokers' memory for a
-day, so a worker reuses its producers, and with them their connections.
+day, so a worker reuses its producers together with their connections.
 """
 
 import atexit

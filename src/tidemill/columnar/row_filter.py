@@ -1,9 +1,9 @@
-"""Filter conditions that reduce what a read has to read: fewer partitions, fewer offsets, fewer rows.
+"""Filter conditions that reduce how much a query reads: fewer partitions, fewer offsets, fewer rows.
 
 Partitions and offsets are selected when the read is planned.  A lower bound of the timestamp moves the start of each
 partition to the first record at or after it; later records may still be older, because timestamps need not ascend.  An
-upper bound is therefore not used.  Conditions on the key select rows after decoding and never whole partitions, because
-producers differ in how they choose the partition of a key.
+upper bound is therefore not used.  Conditions on the key select rows after decoding, and never entire partitions,
+because producers differ in how they choose the partition of a key.
 """
 
 import operator

@@ -3,7 +3,7 @@
     key        string or binary                        optional
     value      string or binary                        required
     headers    list<struct<key: string, value: binary>>  optional
-    topic      string                                  required without the option `topic`, which wins
+    topic      string                                  required without the option `topic`, which takes precedence
     partition  integer                                 optional
     timestamp  timestamp                               optional; not supported by Spark's Kafka sink
 

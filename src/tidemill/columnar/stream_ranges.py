@@ -1,4 +1,4 @@
-"""What a streaming query reads: its start, its newest end, and the ranges of a micro-batch.
+"""What a streaming query reads: its start, its latest end, and the ranges of a micro-batch.
 
 Data loss means that offsets which the query should have read no longer exist: the start is below the log start, a
 partition is missing, or a topic was deleted and created again.  Gaps (from compaction or transaction markers) are not

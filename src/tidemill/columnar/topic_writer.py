@@ -40,7 +40,7 @@ class WriteSummary:
 
 class TopicWriter:
     """
-    Writes rows with the columns of Spark's Kafka sink, in the order of the rows per partition.  It is not thread-safe.
+    Writes rows with the columns of Spark's Kafka sink, and keeps their order per partition.  It is not thread-safe.
 
     `value` is required.  `key`, `headers`, `topic`, `partition` and `timestamp` are optional; other columns are
     ignored.  A row goes to its `partition`; without one, a row with a key goes to the partition that Java's producer
@@ -53,7 +53,7 @@ class TopicWriter:
 
         If the job has not reached the cluster yet, the cluster must respond within
         `socket.connection.setup.timeout.ms`.  Later, all calls wait for it up to `delivery.timeout.ms`.  Raise
-        ValueError for the schema, UnknownTopic and ClientError.
+        ValueError for an unsupported schema, UnknownTopic, or another ClientError.
         """
         sink_schema.check(schema, options.topic)
         self._options = options

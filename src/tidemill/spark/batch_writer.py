@@ -41,7 +41,7 @@ class BatchWriter(DataSourceArrowWriter):
         _LOG.info("wrote %d records in %d bytes to %s", decision.records, decision.bytes, decision.offsets)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log which rows are stored already; stored rows cannot be removed."""
+        """Log how many records are stored already; stored records cannot be removed."""
         known = [message for message in messages if isinstance(message, TaskReport)]
         _LOG.warning(
             "the write failed; %d records of %d complete tasks stay in the topic, and a new write would duplicate them",

@@ -5,8 +5,8 @@ one query stay in that plan, so every later read of the same DataFrame or view l
 exclude.
 
 Spark pushes filters down only if `spark.sql.python.filterPushdown.enabled` is set; if it is not set, Spark refuses a
-reader class that overrides `pushFilters`.  Therefore the class does not override the method: a PushFilters object
-replaces the method on a reader instance, and Spark does not recognize this as an override.
+reader class that overrides `pushFilters`.  The reader class therefore does not override the method.  Instead, a
+PushFilters object replaces it on a reader instance, which Spark does not recognize as an override.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Warns of a setting with which Spark spends most of a write on rows without headers.
+"""Warns of a setting with which Spark spends most of the time of a write on the null headers of rows.
 
 Before a task sees rows, Spark collects them in Arrow batches.  With a limit in bytes, which is the default, Spark
 measures the batch after each row, and each time scans the trailing null arrays.  The time is quadratic in the number of

@@ -66,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors()
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
-        """Return the start of the first batch, for which Spark calls this method more than once."""
+        """Return the start of the first batch.  Spark calls this method more than once."""
         if self._initial is None:
             initial = to_json(self._stream_ranges().initial())
             if self._commits is not None:
@@ -144,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with plain_errors():
             yield from range_rows.record_batches(self._options, self._schema, partition.value)
 
-    # Implementation
+    # Helpers
 
     def _open(self) -> OffsetReader:
         if self._reader is None:

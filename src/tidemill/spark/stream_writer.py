@@ -1,7 +1,7 @@
 """The writer of streaming queries, `df.writeStream.format("tidemill")`.  It is at-least-once.
 
 After a failure or a restart, Spark may run the last micro-batch again, and its rows are written again.  Every output
-mode appends rows, as in Spark's Kafka sink: with `complete`, each micro-batch writes the whole result.
+mode appends rows, as in Spark's Kafka sink: with `complete`, each micro-batch writes the entire result.
 
 Spark creates a writer to plan each micro-batch, and another, in another process, to commit it.  A writer therefore
 keeps no state: only the options and the reports of the tasks connect the two.
@@ -43,7 +43,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )  # fmt: skip
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log which rows are stored already; stored rows cannot be removed."""
+        """Log how many records are stored already; stored records cannot be removed."""
         known = [message for message in messages if isinstance(message, TaskReport)]
         _LOG.warning(
             "batch %d failed; %d records of %d complete tasks stay in the topic, and are duplicated when it runs again",

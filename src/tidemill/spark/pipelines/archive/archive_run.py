@@ -164,7 +164,7 @@ def _lag(pending: PlannedBatch, entry: BatchEntry) -> int:
 
 
 def _wait(job: Job[ArchiveOptions]) -> None:
-    """Wait for the poll interval, or until the run is asked to stop."""
+    """Wait for the poll interval, or until a stop is requested."""
     ends_at = time.monotonic() + job.options.poll_interval.total_seconds()
     while not job.stop_requested() and (left := ends_at - time.monotonic()) > 0:
         time.sleep(min(left, _STOP_SECONDS))

@@ -43,13 +43,13 @@ class BatchEntry:
     number: int  # batches are numbered from 0, without gaps
     batch_id: str  # random: distinguishes the batches of two runs that tried the same number
     topic: str
-    topic_id: str | None  # in Kafka's text form; None if the brokers have no topic ids
+    topic_id: str | None  # in Kafka's text format; None if the brokers do not support topic ids
     partition_by: str
     written_at: str  # ISO 8601, UTC
     ranges: Mapping[int, tuple[int, int]]  # by partition: start and end offset (exclusive); equal if empty
-    lost: tuple[LostOffsets, ...] = ()  # parts of `ranges`
+    lost: tuple[LostOffsets, ...] = ()  # sub-ranges of `ranges`
     file_count: int = 0
-    rows: int = 0  # less than the offsets of `ranges` where compaction or transactions leave gaps
+    rows: int = 0  # fewer than the offsets in `ranges` if compaction or transactions leave gaps
     bytes: int = 0  # of all files
     stored_bytes: int = 0  # estimated size of the same records in the topic
     schema: str = ""

@@ -14,7 +14,7 @@ from tidemill.spark.pipelines.archive.batch_entry import BatchEntry
 
 TASKS_MAX: Final = 1_000  # each task writes at least one file: a tiny target size must not create an endless job
 _MEANINGFUL_BYTES: Final = 1 << 20  # in smaller batches, footers weigh more than rows
-_RATIOS: Final = (0.02, 50.0)  # beyond these bounds the estimate of stored bytes was wrong
+_RATIOS: Final = (0.02, 50.0)  # outside these bounds, the estimate of stored bytes must be wrong
 
 
 @dataclass(frozen=True, slots=True)

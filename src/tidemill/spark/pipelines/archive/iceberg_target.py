@@ -44,7 +44,7 @@ ENTRY: Final = "tidemill.archive.entry"  # a snapshot property: the entry withou
 BATCH: Final = "tidemill.archive.batch"  # a snapshot property: the number of the batch
 TOPIC: Final = "tidemill.archive.topic"  # a table property
 _STAGING: Final = "staging"  # in the state directory: the files that the current run writes
-_ATTEMPTS_MAX: Final = 5  # commits of other writers to the same table may come first
+_ATTEMPTS_MAX: Final = 5  # a commit fails if another writer commits to the table first
 _RETRIES: Final = "commit.retry.num-retries"
 
 _HEADER: Final = StructType(NestedField(12, "key", StringType()), NestedField(13, "value", BinaryType()))

@@ -134,7 +134,7 @@ def _move(source: Path, target: Path) -> None:
 
 
 def _sync_up(directory: Path, top: Path) -> None:
-    """Make the names in `directory` durable, and the names of it and of its parents up to `top`."""
+    """Make the names in `directory` durable, and the names of `directory` and its parents up to `top`."""
     _sync(directory)
     while directory != top:
         directory = directory.parent

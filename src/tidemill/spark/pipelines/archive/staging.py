@@ -44,7 +44,7 @@ class Staging:
                 yield path, found
 
     def lost(self) -> list[LostOffsets]:
-        """Return the offsets that tasks could not read.  Losses that repeated tasks report again are listed again."""
+        """Return the offsets that tasks could not read.  A loss that several attempts of a task report is repeated."""
         found = []
         for path in sorted(self.losses.glob("*.json")) if self.losses.exists() else []:
             for row in map(json.loads, path.read_text().splitlines()):

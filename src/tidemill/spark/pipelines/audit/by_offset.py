@@ -22,7 +22,7 @@ RANGES_MAX = 1_000  # differing ranges stored in the state and listed in the rep
 class _Found:
     """The results of the steps so far.  They are stored in the state directory after each step."""
 
-    step: int = 0  # the next one
+    step: int = 0  # the next step to compare
     source_records: int = 0
     target_records: int = 0
     ranges: int = 0
@@ -105,7 +105,7 @@ def _compare(job: Job[AuditOptions], sides: Sides, part: Bounds, found: _Found) 
             min((it.range + 1) * size, part.ends[it.partition]),
         )
         found.differing.append([it.partition, start, end, it.source_count, it.target_count])
-    if differing and job.options.archive is not None:  # a topic has no offset twice
+    if differing and job.options.archive is not None:  # unlike an archive, a topic never contains an offset twice
         found.duplicates += _duplicates(rows, size, [(it.partition, it.range) for it in differing])
 
 

@@ -8,10 +8,10 @@ from tidemill.spark.pipelines.audit.options import Ignored
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SOURCE, TARGET = 0, 1  # the column `side`
+SOURCE, TARGET = 0, 1  # values of the column `side`
 _HEADERS = "array<struct<key:string,value:binary>>"
 _LOW = 0xFFFFFFFF
-_READABLE = "^[ -~]{1,60}$"  # a key that a table can show
+_READABLE = "^[ -~]{1,60}$"  # a key that can be shown as text in a table
 
 
 def labelled(source: "DataFrame | None", target: "DataFrame | None") -> "DataFrame":

@@ -1,1 +1,4 @@
-"""The pipeline `backfill`: files → topic, in event-time order and at a bounded rate.  Entry point: `pipeline`."""
+"""The pipeline `backfill`: writes files to a topic, in event-time order and at a limited rate.
+
+Entry point: `pipeline`.
+"""

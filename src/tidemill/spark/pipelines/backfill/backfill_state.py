@@ -18,7 +18,7 @@ class BackfillPlan:
     """The plan that the first run makes and that every later run follows."""
 
     schema: Mapping[str, Any]  # of the source rows, in Spark's JSON format
-    topic_id: str | None  # None if the broker has no topic ids
+    topic_id: str | None  # None if the broker does not support topic ids
     partition_count: int  # of the topic
     part_records: int
     groups: tuple[FileGroup, ...]

@@ -113,7 +113,7 @@ def _lag(source: Any) -> int | None:
 class PacedRows:
     """A function for `mapInArrow` that passes rows through at a limited rate."""
 
-    rate: float  # in records or bytes a second
+    rate: float  # in records or bytes per second
     is_in_bytes: bool
 
     def __call__(self, batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:

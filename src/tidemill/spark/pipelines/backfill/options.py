@@ -1,4 +1,4 @@
-"""The options of the pipeline."""
+"""The options of the pipeline `backfill`."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Final, Literal
 from tidemill.spark.pipelines.frame.option import option
 from tidemill.spark.pipelines.frame.quantity import parse_size
 
-JSON: Final = "json"  # the value is the whole row
+JSON: Final = "json"  # the record's value is the entire row, as JSON
 PART_RECORDS: Final = 1_000_000
 _PART_S: Final = 60  # with a rate limit, a part takes about this long, so that a stop request takes effect soon
 _PART_RECORDS_MIN: Final = 10_000  # smaller parts would spend most of their time on startup

@@ -1,4 +1,4 @@
-"""Files → topic, in event-time order and at a bounded rate.
+"""Writes files to a topic, in event-time order and at a limited rate.
 
 `preparation` scans the files and makes the plan; `part_loop` writes the parts; `live_tail` then copies the live topic.
 """

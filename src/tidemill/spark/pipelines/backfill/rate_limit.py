@@ -1,4 +1,4 @@
-"""Bounds the rate at which one task writes."""
+"""Limits the rate at which one task writes."""
 
 from typing import Final
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_FRAMING: Final = 100  # upper bound of a batch's size beyond the key, value and headers of its only record
+_FRAMING: Final = 100  # bytes of a batch in addition to the key, value and headers of its only record
 _SHOWN: Final = 100  # characters of a row that an error message shows
 
 

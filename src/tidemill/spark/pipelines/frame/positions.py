@@ -48,8 +48,7 @@ class _NoTimeZone(ValueError):
 
 def _milliseconds(text: str) -> int:
     """
-    Return the milliseconds since the epoch, rounded up, so that the position is the first record at or after the
-    timestamp.
+    Return the milliseconds since the epoch, rounded up, because a position is the first record at or after a time.
     """
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:

@@ -10,7 +10,7 @@ _MILLISECONDS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 8
 
 def parse_size(text: str) -> int:
     """
-    Return the bytes of `128MiB`, `64m`, `1gb` or `1048576`.
+    Parse a size such as `128MiB`, `64m`, `1gb` or `1048576`, and return it in bytes.
 
     Every unit is a power of 1024, as in Spark's settings.  Raise ValueError for other text and for 0.
     """
@@ -27,7 +27,7 @@ def size_text(size: int) -> str:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Return the duration of `500ms`, `90s`, `10m`, `2h` or `1d`.  Raise ValueError for other text."""
+    """Parse a duration such as `500ms`, `90s`, `10m`, `2h` or `1d`.  Raise ValueError for other text."""
     match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)", text.strip().lower())
     if match is None:
         raise ValueError("not a duration; write for example 500ms, 90s, 10m, 2h or 1d")

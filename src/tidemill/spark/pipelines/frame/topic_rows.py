@@ -1,4 +1,4 @@
-"""The records of a range of offsets as a data frame."""
+"""The records of an offset range as a DataFrame."""
 
 import json
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from tidemill.spark.pipelines.frame.quantity import parse_duration
 
 
 def parse_shift(text: str) -> timedelta:
-    """Return the duration of `7d` or `-90m`.  Raise ValueError for other text."""
+    """Parse a duration such as `7d` or `-90m`.  Raise ValueError for other text."""
     stripped = text.strip()
     if stripped.startswith("-"):
         return -parse_duration(stripped[1:])

@@ -1,6 +1,6 @@
 """Determines up to which offset records are due, by reading the timestamps of a partition ahead of the replay.
 
-The broker's time index cannot be used: it returns the first record of the whole partition at or after a timestamp.  If
+The broker's time index cannot be used: it returns the first record of the entire partition at or after a timestamp.  If
 records are not in timestamp order, that record may be before the range.
 """
 

@@ -186,7 +186,7 @@ class ReplayRun:
             sink.option("topic", self._options.to).save()
         return counts.get["read"], counts.get["kept"]
 
-    # Ends and times
+    # The end of the range, and the records that are due
 
     def ends(self) -> Offsets:
         """Return the end of the range.  If the range is open, this is the current end of the topic."""
@@ -219,7 +219,7 @@ class ReplayRun:
         known = [self._times[partition].next_timestamp(end) for partition, end in ends.items()]
         return min((timestamp for timestamp in known if timestamp is not None), default=None)
 
-    # Waiting
+    # Pacing
 
     def _step_records(self) -> int:
         rate = self._options.rate_records

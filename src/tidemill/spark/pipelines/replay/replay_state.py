@@ -1,5 +1,4 @@
-"""The state that a replay stores between runs: its range, its progress, and the current step.  Format:
-docs/formats/pipelines.md.
+"""The state that a replay stores between runs: range, progress and current step.  Format: docs/formats/pipelines.md.
 
 A step is written here before its first record is sent, and again when all of them are acknowledged.  After a crash the
 next run therefore repeats exactly the ranges of the step that was interrupted.
@@ -40,7 +39,7 @@ class Step:
 class ReplayState:
     """The progress of a replay.  All offsets are those of the source topic, except in `step.target`."""
 
-    topic_id: str | None  # None if the broker has no topic ids
+    topic_id: str | None  # None if the broker does not support topic ids
     start: Offsets
     end: Offsets | None  # None: the range is open, and grows with the topic
     done: Offsets  # by partition, the offset up to which it is replayed

@@ -31,7 +31,7 @@ class Manifest:
     """One version of a snapshot."""
 
     topic: str
-    topic_id: str | None  # None if the broker has no topic ids
+    topic_id: str | None  # None if the broker does not support topic ids
     version: int
     offsets: Mapping[TopicPartition, int]  # the snapshot includes the records before these offsets
     has_headers: bool

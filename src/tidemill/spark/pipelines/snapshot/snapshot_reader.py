@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def read(spark: "SparkSession", snapshot: Path | str) -> "DataFrame":
     """
-    Return the newest record of every key: key, value, partition, offset, timestamp, and headers if the snapshot has
-    them.
+    Return the newest record of every key: key, value, partition, offset, timestamp and, if stored, headers.
 
     The DataFrame reads the version that is current when this function is called, even if a newer one exists when the
     query runs.  Raise SnapshotRefused if there is no snapshot.

@@ -19,7 +19,7 @@ _MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1_200, 2_400, 6_000, 12
 
 def value_ticks(largest: float, *, is_size: bool, count_max: int = 5) -> list[float]:
     """
-    Return at most `count_max` + 1 round numbers from 0 to at least `largest`; the last one ends the axis.
+    Return at most `count_max` + 1 round numbers from 0 to at least `largest`; the last number is the end of the axis.
 
     Steps are 1, 2, 2.5 or 5 times a power of ten; for sizes they are powers of two, so that labels are whole KiB.
     """

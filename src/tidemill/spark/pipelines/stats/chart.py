@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    name: str  # of the file
+    name: str  # of the PNG file, without extension
     title: str
     summary: str  # one sentence that describes the chart, also for people who cannot see it
     shape: Steps | Bars

@@ -31,7 +31,7 @@ _SETTINGS: Final = {
     "svg.fonttype": "none",  # text stays text: it can be searched, read aloud and selected
     "svg.hashsalt": "tidemill",  # ids do not change from run to run
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # part of matplotlib
+    "font.sans-serif": ["DejaVu Sans"],  # included in matplotlib
     "font.size": TEXT_PX,
     "text.parse_math": False,  # a key may contain dollar signs
 }

@@ -49,7 +49,7 @@ class HashBucket:
     bucket: int
     records: int = 0
     bytes: int = 0
-    keys: int = 0  # different keys
+    keys: int = 0  # distinct keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class TopicFigures:
     partitions: tuple[PartitionFigures, ...]
     timeline: Timeline
     size_bins: tuple[SizeBin, ...]
-    key_count: int  # different keys
+    key_count: int  # distinct keys
     hot_keys: tuple[HotKey, ...]
     hash_buckets: tuple[HashBucket, ...]  # all 256
 

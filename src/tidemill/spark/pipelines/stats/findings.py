@@ -1,4 +1,4 @@
-"""Describes in sentences what is remarkable in a topic's figures."""
+"""Describes in sentences what is unusual in a topic's figures."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The key hash by which Java's producer chooses partitions, in 256 buckets, and what the buckets show about splitting.
+"""The key hash by which Java's producer chooses partitions, in 256 buckets, and how evenly it fills partitions.
 
 Java's producer puts a record into the partition `hash % partition_count`, where the hash is murmur2 of the key without
 its sign bit.  A bucket is `hash % 256`, so the buckets of one partition of a topic with 2, 4, … 256 partitions are

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-LABEL_CHARACTERS_MAX: Final = 28  # a longer label would push the bars of a chart aside
+LABEL_CHARACTERS_MAX: Final = 28  # a longer label would leave too little room for the bars
 
 
 def label(key: bytes) -> str:

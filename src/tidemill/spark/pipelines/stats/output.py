@@ -59,7 +59,7 @@ class Output:
         table.write.mode("overwrite").parquet(self.path(name))
 
     def remove_per_minute(self) -> None:
-        """Remove the table `per_minute`: a range without records has none."""
+        """Remove the table `per_minute`, which is not written for a range without records."""
         shutil.rmtree(self.directory / PER_MINUTE, ignore_errors=True)
 
     def write_charts(self, pictures: Mapping[str, bytes]) -> None:
