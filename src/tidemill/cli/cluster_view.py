@@ -22,7 +22,7 @@ class ClusterView:
     brokers: list[Row]
     shards: list[Row]  # `/v1/shards` of the shards' leaders, with `state`: ok, degraded, leaderless, or unknown
     addresses: list[str]  # of the brokers' HTTP listeners; the first is that of the broker that responded
-    notes: list[str]  # addresses that did not respond before it, each with the reason
+    notes: list[str]  # the addresses that failed before one responded, each with the reason
 
     def as_json(self) -> Row:
         """Return the object that `tidemill cluster status --json` prints."""

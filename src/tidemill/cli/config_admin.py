@@ -1,7 +1,7 @@
 """Requests about configurations, for `tidemill configs`.
 
-They use Tidemill's own client, because confluent-kafka cannot address the cluster-wide defaults, and returns only one
-value for a key that is set at several levels.
+They use Tidemill's own client, because confluent-kafka cannot address the cluster-wide defaults, and keeps only the
+last value of a key that is set at several levels.
 """
 
 from collections.abc import Mapping, Sequence

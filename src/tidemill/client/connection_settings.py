@@ -82,7 +82,7 @@ class ConnectionSettings:
     fetch_bytes_max: int = 8 << 20  # per response and per partition; large enough to decode at full speed
     is_read_committed: bool = False
     is_crc_checked: bool = True
-    was_reached: bool = False  # a broker has responded to a process of the same job, such as Spark's driver
+    was_reached: bool = False  # a broker has responded to another process of the same job, such as Spark's driver
     unresolved: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # all keys with their values, as given
 
     def resolved(self) -> "ConnectionSettings":

@@ -199,7 +199,7 @@ class ReplayRun:
         return latest
 
     def _due(self, ends: Offsets, now: float) -> tuple[Offsets, float]:
-        """Return the offsets up to which records are due now, and the time at which more records are due."""
+        """Return the offsets up to which records are due now, and the time at which to check again."""
         if self._options.speed is None:
             return ends, now + _POLL_SECONDS
         for partition in ends:
