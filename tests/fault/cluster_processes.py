@@ -40,7 +40,7 @@ OURS = (sys.executable, "-m", "tidemill")
 class ClusterBroker(BrokerProcess):
     """
     One run of a broker as a process.  If the broker runs under a wrapper such as strace, `pid` is the process id of the
-    wrapper, and once the broker is ready, `broker_pid` is that of the broker.
+    wrapper; `broker_pid`, which is known once the broker is ready, is the process id of the broker itself.
     """
 
     def __init__(self, number: int, command: Sequence[str], *, log: Path) -> None:
@@ -99,7 +99,7 @@ class ClusterProcesses:
         program: Sequence[str] = OURS,
         is_proxied: bool = False,
     ) -> None:
-        """`data` maps brokers to their data directories, if these are not to be created below `directory`."""
+        """`data` maps broker ids to data directories.  Any other broker gets a data directory below `directory`."""
         self.numbers = tuple(numbers)
         self.directory = directory
         self.kafka_ports = {number: free_port() for number in numbers}
@@ -228,7 +228,7 @@ class ClusterProcesses:
     # Methods that send requests to brokers.
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Create a topic with three replicas.  Retry while the controller moves, because librdkafka does not do so."""
+        """Create a topic with three replicas.  Retry while the controller moves, because librdkafka does not retry."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         wanted = NewTopic(topic, partitions, 3, config=configs)
 
@@ -312,7 +312,7 @@ class ClusterProcesses:
 
     def elect_preferred(self, topic: str, partition: int) -> None:
         """Elect the preferred leader of the partition.  Retry, because the other brokers learn only from a heartbeat
-        that it is ready.
+        that the preferred leader is ready.
         """
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         place = TopicPartition(topic, partition)
@@ -375,8 +375,8 @@ class ClusterProcesses:
 
 def _end_offset(reader: Consumer, place: TopicPartition) -> int:
     """
-    Return the end offset.  Retry while the leader moves, for example after a restart, because librdkafka does not do
-    so.
+    Return the end offset of the partition.  Retry while the leader moves, for example after a restart, because
+    librdkafka does not retry.
     """
     ends: list[int] = []
 

@@ -1,7 +1,7 @@
 """Runs a steady load on one topic while faults strike its cluster.
 
-A scene finds the leaders, measures how long writes pause, and at the end checks every law, both by reading with clients
-and by comparing the brokers' disks.
+A scene finds the leaders, measures how long writes pause, and finally checks all invariants, both by reading with
+clients and by comparing the brokers' disks.
 """
 
 import time
@@ -85,7 +85,7 @@ class ClusterScene:
 class Verdict:
     def __init__(self, pauses: dict[str, list[float]], broken: list[str], seen: str) -> None:
         self.pauses = pauses
-        self.broken = broken  # a sentence for each violation of a law
+        self.broken = broken  # a message for each violation of an invariant
         self._seen = seen
 
     def __str__(self) -> str:

@@ -9,7 +9,8 @@ from tests.fault.cluster_processes import ClusterProcesses
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     """
-    Run one cluster for all tests that need no special one, because starting a cluster takes longer than most faults.
+    Run one cluster, shared by all tests that need no special configuration, because starting a cluster takes longer
+    than most faults.
     """
     directory: Path = tmp_path_factory.mktemp("cluster")
     with ClusterProcesses(directory, settings={"leader.imbalance.check.interval.seconds": 1}) as cluster:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 IS_WHOLE = os.environ.get("TIDEMILL_FAULTS") == "all"
-JUDGED_MIN = 50  # the number of pauses for which a p99 is meaningful
+JUDGED_MIN = 50  # the smallest number of pauses for which a p99 is meaningful
 SLACK = 1 if IS_WHOLE else 10  # a factor for time limits, because the suite shares its machine with other work
 
 

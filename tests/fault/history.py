@@ -1,4 +1,4 @@
-"""The history of what clients sent and read, and the laws that it must obey, which are checked after the run.
+"""The history of what clients sent and read, and its invariants, which are checked after the run.
 
 A send whose outcome is unknown may take effect at any later time or not at all, so its value may be missing.  Every
 value contains its producer, its sequence number and a CRC, so that a misplaced or damaged record can be recognized on
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-VALUE_BYTES = 120  # large enough for the fields, yet small enough for many values to be in flight at a kill
+VALUE_BYTES = 120  # large enough for the fields, but small enough for many values to be in flight during a kill
 
 
 class Law(StrEnum):
@@ -123,7 +123,9 @@ def _values_invented(history: History) -> Iterator[Violation]:
 
 
 def _values_out_of_order(history: History) -> Iterator[Violation]:
-    """Check the order of acknowledged offsets and the order in the log, which also has unacknowledged sends."""
+    """Check each producer's order, both by acknowledged offsets and by the log, which also contains unacknowledged
+    sends.
+    """
     by_send = [
         (send.producer, send.sequence, send.partition, send.offset) for send in history.sends if send.offset is not None
     ]

@@ -1,4 +1,4 @@
-"""Asserts that the history of a run kept every law, and that writes did not pause for too long."""
+"""Asserts that the history of a run violates no invariant, and that writes did not pause for too long."""
 
 import math
 
@@ -8,12 +8,12 @@ from tests.fault.cluster_scene import Verdict
 from tests.fault.extent import IS_WHOLE, JUDGED_MIN
 from tests.fault.pauses import quantile
 
-KILLED_SECONDS_MAX = 1.5  # p99 of the pauses of writes after the leader's process has ended
-SILENT_SECONDS_MAX = 4.0  # p99 of the pauses of writes after the leader has fallen silent
+KILLED_SECONDS_MAX = 1.5  # upper limit for the p99 of write pauses after the leader's process has ended
+SILENT_SECONDS_MAX = 4.0  # upper limit for the p99 of write pauses after the leader has fallen silent
 
 
 def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str = "") -> None:
-    """Print the verdict, then assert that every law was kept."""
+    """Print the verdict, then assert that no invariant was violated."""
     with capsys.disabled():
         print(f"{heading}{verdict}")
     assert verdict.broken == []
@@ -21,7 +21,7 @@ def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str
 
 def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    Assert that every law was kept and that writes resumed after each fault.
+    Assert that no invariant was violated and that writes resumed after each fault.
 
     The soak run has enough pauses for statistics, so there the p99 must also be at most `seconds_max`.
     """

@@ -46,7 +46,7 @@ def start_tidemill(directory: Path, port: int) -> KillableBroker:
 def start_kafka(directory: Path, port: int) -> KillableBroker:
     """
     Start Apache Kafka, in order to test the harness itself.  Kafka relies on the page cache, which survives a killed
-    process, so it must obey the laws.
+    process, so it must violate no invariant.
     """
     return ApacheKafka(directory, port=port or None)
 

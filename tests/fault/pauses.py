@@ -1,4 +1,4 @@
-"""Pauses of writes: the longest time between two acknowledgements of a partition across a fault."""
+"""Write pauses: the longest time between two successive acknowledgements on a partition around a fault."""
 
 import itertools
 import math

@@ -28,7 +28,7 @@ def batches(directory: Path, topic_id: TopicId, partition: int, end_offset: int)
 
 
 def differences(directories: Mapping[int, Path], topic_id: TopicId, end_offsets: Mapping[int, int]) -> list[str]:
-    """Return one sentence for each partition whose replicas differ in data below the high watermark."""
+    """Return a message for each partition whose replicas differ in data below the high watermark."""
     problems = []
     for partition, end_offset in end_offsets.items():
         replicas = {number: batches(path, topic_id, partition, end_offset) for number, path in directories.items()}

@@ -13,7 +13,7 @@ TRACED = (
     "write", "writev", "sendmsg", "sendto", "read", "readv", "recvfrom", "recvmsg",
     "pwrite64", "pwritev", "pwritev2", "fdatasync", "fsync",
 )  # fmt: skip
-STRING_BYTES_MAX = 1 << 16  # more than any request of the audit has, so that strace truncates no value
+STRING_BYTES_MAX = 1 << 16  # larger than any request of the audit, so that strace truncates no value
 
 CALL = re.compile(r"^(?P<pid>\d+)\s+(?P<name>\w+)\((?P<rest>.*)$")
 RESUMED = re.compile(r"^(?P<pid>\d+)\s+<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)$")
@@ -80,5 +80,5 @@ def _append(calls: list[Call], pid: int, name: str, text: str, began: int, ended
 
 
 def unescape(text: str) -> bytes:
-    """Decode strace's escapes, which are like those of C: octal numbers, and letters for common characters."""
+    """Decode strace's escapes, which resemble those of C: octal numbers, and letters for common characters."""
     return text.encode("latin-1").decode("unicode_escape").encode("latin-1")

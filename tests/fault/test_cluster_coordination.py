@@ -1,4 +1,7 @@
-"""What one broker decides for the whole cluster outlives that broker: topics, committed offsets, producer ids."""
+"""
+What one broker decides for the entire cluster survives the failure of that broker: topics, committed offsets and
+producer ids.
+"""
 
 import random
 import time
@@ -17,14 +20,16 @@ PARTITIONS = 4
 DELAY_SECONDS_MAX = 0.06  # from the request until the controller is killed
 OFFSETS = "__consumer_offsets"
 NOT_NOW = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
-"""librdkafka looks up the coordinator again, and leaves the retry of OffsetFetch to the application."""
+"""
+Errors after which librdkafka looks up the coordinator again, but leaves it to the application to retry OffsetFetch.
+"""
 
 
 @pytest.mark.timeout(times(120, 1_800))
 def test_a_topic_is_created_once_although_the_controller_dies(cluster: ClusterProcesses) -> None:
     """
-    A client whose request was acknowledged finds the topic, all other clients can retry, and no name ever gets two
-    topics.
+    A client whose request was acknowledged finds the topic, all other clients can retry, and no two topics ever get the
+    same name.
     """
     for number in range(times(1, 50)):
         topic = f"made-{number}"
@@ -70,7 +75,10 @@ def ids_of(cluster: ClusterProcesses, topic: str) -> set[bytes]:
 
 
 def write_one(cluster: ClusterProcesses, topic: str) -> None:
-    """Write a record to each partition with a new producer id: the controller also allocates blocks of producer ids."""
+    """
+    Write a record to each partition with a new producer id, because the controller also allocates blocks of producer
+    ids.
+    """
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **QUICK})
     for partition in range(PARTITIONS):
         producer.produce(topic, b"1", partition=partition)

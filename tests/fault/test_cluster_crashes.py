@@ -13,7 +13,7 @@ from tests.fault.cluster_scene import SHARDS, ClusterScene
 from tests.fault.extent import JUDGED_MIN, times
 from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge, show_kept
 
-SILENCE_SECONDS = times(0, 5)  # the shortest silence; a test waits longer if the election does
+SILENCE_SECONDS = times(0, 5)  # the shortest silence; it lasts longer if the election takes longer
 # Without this setting, librdkafka forgets all brokers when its only connection ends, and asks again only after 1 s.
 # The test would measure that wait instead of the cluster.
 KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
@@ -45,7 +45,8 @@ def test_writes_resume_after_a_leader_falls_silent(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    A silent broker does not count as alive.  When it resumes, it acknowledges nothing by virtue of its old leadership.
+    A silent broker does not count as alive.  When it resumes, it does not acknowledge anything on the strength of its
+    former leadership.
     """
     with ClusterScene(cluster, "silent") as scene:
         struck = 0

@@ -24,7 +24,7 @@ from tidemill.storage import paths
 SMALL_BROKER = 3
 SMALL_BYTES = 600 << 20  # room for the journal, and more free space than the minimum below which writes are refused
 LEFT_BYTES = 8 << 20
-FULL, ROOM = '"disk full"', '"disk has room again"'  # the log events at the beginning and at the end of a full disk
+FULL, ROOM = '"disk full"', '"disk has room again"'  # log events: the disk has become full, and has room again
 ENTRIES_OF_A_LONG_ABSENCE = 300  # more entries than replicas keep in memory per shard
 REPAIRED_SECONDS_MAX = 5.0
 
@@ -122,7 +122,7 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
     has accepted wait in its journal.
     """
     with ClusterScene(cluster, "full-follower") as scene:
-        cluster.stop(SMALL_BROKER)  # so that it leads nothing afterwards
+        cluster.stop(SMALL_BROKER)  # so that it no longer leads any partition
         cluster.start(SMALL_BROKER)
         scene.calm()
         leaders = cluster.leaders("full-follower")
@@ -164,7 +164,7 @@ def fill(ballast: Path, left_bytes: int) -> None:
             try:
                 os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, bytes_wanted)
             except OSError as problem:
-                if problem.errno != errno.ENOSPC:  # ENOSPC means that the broker has used the space first
+                if problem.errno != errno.ENOSPC:  # ENOSPC means that the broker has used up the space first
                     raise
 
 
@@ -179,7 +179,7 @@ def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> i
 
 
 def write_much(cluster: ClusterProcesses, topic: str) -> None:
-    """Write more entries than the other brokers keep in memory for a replica that is away."""
+    """Write more entries than the other brokers keep in memory for a replica that is down."""
     producer = Producer({
         "bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "batch.num.messages": 1,
     })  # fmt: skip
@@ -207,7 +207,7 @@ def broker_with_fewest_leaders(cluster: ClusterProcesses, topic: str) -> int:
 def test_a_broker_that_was_away_for_long_catches_up(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker that was away for a long time catches up, even with entries that the others no longer have in memory."""
+    """A broker that was down for a long time catches up, even with entries that the others no longer have in memory."""
     cluster.create_topic("absence", PARTITIONS)
     with ClusterScene(cluster, "absence-load") as scene:
         victim = broker_with_fewest_leaders(cluster, "absence")
@@ -223,7 +223,9 @@ def test_a_broker_that_was_away_for_long_catches_up(
 
 @pytest.mark.timeout(180)
 def test_a_wiped_broker_gets_everything_again(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """A wiped broker joins with a new directory as a new replica, at first as a learner, and gets all data again."""
+    """
+    A wiped broker joins with a new directory as a new replica, at first as a learner, and receives all data again.
+    """
     cluster.create_topic("wiped", PARTITIONS)
     with ClusterScene(cluster, "wiped-load") as scene:
         write_much(cluster, "wiped")

@@ -15,12 +15,12 @@ from tests.fault.judgement import show_kept
 JOINER = 3
 TOPIC = "joined"
 CALLS = "fsync,fdatasync,pwritev2,rename"
-STEPS_MAX = 60  # joining makes fewer `CALLS` than this; those after it write the replicas that the broker is then given
-STEPS = (5,)  # the steps that are tested in the test suite
+STEPS_MAX = 60  # joining takes fewer `CALLS` than this; later calls write the replicas that the broker is then assigned
+STEPS = (5,)  # the steps at which the regular test suite kills the broker
 
 
 def killed_before(step: int) -> list[str]:
-    """Return the strace command that kills the process in place of its call number `step`."""
+    """Return the strace command that kills the process when it attempts its system call number `step`."""
     inject = ["-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=KILL:when={step}"]
     return ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
 

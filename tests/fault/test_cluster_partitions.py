@@ -93,8 +93,8 @@ def test_a_leader_that_loses_one_follower_keeps_leading(
 def test_a_record_acknowledged_by_one_disk_is_lost_with_its_leader(
     proxied: tuple[ClusterProcesses, PeerProxies],
 ) -> None:
-    """A record acknowledged with acks=1 is lost with the disk of its leader, which shows that the checker detects a
-    loss.
+    """A record acknowledged with acks=1 is lost with the disk of its leader, which shows that the checker detects
+    losses.
     """
     cluster, proxies = proxied
     cluster.recover()

@@ -39,7 +39,8 @@ def data_on(power: PowerSwitch) -> dict[int, Path]:
 
 def lose(cluster: ClusterProcesses, power: PowerSwitch, seed: int | None) -> None:
     """
-    Cut the power of all brokers.  With a seed, each unsynced page is kept, lost or torn; without a seed, all are lost.
+    Cut the power of all brokers.  With a seed, each unsynced page is kept, lost or torn; without a seed, all unsynced
+    pages are lost.
     """
     cluster.kill(*cluster.numbers)
     if seed is None:
@@ -72,8 +73,8 @@ def test_nothing_is_lost_when_all_lose_power(
 @pytest.mark.timeout(180)
 def test_an_acknowledgement_before_its_sync_is_caught(tmp_path: Path, power: PowerSwitch) -> None:
     """
-    The checker detects the loss of records that were acknowledged before their sync, which shows that disk and checker
-    work.
+    The checker detects the loss of records that were acknowledged before their sync, which shows that the forgetful
+    disk and the checker work.
     """
     history = History()
     with ClusterProcesses(tmp_path, data=data_on(power), program=EARLY) as cluster:

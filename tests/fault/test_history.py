@@ -24,7 +24,7 @@ def test_a_value_names_itself() -> None:
 
 
 def test_a_correct_history_breaks_no_law() -> None:
-    """A correct history breaks no law, even if a send that was not acknowledged is stored."""
+    """A correct history violates no invariant, even if a send that was not acknowledged is stored."""
     assert violations(sound()) == []
 
 

@@ -20,8 +20,8 @@ def test_a_pause_begins_before_the_fault() -> None:
 
 
 def test_a_response_in_flight_does_not_end_a_pause() -> None:
-    """A response that was in flight and arrives right after the fault does not end the pause, which is the gap after
-    it.
+    """A response that was in flight and arrives right after the fault does not end the pause; the gap that follows the
+    response is the pause.
     """
     acknowledged = [0.0, 0.1, 0.26, 3.0, 3.1]
 
@@ -29,7 +29,9 @@ def test_a_response_in_flight_does_not_end_a_pause() -> None:
 
 
 def test_a_pause_that_has_not_ended_is_infinite() -> None:
-    """A pause that has not ended is infinite; otherwise a partition that is never written again would look best."""
+    """A pause that has not ended is infinite; otherwise a partition that is never written again would seem to have the
+    shortest pause.
+    """
     assert math.isinf(pause([0.0, 0.1], 0.2, 5.0))
 
 

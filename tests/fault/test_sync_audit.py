@@ -111,7 +111,7 @@ def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.C
     try:
         broker.wait_until_ready()
         workloads.create_topic(bootstrap=broker.bootstrap, topic=TOPIC, partitions=1)
-        # First a client that retries produces, so that the partition has a leader when the raw requests arrive.
+        # Produce with a retrying client first, so that the partition has a leader when the raw requests arrive.
         workloads.produce(
             bootstrap=broker.bootstrap, topic=TOPIC, records=1, record_bytes=100, partitions=1,
             one_record_per_request=False, by_lot=False,

@@ -1,4 +1,4 @@
-"""Brokers that are killed while Arrow rows are written: nothing is lost, duplicated or reordered."""
+"""When brokers are killed while Arrow rows are written, no row is lost, duplicated or reordered."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def parts() -> Iterator[object]:
-    """Yield rows whose values are consecutive numbers within each partition, in parts of 1,000."""
+    """Yield rows whose values are consecutive numbers within each partition, 1,000 rows at a time."""
     for start in range(0, ROWS, 1_000):
         numbers = range(start, start + 1_000)
         yield pa.record_batch({"value": [f"{n:050}" for n in numbers], "partition": [n % PARTITIONS for n in numbers]})
@@ -38,7 +38,7 @@ def write(bootstrap: str, topic: str, when_half_is_sent: Callable[[], None]) -> 
         {
             "kafka.bootstrap.servers": bootstrap,
             "topic": topic,
-            # Many small requests, so that several are in flight at the kill.
+            # Many small requests, so that several are in flight when the broker is killed.
             "kafka.batch.size": "4000",
             "kafka.max.request.size": "4000",
         }
@@ -62,7 +62,9 @@ def check(bootstrap: str, topic: str) -> None:
 
 
 def test_the_leader_of_half_the_data_is_killed(cluster: ClusterProcesses) -> None:
-    """Batches in flight at a leader that is killed are sent to the next leader, which recognizes stored ones."""
+    """Batches in flight to a leader that is killed are sent again to the next leader, which recognizes those already
+    stored.
+    """
     cluster.create_topic("killed-writer", PARTITIONS)
     victim = cluster.leaders("killed-writer")[0]
 
@@ -73,7 +75,9 @@ def test_the_leader_of_half_the_data_is_killed(cluster: ClusterProcesses) -> Non
 
 
 def test_the_only_broker_is_killed_and_restarted(tmp_path: Path) -> None:
-    """The writer waits until the broker is back; the broker still recognizes the batches that it has stored."""
+    """The writer waits until the broker is back, and the restarted broker recognizes the batches that it has already
+    stored.
+    """
     with ClusterProcesses(tmp_path, numbers=(1,)) as lone:
         lone.start(1)
         admin = AdminClient({"bootstrap.servers": lone.bootstrap, "log_level": 0})
