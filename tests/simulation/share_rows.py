@@ -1,4 +1,6 @@
-"""Random rows of share groups, and what they lead to: for simulations that run the real machine of share groups."""
+"""Random rows of share groups and the states that they must lead to, for simulations that run the real state machine of
+share groups.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -28,12 +30,12 @@ from tidemill.storage.machine.share_machine import ShareMachine, encode_shares, 
 from tidemill.storage.partition.partition_log import PartitionLog
 
 Observer = Callable[[PartitionLog, int, object], None]  # partition, log index of a row, the state including it
-_SHARES_MAX = 12  # share numbers that rows use; a run opens about so many
+_SHARES_MAX = 12  # rows use share numbers from 1 to this; a run opens about this many shares
 _OFFSETS_MAX = 40
 
 
 class ObservedShareMachine(ShareMachine):
-    """The machine of share groups, which reports the state of a partition after each row."""
+    """The state machine of share groups, which also reports the state of a partition after each row."""
 
     def __init__(self, observer: Observer, partitions: Mapping[int, PartitionLog]) -> None:
         super().__init__(partitions)
@@ -53,7 +55,7 @@ def observed_share_groups(observer: Observer) -> MachineType:
 
 
 def share_row(random: Random, partition: int, append_time: int) -> Entry:
-    """Return a row that changes the shares of a partition; many rows change nothing, as late ones do."""
+    """Return a row that changes the shares of a partition.  Many rows change nothing, like rows that arrive late."""
     sections = [_section(random, partition) for _ in range(random.choice((1, 1, 2, 4)))]
     return Entry(COMMAND, encode_row(sections), partition=partition, append_time=append_time)
 

@@ -1,4 +1,4 @@
-"""Plants bugs in the production code of a broker, which simulated clusters must find."""
+"""Plants bugs in the production code of a broker; the simulated clusters must find them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -70,7 +70,7 @@ def serves_uncommitted_records() -> Iterator[None]:
 def serves_upon_election() -> Iterator[None]:
     """
     Let a leader serve before an entry of its own term has committed, although earlier leaders may have acknowledged
-    more (KIP-207).
+    more records than this leader knows to be committed (KIP-207).
     """
     with patch.object(Replica, "is_confirmed", property(lambda self: self.leads)):
         yield

@@ -1,5 +1,5 @@
 """
-Counts the faults and effects of a test run over all processes: a fault that never strikes finds no bugs.
+Counts the faults and their effects in all processes of a test run, because a fault that never occurs finds no bugs.
 """
 
 from collections import Counter

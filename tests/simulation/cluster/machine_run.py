@@ -1,6 +1,6 @@
 """
-A simulated cluster whose shards run one more state machine: leaders append its commands while faults strike and clients
-send requests.
+A simulated cluster whose shards run an additional state machine: leaders append its commands while faults strike and
+clients send requests.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ class MachineUnderTest(NamedTuple):
     """A state machine, random commands for it, and its state."""
 
     type_for: Callable[[Observer], MachineType]  # the observer is called for each committed command
-    command: Callable[[Random, int, int], Entry]  # of a partition, with an append time
-    state_of: Callable[[ShardLog, int], object]  # of a partition
+    command: Callable[[Random, int, int], Entry]  # returns a command for a partition, with an append time
+    state_of: Callable[[ShardLog, int], object]  # returns the state of a partition
 
 
 class MachineRun(ClusterRun):

@@ -1,4 +1,4 @@
-"""Runs whole brokers from seeds; such runs must pass with the real code and find planted bugs.
+"""Runs complete brokers from seeds.  The runs must pass with the real code, and must find planted bugs.
 
 `TIDEMILL_CLUSTER_SEEDS=1000` runs a thousand seeds, as `make soak` does.
 """
@@ -49,8 +49,8 @@ def run_of(seed: int, brokers: int) -> ClusterRun:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_one_broker_keeps_its_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
-    """One broker keeps every acknowledged record, once and in order, despite kills, power losses, wrong clocks and bad
-    disks.
+    """One broker keeps every acknowledged record, once and in order, despite kills, power losses, incorrect clocks and
+    failing disks.
     """
     began = time.perf_counter()
     met["lots"] += 1
@@ -119,7 +119,7 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
 )
 def test_an_unexpected_error_of_a_broker_ends_the_run(module: ModuleType, function: str) -> None:
     """
-    An error that is not a disk fault is a bug, so it ends the run; the run does not go on without the broker or the
+    An error that is not a disk fault is a bug, so it ends the run; the run does not continue without the broker or the
     request.
     """
     with patch.object(module, function, side_effect=KeyError("a bug")), pytest.raises(KeyError, match="a bug"):

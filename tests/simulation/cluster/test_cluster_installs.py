@@ -1,6 +1,6 @@
 """
-Runs clusters whose brokers keep few entries in memory: a broker that was away catches up by an install, under all
-faults.
+Runs clusters whose brokers keep few entries in memory, so that a broker that was unavailable catches up by an install,
+under all faults.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,8 @@ def installed() -> Iterator[list[int]]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises_while_brokers_install(seed: int, installed: list[int]) -> None:
     """
-    While brokers install under faults, no acknowledged record is lost, and in the end all replicas have the same bytes.
+    While brokers catch up by installs under faults, no acknowledged record is lost, and in the end all replicas are
+    byte-identical.
     """
     knobs = ClusterKnobs.draw(Random(seed), 3)
     run = ClusterRun(seed, replace(knobs, options=replace(knobs.options, tail_entries=2)))

@@ -215,8 +215,8 @@ def test_a_coordinator_with_stale_metadata_rejects_commits() -> None:
 
 def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() -> None:
     """
-    A coordinator rejects commits if it hears the controller but its own acknowledgements do not arrive there, because
-    the controller then sends it no newer metadata.
+    A coordinator rejects commits if it hears the controller but its own acknowledgements do not reach the controller,
+    because the controller then sends it no newer metadata.
     """
     scene, controller, coordinator = with_a_commit()
     run = scene.run
@@ -259,7 +259,7 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
 
 
 def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
-    """A broker that was away is ready only once its metadata is current: under the configuration that it had before,
+    """A broker that was down becomes ready only once its metadata is current, because under its outdated configuration
     its records would have expired.
     """
     scene, controller, away = old_records(1)
@@ -296,7 +296,7 @@ def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None
 
 
 def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() -> None:
-    """A broker that starts without the controller gives up leadership: replicas may elect it, but clients do not know
+    """A broker that starts without the controller gives up leadership: replicas may elect it, but clients cannot find
     it until it has registered.
     """
     run = three_brokers_with_a_topic()

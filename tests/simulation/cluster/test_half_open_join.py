@@ -1,4 +1,4 @@
-"""A broker asks to join, and the only broker that it can reach falls silent before it answers."""
+"""A broker asks to join, and the only broker that it can reach falls silent before answering."""
 
 from collections.abc import Callable
 
@@ -40,8 +40,8 @@ def test_a_joining_broker_asks_again_when_the_asked_broker_returns(
     silence: Callable[[ClusterRun, BrokerMachine, BrokerMachine], None],
 ) -> None:
     """
-    The joining broker repeats its request even though nothing shows that its link is dead: it is not notified, and it
-    sends nothing else that could fail.
+    The joining broker repeats its request even though nothing indicates that its link is dead: it is not notified, and
+    it sends nothing else that could fail.
     """
     run = ClusterRun(1, knobs(2).without_faults())
     one, two = run.machines

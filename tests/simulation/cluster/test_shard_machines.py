@@ -57,7 +57,9 @@ def test_a_shards_state_machine_survives_whatever_happens_to_its_broker(
 
 @pytest.mark.parametrize("planted", [machines_apply_at_append, machines_keep_what_was_truncated])
 def test_a_machine_that_is_told_wrongly_is_found(planted: Any, explored: list[str]) -> None:
-    """One of the first seeds finds a storage layer that calls its state machines wrongly."""
+    """
+    The simulation detects, with one of the first seeds, a storage layer that calls its state machines incorrectly.
+    """
     for seed in MUTANT_SEEDS:
         with planted():
             try:

@@ -47,7 +47,7 @@ def majority_is_half() -> Iterator[None]:
 
 @contextmanager
 def serves_what_others_have_committed() -> Iterator[None]:
-    """Let a leader serve before its own disk has everything that was acknowledged before its term."""
+    """Let a leader serve before its own disk contains everything that was acknowledged before its term."""
 
     def hasty(self: Any) -> bool:
         return bool(self.leads and self.commit_index >= self.term_start_index)

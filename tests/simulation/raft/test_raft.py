@@ -19,7 +19,7 @@ from tidemill.simulation.shard.shard_simulation import ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # the seeds are divided into this many tests, so that a failure is reported early
-SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged, and the newest membership was on a disk but in no memory
+SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged, and the newest membership was on disk but in no memory
 RUN = """
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 for seed in (7, 11):
@@ -34,8 +34,8 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_random_runs_keep_the_invariants(lot: int, explored: list[str]) -> None:
-    """In random runs, no acknowledged entry is lost, no two replicas commit different entries, and the healed nodes
-    agree.
+    """In random runs, no acknowledged entry is lost, no two replicas commit different entries, and all nodes agree once
+    the faults are healed.
     """
     began = time.perf_counter()
     events = acknowledged = 0

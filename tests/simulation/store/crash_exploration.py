@@ -38,7 +38,7 @@ class Violation(AssertionError):
 
 
 class Enough(Exception):
-    """Raised when as many disks have been opened as the budget allows."""
+    """Raised when the budget of opened disks is used up."""
 
 
 @dataclass(slots=True)

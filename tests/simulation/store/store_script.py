@@ -275,7 +275,7 @@ class StoreScript:
 def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
     """
     Return the highest index up to which the durable entries equal those of the log.  The log has replaced the later
-    ones, perhaps by entries of the same term.
+    durable entries, perhaps by entries of the same term.
     """
     agreed = log.commit_index
     while agreed < min(len(durable), log.last_index) and _is_same(durable[agreed], log.entry_at(agreed + 1)):

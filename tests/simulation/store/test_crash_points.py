@@ -21,7 +21,7 @@ from tidemill.storage.recovery import initialize_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
-# The script must do each of these several times.
+# The script must execute each of these actions several times.
 ACTIONS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
 
 
@@ -55,7 +55,8 @@ def test_every_crash_point_keeps_the_promises(explored: list[str]) -> None:
 @pytest.mark.parametrize("seed", [2, 3])
 def test_other_scripts_keep_the_promises(seed: int, explored: list[str]) -> None:
     """
-    Scripts with other orders of actions keep the promises, too; only a share of the fates is tried at each crash point.
+    Scripts that take their actions in a different order keep the promises, too.  Only some of the fates are tried at
+    each crash point.
     """
     explorer = Explorer(thinned=60)
 
