@@ -1,7 +1,7 @@
-"""Brokers of tests start quickly also where Python may not write bytecode beside its sources.
+"""Lets the brokers of tests start quickly even if Python may not write bytecode next to its sources.
 
-With PYTHONDONTWRITEBYTECODE every process compiles all that it imports, and the suite starts many brokers.  What they
-compile goes to a directory of this run instead.
+With PYTHONDONTWRITEBYTECODE, every process would compile all modules that it imports, and the suite starts many
+brokers.  Therefore the bytecode is written to a directory of this test run instead.
 """
 
 import os

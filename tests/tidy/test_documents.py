@@ -49,7 +49,7 @@ def test_the_file_map_names_files_that_exist(folders: str, name: str) -> None:
 
 def test_the_file_map_has_every_folder() -> None:
     """
-    The file map has every folder, because a newcomer would not find a folder that it lacks.
+    The file map contains every folder, because a newcomer would not find a folder that is missing from it.
     """
     text = ARCHITECTURE.read_text()
     folders = sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py"))
@@ -95,7 +95,7 @@ def test_the_architecture_names_files_that_exist() -> None:
 
 def test_the_groups_page_names_tests_that_exist() -> None:
     """
-    The tests that the page about groups cites exist, so renaming a test requires an update of the page.
+    The tests that the page about groups cites exist, so that a test cannot be renamed without updating the page.
     """
     table = GROUPS.read_text().partition("| rule |")[2].partition("\n## ")[0]
     named = re.findall(r"`(?:\w+\.)?(\w+)`", " ".join(row.rpartition(" | ")[2] for row in table.splitlines()[2:]))
@@ -107,7 +107,8 @@ def test_the_groups_page_names_tests_that_exist() -> None:
 
 def test_a_reference_to_a_decision_has_a_record() -> None:
     """
-    A comment "(decision N)" refers to a record, which has the reasons and figures that the comment leaves out.
+    Every comment "(decision N)" refers to an existing decision record, which contains the reasons and figures that the
+    comment leaves out.
     """
     text = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     numbers = {int(number) for number in re.findall(r"\(decision\s+(\d+)\)", text)}
@@ -131,8 +132,8 @@ def test_the_recipes_name_files_that_exist() -> None:
 @pytest.mark.parametrize("record", sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")), ids=lambda path: path.stem)
 def test_a_decision_record_has_all_its_sections(record: Path) -> None:
     """
-    A decision record has all its sections: without its cost, alternatives and figures, a reader could not judge the
-    decision again.
+    A decision record has all its sections: without its cost, alternatives and figures, a reader could not reassess the
+    decision.
     """
     sections = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
 

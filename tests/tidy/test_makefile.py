@@ -25,7 +25,8 @@ KEPT = (
 
 def test_clean_keeps_the_data_of_the_user(tmp_path: Path) -> None:
     """
-    A user follows README.md in the clone, so data of brokers, Spark tables and programs are there.
+    `make clean` keeps the data of brokers, the Spark tables and the programs that a user who follows README.md has in
+    the clone.
     """
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in (*BUILT, *KEPT):

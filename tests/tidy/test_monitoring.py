@@ -46,7 +46,7 @@ def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
 
 def test_promtool_accepts_the_configuration_that_the_page_shows(tmp_path: Path) -> None:
     """
-    The scrape configuration in `docs/http.md` is valid beside the file of alert rules.
+    The scrape configuration in `docs/http.md` is valid together with the file of alert rules.
     """
     shown = re.search(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "http.md").read_text(), re.MULTILINE | re.DOTALL)
     assert shown is not None
@@ -60,7 +60,8 @@ def test_promtool_accepts_the_configuration_that_the_page_shows(tmp_path: Path) 
 
 def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
     """
-    The queries of the dashboard are valid PromQL.  Grafana's variables stand for a duration and for values of labels.
+    The queries of the dashboard are valid PromQL.  Grafana's variables are placeholders for a duration and for label
+    values.
     """
     queries = [target["expr"] for panel in PANELS for target in panel.get("targets", ())]
     rules = [{"record": f"query:{at}", "expr": it.replace("$__rate_interval", "1m")} for at, it in enumerate(queries)]
@@ -120,7 +121,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
 
 def test_the_dashboard_uses_the_data_source_that_its_reader_selects() -> None:
     """
-    An imported dashboard must not name a data source of the machine on which it was made.
+    An imported dashboard must not refer to a data source of the machine on which it was created.
     """
     graphs = [panel for panel in PANELS if panel["type"] != "row"]
     targets = [target for panel in graphs for target in panel["targets"]]

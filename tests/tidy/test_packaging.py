@@ -58,7 +58,7 @@ def test_the_image_is_made_from_files_that_exist() -> None:
 
 def test_the_instructions_in_json_are_json() -> None:
     """
-    Docker runs a list that is not valid JSON as a shell command.
+    Instructions in JSON format are valid JSON, because Docker runs a list that is not valid JSON as a shell command.
     """
     assert ["tidemill", "broker"] == json.loads(arguments("ENTRYPOINT")[0])
     python, option, check = json.loads(arguments("HEALTHCHECK")[0].partition(" CMD ")[2])
@@ -68,7 +68,7 @@ def test_the_instructions_in_json_are_json() -> None:
 
 def test_the_image_listens_only_with_consent() -> None:
     """
-    The image's broker can be reached from other machines, so it refuses to start until its user permits that.
+    The image's broker can be reached from other machines, so it refuses to start until the user permits that.
     """
     with pytest.raises(SettingRefused, match="TIDEMILL_SET_INSECURE_BIND=true"):
         settings_from(file=None, environment=image_environment(), sets=[])
@@ -76,7 +76,7 @@ def test_the_image_listens_only_with_consent() -> None:
 
 def test_the_ports_of_the_image_are_those_of_its_settings() -> None:
     """
-    The image exposes the ports at which its broker listens, and its health check asks the HTTP port.
+    The image exposes the ports on which its broker listens, and its health check queries the HTTP port.
     """
     consent = {
         "TIDEMILL_SET_INSECURE_BIND": "true",
@@ -105,8 +105,8 @@ def test_the_commands_of_the_page_start_a_broker(command: list[str]) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_the_brokers_of_the_compose_file_find_each_other(name: str) -> None:
     """
-    The settings of each service are accepted.  The first broker creates the cluster, and each of the others joins it at
-    the peer addresses of all other brokers.  Clients reach every broker at its published port.
+    The settings of each service are accepted.  The first broker creates the cluster, and each of the others joins it
+    through the peer addresses of all other brokers.  Clients reach every broker at its published port.
     """
     service = SERVICES[name]
 
@@ -122,7 +122,7 @@ def test_the_brokers_of_the_compose_file_find_each_other(name: str) -> None:
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     """
-    systemd finds nothing to complain about, once the unit names a program that exists.
+    systemd reports no problem with the unit, once the unit names a program that exists.
     """
     analyze = shutil.which("systemd-analyze")
     if analyze is None:

@@ -1,4 +1,4 @@
-"""The pages of `docs/reference`, and the tables in `docs/spark.md`, are what `tools/reference_pages.py` writes."""
+"""The pages of `docs/reference`, and the tables in `docs/spark.md`, match the output of `tools/reference_pages.py`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ WRITTEN = pages()
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_reference_page_is_up_to_date(name: str) -> None:
     """
-    A reference page has every key, metric and command of the code.  `python tools/reference_pages.py` rewrites it.
+    A reference page lists every key, metric and command of the code.  `python tools/reference_pages.py` rewrites it.
     """
     assert (PAGES / name).read_text() == WRITTEN[name]
 
@@ -24,7 +24,8 @@ def test_every_reference_page_is_written_by_the_tool() -> None:
 
 def test_the_tables_of_the_spark_guide_are_up_to_date() -> None:
     """
-    The guide has every option of source, sink and connection.  `python tools/reference_pages.py` rewrites the tables.
+    The guide lists every option of the source, the sink and the connection.  `python tools/reference_pages.py` rewrites
+    the tables.
     """
     text = SPARK_PAGE.read_text()
     tables = [found["name"] for found in A_TABLE.finditer(text)]

@@ -17,7 +17,7 @@ BESIDE_PYTHON = Path(sys.executable).parent
 )
 def test_a_tool_finds_nothing(command: tuple[str, ...]) -> None:
     """
-    No tool finds a fault, so reviews need not look for faults that tools can find.
+    No tool reports a problem, so that reviewers need not look for problems that tools can find.
     """
     program, *arguments = command
 

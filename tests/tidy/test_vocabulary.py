@@ -138,7 +138,8 @@ def test_no_retired_identifier_is_used(path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_no_code_span_names_a_retired_identifier(page: Path) -> None:
     """
-    No page names a retired identifier, for which its reader would search in vain.  The changelog may list old names.
+    No page names a retired identifier, because readers would search the code for it in vain.  The changelog may list
+    old names.
     """
     text = page.read_text().partition("## Renamed")[0]
     spans = {word for span in A_CODE_SPAN.findall(text) for word in re.findall(r"\w+", span)}
