@@ -19,8 +19,8 @@ def world_and_report() -> tuple[BrokerWorld, ClusterReport]:
 
 def test_the_cluster_report_has_counts_and_the_controller() -> None:
     """
-    The cluster report has the numbers of brokers, topics and shards, and the id of the controller.  It counts as topics
-    what `topics list` shows, and internal topics separately.
+    The cluster report contains the numbers of brokers, topics and shards, and the id of the controller.  The topic
+    count includes only what `topics list` shows; internal topics are counted separately.
     """
     world, report = world_and_report()
     world.create("flights", partitions=20)
@@ -34,8 +34,8 @@ def test_the_cluster_report_has_counts_and_the_controller() -> None:
 
 
 def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
-    """The report of a broker has its endpoints and shard counts.  No other report has the HTTP endpoint, which
-    `tidemill cluster status` needs.
+    """The report of a broker contains its endpoints and shard counts.  It is the only report with the HTTP endpoint,
+    which `tidemill cluster status` needs.
     """
     world, report = world_and_report()
     world.create("flights", partitions=20)
@@ -93,7 +93,8 @@ def test_the_leader_reports_the_progress_of_the_members() -> None:
 
 def test_the_lag_of_a_follower_is_unknown_until_it_has_acknowledged_rows_in_the_term() -> None:
     """
-    A new leader does not know what a broker that is down has on its disk, which is not the same as nothing.
+    A new leader does not know what a broker that is down has on its disk, so it reports the lag as unknown; it must not
+    assume an empty disk.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -148,7 +149,7 @@ def test_pages_are_contiguous() -> None:
 
 
 def test_the_filters_of_the_shard_report() -> None:
-    """The report can be filtered by leader and by topic, and the answer for an unknown topic differs from that for a
+    """The report can be filtered by leader and by topic, and the response for an unknown topic differs from that for a
     topic without shards.
     """
     world, report = world_and_report()

@@ -36,7 +36,7 @@ def test_the_overview_counts_what_the_cluster_has() -> None:
 
 def test_a_broker_has_the_addresses_of_its_listeners() -> None:
     """
-    The row shows the listener for clients and that of the console, but not that for other brokers.
+    A broker is shown with its listeners for clients and for the console, but not with its listener for other brokers.
     """
     _, view = world_and_view()
 
@@ -55,7 +55,7 @@ def test_a_broker_has_the_addresses_of_its_listeners() -> None:
 
 def test_a_partition_shows_the_replica_on_this_broker() -> None:
     """
-    The offsets and the size of the replica on this broker are known without any request.
+    The offsets and the size of the replica on this broker are known without a request to other brokers.
     """
     world, view = world_and_view()
     world.create("flights", partitions=2)
@@ -134,7 +134,7 @@ def test_a_dead_broker_leaves_its_shards_under_replicated() -> None:
 
 def test_an_isolated_broker_knows_no_leaders() -> None:
     """
-    A broker that hears no other broker shows what it knows, and reports that it has no contact with a majority.
+    An isolated broker still shows what it knows, and reports that it has no contact with a majority.
     """
     world = ClusterWorld()
     world.create("flights", partitions=3)

@@ -158,7 +158,8 @@ def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why:
 
 def test_a_directory_that_was_created_in_vain_is_removed(tmp_path: Path) -> None:
     """
-    A start that fails because a port is taken, or because of a setting, leaves nothing behind that was not there.
+    A start that fails because a port is taken, or because of a setting, leaves behind nothing that did not exist
+    before.
     """
     new, empty = tmp_path / "parent" / "mills", tmp_path / "empty"
     empty.mkdir()

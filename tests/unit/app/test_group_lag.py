@@ -61,8 +61,8 @@ def test_the_largest_lags_have_rows_and_the_others_are_summed_up(world: BrokerWo
 
 def test_the_offsets_of_a_deleted_topic_have_no_lag(world: BrokerWorld) -> None:
     """
-    The offsets of a new topic with the same name do have a lag.  A coordinator may load an offset of the deleted topic
-    before removing it.
+    Offsets committed for a deleted topic have no lag, but those for a new topic with the same name do.  A coordinator
+    may load an offset of the deleted topic before removing it.
     """
     commit(world, "trains", 1)
     world.broker.controller.submit(DeleteTopics(topics=("trains",)))

@@ -87,8 +87,8 @@ def test_every_broker_counts_the_partitions_without_a_leader(world: ClusterWorld
 
 def test_a_leader_that_is_not_heard_is_none(world: ClusterWorld) -> None:
     """
-    The connection to the leader may still be open, so clients that were sent to it would wait until their requests time
-    out.
+    A partition counts as leaderless if its leader is no longer heard: the connection to the leader may still be open,
+    so clients that were sent there would wait until their requests time out.
     """
     world.hold(sender=(1,))
 

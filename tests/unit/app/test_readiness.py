@@ -35,7 +35,7 @@ def test_a_healthy_broker_has_no_problems() -> None:
 
 def test_a_broker_that_waits_to_join_says_so() -> None:
     """
-    The problem names the addresses that the process asks for admission, and the event that has the reason.
+    The problem names the addresses that the broker asks for admission, and the log event that contains the reason.
     """
     observed = ObservedBroker(lambda: None, join=("mill-1:9070", "mill-2:9070"))
 
@@ -53,8 +53,8 @@ def test_a_disk_is_nearly_full_before_writes_are_refused(
     free: int, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The free space is `free` times the bytes that are needed.  If `free` is 1, the free space is one byte less than
-    that, so the disk counts as full.
+    The free space is `free` times the required space.  If `free` is 1, one byte less is free, so the disk counts as
+    full.
     """
     world = BrokerWorld()
     world.broker.tick()

@@ -37,7 +37,7 @@ def test_a_stronger_source_overrides_synonyms(tmp_path: Path) -> None:
 
 def test_values_in_the_file_stay_as_written(tmp_path: Path) -> None:
     """Values such as `on` or `1_0` keep their text instead of being interpreted as YAML, and a sequence becomes a list
-    in Kafka's form.
+    in Kafka's format.
     """
     file = tmp_path / "broker.yaml"
     file.write_text(
@@ -107,7 +107,7 @@ def test_keys_without_effect_are_collected() -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_key_the_value_and_the_fix(setting: str, why: str) -> None:
-    """A refusal names the key, the value and the fix, and no file or socket has been opened before it."""
+    """A refusal names the key, the value and the fix, and no file or socket has been opened before the refusal."""
     with pytest.raises(SettingRefused, match=why):
         settings_from(file=None, environment={}, sets=[setting])
 
@@ -140,7 +140,8 @@ def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, wh
 
 def test_all_wrong_settings_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
     """
-    Each has the line of the file, the key, the value and the fix.  A value that a stronger source sets has no line.
+    Each error names the line of the file, the key, the value and the fix.  An error about a value that a stronger
+    source sets names no line.
     """
     file = tmp_path / "broker.yaml"
     file.write_text("num.partitions: many\nlog.dirs: /x\nlog.dris: /y\nlog:\n  dirs: /z\nnum.io.threads: 0\n")
@@ -161,7 +162,7 @@ def test_all_wrong_settings_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
 
 
 def test_all_wrong_listeners_are_shown_at_once(tmp_path: Path) -> None:
-    """Addresses are checked once every key has a legal value; each refusal has the line of its key."""
+    """Addresses are checked once every key has a legal value, and each error names the line of its key."""
     file = tmp_path / "broker.yaml"
     file.write_text("listeners: PLAINTEXT://here\ntidemill.http.listener: there\ntidemill.join: nowhere\n")
 
@@ -180,7 +181,7 @@ def test_a_missing_configuration_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_default_peer_listener_is_on_loopback() -> None:
-    """Unless it is set, the peer listener is on loopback.  The default cluster key is public and only prevents
+    """If it is not configured, the peer listener is on loopback.  The default cluster key is public and only prevents
     accidental links.
     """
     settings = settings_from(file=None, environment={}, sets=[])

@@ -351,7 +351,10 @@ def test_spark_agrees_with_the_schema():
 
 
 def test_rows_are_encoded_in_the_given_order(scan: ModuleType):
-    """`RowEncoder` encodes the rows of `order` between two places, each batch with the place of its first record."""
+    """
+    `RowEncoder` encodes the rows in a range of `order`, and returns each batch with the index of its first record in
+    `order`.
+    """
     values = [b"%d" % number for number in range(6)]
     rows = pa.record_batch(
         {"value": pa.array(values, pa.binary()), "timestamp": pa.array(range(6), pa.timestamp("ms"))}

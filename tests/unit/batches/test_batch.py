@@ -71,7 +71,7 @@ def test_stamping_offset_and_epoch_does_not_change_the_crc_or_the_records(base_o
 
 
 def test_log_append_time_is_the_timestamp_of_every_record():
-    """LogAppendTime replaces the timestamp of every record by changing only the batch's header and its CRC."""
+    """LogAppendTime replaces the timestamp of every record by changing only the header of the batch and its CRC."""
     built = build_batch(RECORDS)
 
     batch.stamp_log_append_time(built, 77)

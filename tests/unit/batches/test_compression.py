@@ -54,7 +54,10 @@ def test_decompression_of_a_bomb_stops_at_the_limit(codec):
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
 def test_all_concatenated_frames_are_read(codec):
-    """The libraries' one-shot calls stop after the first frame.  The limit applies to all frames together."""
+    """
+    All concatenated frames are read, although the libraries' one-shot calls stop after the first one.  The limit
+    applies to all frames together.
+    """
     folded = compress(codec, TEXT) + compress(codec, b"and more")
 
     unfolded = decompress(codec, folded)

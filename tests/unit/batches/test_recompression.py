@@ -87,7 +87,7 @@ def test_only_the_codec_changes(source, target, records, leader_epoch, producer,
 
 @pytest.mark.parametrize("level", [-1, 1, 9])
 def test_gzip_s_level_is_used(level):
-    """The topic's gzip level is used; -1 stands for zlib's default."""
+    """The topic's gzip level is used; -1 selects zlib's default."""
     block = b"".join(b"%d,%d;" % (n, n * n % 977) for n in range(3_000))
     batch = build_batch([(None, block, (), 0)])
 
@@ -121,7 +121,10 @@ def test_the_topic_s_settings_name_codec_and_level(settings_, expected):
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_batch_in_the_topic_s_codec_is_kept(codec):
-    """Only a batch in another codec is recompressed; data that is not a batch is left to the check that refuses it."""
+    """
+    Only a batch that is not in the topic's codec is recompressed.  Data that is not a batch is left to the check that
+    refuses it.
+    """
     batch = build_batch(RECORDS, codec=codec)
 
     assert [codec] == [target for target in Codec if not has_other_codec(batch, target)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidemill.batches import native
 from tidemill.batches.row_encoder import binary_buffers
 
-# Published with Apache Kafka (UtilsTest.testMurmur2), as signed numbers.
+# Hashes that Apache Kafka publishes (UtilsTest.testMurmur2), as signed numbers.
 JAVA_HASHES = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -35,7 +35,7 @@ def routed(
     sticky: Any = None,
     sticky_bytes: int = 1 << 20,
 ) -> tuple[int, list[list[int]]]:
-    """Return the number of rows routed and the rows of each slot."""
+    """Return the number of rows routed, and the rows routed to each partition of each topic."""
     ends = binary_buffers(pa.array(values, pa.binary()))[0]
     router = scan.RowRouter(
         len(values), array("i", counts), sticky or array("q", [0, 0] * len(counts)), sticky_bytes, ends

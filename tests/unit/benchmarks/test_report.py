@@ -77,7 +77,7 @@ def test_a_bound_applies_to_our_own_figure(p50: float, passes: bool) -> None:
 
 def test_a_case_without_a_target_has_no_verdict() -> None:
     """
-    The figures of a case without a target are shown, but not judged.
+    The figures of a case without a target are shown, but the case gets no verdict.
     """
     assert None is outcome(replace(LATENCY, bound=None), [{"value": 1.0}], [{"value": 1.0}]).passes(OURS, YARDSTICK)
 

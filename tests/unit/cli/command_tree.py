@@ -22,7 +22,7 @@ class Command(NamedTuple):
 
 
 def commands() -> list[Command]:
-    """Return all commands and groups of commands; the first one is `tidemill` without any."""
+    """Return all commands and groups of commands; the first one is `tidemill` without a subcommand."""
     return [*_walk(typer.main.get_command(application([])), None, "tidemill", ())]
 
 

@@ -62,8 +62,8 @@ def test_what_applies_if_a_key_is_unset_is_the_next_level(
     described: Config, resource_type: int, if_unset: str | None
 ) -> None:
     """
-    A topic that loses its own value follows its broker, whose value may differ from the default.  Unsetting a key that
-    the topic has not set changes nothing.
+    A topic whose own value is unset gets the value of its broker, which may differ from the default.  Unsetting a key
+    that the topic has not set changes nothing.
     """
     assert if_unset == value_if_unset(described, resource_type)
 

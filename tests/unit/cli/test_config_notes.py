@@ -1,4 +1,4 @@
-"""Notes about keys without effect, also about a topic that not every broker knows yet."""
+"""Notes about configuration keys without effect, including those of a topic that not every broker knows yet."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ ORDERS = Resource(TOPIC, "orders")
 
 
 class Admin:
-    """A stand-in for `ConfigAdmin` that knows the topic only after `failures` questions."""
+    """A stand-in for `ConfigAdmin` that knows the topic only after `failures` requests."""
 
     def __init__(self, failures: int) -> None:
         self._failures = failures
@@ -37,7 +37,7 @@ def test_a_new_topic_is_asked_for_until_the_broker_knows_it(capsys: pytest.Captu
 @pytest.mark.parametrize(("is_new", "wait_s"), [(False, 5.0), (True, 0.0)])
 def test_a_topic_that_stays_unknown_is_an_error(monkeypatch: pytest.MonkeyPatch, is_new: bool, wait_s: float) -> None:
     """
-    A topic that is not new must be known, and a new one within the wait.
+    A topic that is not new must be known immediately, and a new one must become known within the wait.
     """
     monkeypatch.setattr(config_notes, "VISIBLE_WAIT_S", wait_s)
 

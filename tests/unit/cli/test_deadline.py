@@ -1,4 +1,4 @@
-"""The time that several requests have together."""
+"""The time limit that several requests share."""
 
 import pytest
 
@@ -8,7 +8,8 @@ from tidemill.cli.deadline import LEAST_S, Deadline
 
 def test_what_is_left_bounds_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A request gets its own time or what is left, and a moment even after the deadline, so that it fails by itself.
+    A request gets its own timeout or the remaining time, whichever is shorter, but a short time even after the
+    deadline, so that the request itself fails.
     """
     moments_s = iter((100.0, 100.0, 107.0, 200.0))
     monkeypatch.setattr(deadline.time, "monotonic", lambda: next(moments_s))
@@ -21,6 +22,6 @@ def test_what_is_left_bounds_each_request(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_a_time_every_request_has_its_own() -> None:
     """
-    Most commands wait for each request as long as the request may take.
+    Without a deadline, as in most commands, each request gets its full timeout.
     """
     assert 5 == Deadline().bounded(5)

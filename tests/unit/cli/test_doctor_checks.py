@@ -1,4 +1,4 @@
-"""How `tidemill doctor` judges the facts that it has found."""
+"""How `tidemill doctor` judges the facts that it has collected."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The facts about a machine that `tidemill doctor` finds out."""
+"""The facts about a machine that `tidemill doctor` collects."""
 
 import socket
 from pathlib import Path

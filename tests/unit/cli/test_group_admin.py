@@ -1,4 +1,4 @@
-"""How commands handle answers about groups that a single healthy broker would not give."""
+"""How commands handle responses about groups that a single healthy broker would not give."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -96,7 +96,7 @@ def test_a_partition_without_leader_has_no_lag() -> None:
 )
 def test_brokers_say_in_two_ways_that_a_group_does_not_exist(answer: Any) -> None:
     """
-    Brokers before Kafka 4.0 describe a missing group as dead, while later ones answer with an error (KIP-1043).
+    Brokers before Kafka 4.0 describe a missing group as dead, while later ones respond with an error (KIP-1043).
     """
     admin = admin_with(answer)
 

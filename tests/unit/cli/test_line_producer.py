@@ -1,4 +1,4 @@
-"""How long a producer of lines waits before it has a topic."""
+"""How long a producer of lines waits for the metadata of its topic."""
 
 from concurrent.futures import Future
 from typing import Any

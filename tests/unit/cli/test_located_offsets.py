@@ -1,4 +1,4 @@
-"""Which offset a position stands for in each partition."""
+"""The offset in each partition that a start position refers to."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +13,8 @@ LATER = 9_000
 
 
 class Log:
-    """Answers for partition 0, whose log spans offsets 10 to 20, and for partition 1, which is empty with both ends at
-    5.
+    """Returns the offsets of partition 0, whose log spans offsets 10 to 20, and of partition 1, which is empty with
+    both ends at 5.
     """
 
     def offsets_of(self, topic: str, partitions: Sequence[int], spec: Any) -> dict[int, int]:
@@ -45,8 +45,8 @@ EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()
 )
 def test_a_position_is_inside_the_log(position: StartPosition, expected: dict[int, tuple[int, bool]]) -> None:
     """
-    An offset outside the log is replaced by the nearest one inside, and marked as such.  A time after the last record
-    stands for the end offset.
+    An offset outside the log is replaced by the nearest one inside, and marked as replaced.  A timestamp after the last
+    record refers to the end offset.
     """
     located = locate(Log(), "t", [0, 1], position)  # type: ignore[arg-type]
 

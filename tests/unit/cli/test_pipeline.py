@@ -27,7 +27,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def pipelines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Pipeline[Any]]:
-    """The pipelines of the commands, which a test may replace."""
+    """Return the pipelines that the commands find; a test may replace them."""
     found = {"counting": PIPELINE}
     monkeypatch.setattr(registry, "names", lambda: sorted(found))
     load = registry.load
@@ -37,7 +37,7 @@ def pipelines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Pipeline[Any]]:
 
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, dict[str, str]]]:
-    """Name, master and settings of each session that a command starts, instead of Spark."""
+    """Replace Spark, and return the name, master and settings of each session that a command starts."""
     started: list[tuple[str, str, dict[str, str]]] = []
 
     @contextmanager
@@ -78,7 +78,7 @@ def test_the_list_has_a_line_for_each_pipeline(command: Run) -> None:
 
 def test_a_description_has_options_defaults_checks_and_an_example(command: Run) -> None:
     """
-    A description has all that a user needs in order to run the pipeline.
+    A description contains everything that a user needs in order to run the pipeline.
     """
     code, out, _ = command("describe", "counting")
     described = json.loads(command("describe", "counting", "--json")[1])
@@ -106,7 +106,8 @@ def test_the_options_of_a_command_are_those_of_the_pipeline(
     command: Run, pipelines: dict[str, Pipeline[Any]], tmp_path: Path
 ) -> None:
     """
-    Texts, numbers, sizes, durations, choices, flags and repeated options reach the pipeline as its dataclass has them.
+    Texts, numbers, sizes, durations, choices, flags and repeated options reach the pipeline with the types of its
+    dataclass.
     """
     jobs: Jobs = []
     pipelines["counting"] = replace(PIPELINE, run=lambda job: (jobs.append(job), Report({}))[1])
@@ -138,7 +139,8 @@ def test_the_options_of_a_command_are_those_of_the_pipeline(
 
 def test_help_shows_the_options_of_the_pipeline_and_of_every_run(command: Run) -> None:
     """
-    The help of a run has the pipeline's options with their defaults, and those of every run.
+    The help of `run` lists the pipeline's own options with their defaults, and the options that all runs have in
+    common.
     """
     code, out, _ = command("run", "counting", "--help")
 
@@ -170,7 +172,7 @@ def test_wrong_use_is_refused_before_spark_starts(
     arguments: tuple[str, ...], error: str, command: Run, sessions: list[object]
 ) -> None:
     """
-    A wrong name, option or value is refused at once, with the nearest right one or an example.
+    A wrong name, option or value is refused immediately, with the nearest valid one or an example.
     """
     code, out, err = command(*arguments)
 
@@ -208,7 +210,7 @@ def test_a_run_ends_with_a_table(command: Run, sessions: list[Any], tmp_path: Pa
 
 def test_a_report_is_one_line_of_json(command: Run, tmp_path: Path) -> None:
     """
-    With --json, stdout has the report and nothing else, and stderr has one object for each event.
+    With --json, stdout contains the report and nothing else, and stderr contains one object for each event.
     """
     counting(command, tmp_path)
     code, out, err = command(
@@ -229,7 +231,7 @@ def test_a_report_is_one_line_of_json(command: Run, tmp_path: Path) -> None:
 
 def test_a_failed_check_exits_with_1(command: Run, tmp_path: Path) -> None:
     """
-    The report is printed, the sentence of what differs goes to stderr, and the exit code is 1.
+    If a check fails, the report is printed, a sentence about the differences goes to stderr, and the exit code is 1.
     """
     code, out, err = counting(command, tmp_path, "--mode", "slow")
 
@@ -249,7 +251,8 @@ def test_a_run_that_fails_exits_with_2(
     error: Exception, last: str, command: Run, pipelines: dict[str, Pipeline[Any]], tmp_path: Path
 ) -> None:
     """
-    A failure is one sentence and exit code 2, because 1 means differences.  A bug shows its traceback.
+    A run that fails prints one sentence and exits with 2, because 1 means that differences were found.  A bug shows its
+    traceback.
     """
 
     def fail(job: Job[Any]) -> Report:
@@ -268,7 +271,8 @@ def test_a_signal_ends_the_run_after_the_step_at_hand(
     number: signal.Signals, command: Run, pipelines: dict[str, Pipeline[Any]], tmp_path: Path
 ) -> None:
     """
-    The first Ctrl-C lets the step at hand end; the command says how to resume, and does so when it is run again.
+    After the first Ctrl-C, the current step is completed.  The command says how to resume, and resumes when it is run
+    again.
     """
     before = signal.getsignal(number)
 
@@ -293,7 +297,7 @@ def test_a_signal_ends_the_run_after_the_step_at_hand(
 
 def test_a_second_signal_interrupts_the_step(command: Run, pipelines: dict[str, Pipeline[Any]], tmp_path: Path) -> None:
     """
-    A second Ctrl-C ends the run at once, for a user who cannot wait; the command says how to resume.
+    A second Ctrl-C ends the run immediately, for a user who cannot wait; the command says how to resume.
     """
 
     def interrupted(job: Job[Any]) -> Report:
@@ -330,7 +334,7 @@ def test_the_end_of_a_continuous_run_is_a_signal(
 
 def test_a_terminal_shows_a_bar(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
-    A terminal shows a bar with counts, rate and lag, and a line for each phase that ended.
+    A terminal shows a bar with counts, rate and lag, and a line for each completed phase.
     """
 
     class Terminal(io.StringIO):

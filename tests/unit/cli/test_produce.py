@@ -54,7 +54,7 @@ def test_the_exit_code_is_1_unless_every_line_is_stored(
     codes: list[int], exit_code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    A script must not take a record that timed out for one that is stored.
+    A script must not mistake a record that timed out for one that is stored.
     """
     lines = "".join(f"{code}\n" for code in codes).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))

@@ -7,7 +7,7 @@ from tidemill.cli.progress_meter import SAMPLES_MAX, ProgressMeter
 
 def test_a_phase_with_a_known_end_has_a_lag_and_a_remaining_time() -> None:
     """
-    The lag is what is left of the total, and the remaining time follows from the rate.
+    The lag is the part of the total that remains, and the remaining time follows from the rate.
     """
     meter = ProgressMeter("reading", 1_000, now=10.0)
     meter.advance(200, 2 << 20, None, now=12.0)
@@ -28,7 +28,7 @@ def test_a_phase_with_a_known_end_has_a_lag_and_a_remaining_time() -> None:
 
 def test_a_reported_lag_goes_before_the_total() -> None:
     """
-    A source that grows meanwhile reports its own lag.
+    A lag that the source reports takes precedence over the total, because the source may grow during the phase.
     """
     meter = ProgressMeter("reading", 100, now=0.0)
     meter.advance(100, 0, 50, now=1.0)
@@ -48,7 +48,7 @@ def test_a_phase_without_an_end_has_no_remaining_time() -> None:
 
 def test_the_rate_is_that_of_the_last_half_minute() -> None:
     """
-    A source that became slower is shown with its present rate.
+    The rate covers the last half minute, so a source that has become slower is shown with its current rate.
     """
     meter = ProgressMeter("reading", None, now=0.0)
     meter.advance(1_000_000, 0, None, now=1.0)

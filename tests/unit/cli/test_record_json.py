@@ -21,7 +21,7 @@ def test_bytes_survive_a_round_trip_through_json(value: bytes | None) -> None:
 
 def test_bytes_that_are_not_text_are_base64() -> None:
     """
-    Bytes that are not text become base64 in a form that cannot be mistaken for text.
+    Bytes that are not text become base64 in a format that cannot be mistaken for text.
     """
     shown = bytes_as_json(b"\xff")
 

@@ -9,7 +9,7 @@ from tidemill.cli.refusal import refusal
 
 
 def test_a_subject_that_the_reason_names_is_not_repeated() -> None:
-    """Brokers begin some messages with the topic that they are about."""
+    """A topic that a broker's message already begins with is not repeated."""
     error = refusal("TOPIC_ALREADY_EXISTS", "topic 'orders'", "topic 'orders' already exists.")
 
     assert "topic 'orders' already exists; change it with `tidemill topics alter`, or delete it first" == error.message
@@ -17,7 +17,7 @@ def test_a_subject_that_the_reason_names_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("name", ["NOT_CONTROLLER", "COORDINATOR_NOT_AVAILABLE"])
 def test_a_cluster_without_majority_is_named_as_a_cause(name: str) -> None:
-    """Kafka's names of these errors say nothing to an operator whose brokers are down."""
+    """Kafka's names for these errors tell an operator whose brokers are down nothing, so the message adds the cause."""
     error = refusal(name, "topic 'orders'", "Broker: Not controller for cluster")
 
     assert "a majority of the brokers may be down" in error.message

@@ -1,4 +1,4 @@
-"""The sentence of an error that Spark has wrapped."""
+"""The message that a command shows for an error that Spark has wrapped."""
 
 import pytest
 
@@ -27,6 +27,7 @@ Driver stacktrace:"""
 )
 def test_the_sentence_of_our_error_is_shown(text: str, shown: str) -> None:
     """
-    The sentence of our own error is shown alone; of another one, the first line.
+    If Spark wraps an error of Tidemill, only the sentence of that error is shown; for any other error, the first line
+    is shown.
     """
     assert shown == sentence(RuntimeError(text))

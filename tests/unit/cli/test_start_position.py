@@ -1,4 +1,4 @@
-"""The forms of `--from` and `--to`."""
+"""The values that `--from` and `--to` accept."""
 
 import pytest
 

@@ -22,7 +22,7 @@ class Client:
 
 @pytest.fixture
 def future(monkeypatch: pytest.MonkeyPatch) -> "Future[Any]":
-    """Return the future of a description; commands wait for it without any patience."""
+    """Return the future of a description; all timeouts of the commands are 0."""
     unresolved: Future[Any] = Future()
     monkeypatch.setattr("tidemill.cli.kafka.REQUEST_TIMEOUT_S", 0.0)
     monkeypatch.setattr("tidemill.cli.kafka.GRACE_S", 0.0)
