@@ -38,13 +38,13 @@ class Authority:
         return pair
 
     def encrypted(self, key: Path, password: str) -> Path:
-        """Return a copy of a private key that needs this password."""
+        """Return a copy of a private key that is encrypted with this password."""
         copy = key.with_suffix(".encrypted")
         self._openssl("pkcs8", "-topk8", "-in", key, "-out", copy, "-passout", f"pass:{password}")
         return copy
 
     def revoke(self, *pairs: Pair) -> Path:
-        """Return a list of revoked certificates that has exactly these."""
+        """Return a certificate revocation list (CRL) with exactly these certificates."""
         database, settings, crl = (self._directory / name for name in ("index.txt", "ca.cnf", "crl.pem"))
         database.write_text("")
         settings.write_text(f"[ca]\ndefault_ca=a\n[a]\ndatabase={database}\ndefault_md=sha256\ndefault_crl_days=2\n")
@@ -55,7 +55,7 @@ class Authority:
         return crl
 
     def in_directory(self, directory: Path) -> Path:
-        """Put the authority's certificate into a directory in which OpenSSL finds it."""
+        """Put the authority's certificate into a directory under the name by which OpenSSL looks it up."""
         shutil.copy(self.pair.certificate, directory)
         self._openssl("rehash", directory)
         return directory

@@ -70,7 +70,7 @@ def at_versions(**last: int) -> dict[int, Api]:
 
 @dataclass
 class ProducerState:
-    """What a partition remembers of an idempotent producer: its epoch and its last batches."""
+    """The state that a partition keeps of an idempotent producer: its epoch and its last batches."""
 
     epoch: int
     next_sequence: int = 0
@@ -96,7 +96,9 @@ class Partition:
         self.batches.append(bytes(whole))
 
     def produce(self, batch: bytes) -> tuple[int, int]:
-        """Append a producer's batch if its sequence number is right.  Return the error code and the base offset."""
+        """Append a producer's batch if its sequence number is the expected one.  Return the error code and the base
+        offset.
+        """
         header = batch_header.read_header(batch)
         if not batch_header.crc_matches(batch):
             return errors.CORRUPT_MESSAGE, -1
@@ -252,7 +254,7 @@ class FakeCluster:
                 return
 
     def answer(self, broker_id: int, version: int, request: Message, session: FakeSaslSession | None = None) -> Message:
-        """Return the usual response.  A test's hook calls this to do the work of a request and then fail."""
+        """Return the usual response.  A test's hook calls this to execute a request and then report a failure."""
         if session is not None and not isinstance(request, api_versions.Request):
             answer = session.answer(request)
             if answer is not None:

@@ -40,7 +40,7 @@ class FakeSaslSession:
         self._messages: list[bytes] = []
 
     def answer(self, request: Message) -> Message | None:
-        """Return the response to a request of a login, and None to others."""
+        """Return the response to a login request, or None for any other request."""
         if isinstance(request, sasl_handshake.Request):
             self._mechanism, self._messages = request.mechanism, []
             is_offered = request.mechanism in self._sasl.mechanisms

@@ -191,7 +191,7 @@ def test_a_batch_whose_response_is_lost_is_not_stored_twice(make: Make):
 )
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_retried_batch_keeps_its_place(make: Make, error_code: int, is_stored: bool):
-    """The batches behind a failed one are refused for their order, and are sent again behind it."""
+    """The batches after a failed one are rejected as out of order, and are sent again after it."""
     with FakeCluster() as cluster:
 
         def fail(broker_id: int, request: produce.Request) -> Message:
@@ -301,7 +301,7 @@ def test_after_the_last_epoch_the_producer_gets_a_new_id(make: Make):
 
 
 def test_a_batch_that_is_known_but_forgotten_counts_as_stored(make: Make):
-    """DUPLICATE_SEQUENCE_NUMBER says that the batch is stored, but not at which offset."""
+    """DUPLICATE_SEQUENCE_NUMBER means that the batch is stored, but does not say at which offset."""
     with FakeCluster() as cluster:
         on_produce(cluster, error(errors.DUPLICATE_SEQUENCE_NUMBER))
         producer = make(cluster)
@@ -423,7 +423,9 @@ def test_the_number_of_retries_can_be_limited(make: Make):
 
 
 def test_time_between_calls_does_not_count(make: Make):
-    """A batch is not given up because the caller was away: its response was waiting all the time."""
+    """A batch does not time out while the caller is busy elsewhere, because its response was already waiting to be
+    read.
+    """
     with FakeCluster() as cluster:
         away = SimpleNamespace(seconds=0.0)
         ticks = count()
@@ -442,7 +444,7 @@ def test_time_between_calls_does_not_count(make: Make):
 
 
 def test_a_full_buffer_makes_the_caller_wait(make: Make):
-    """At no time are more bytes unacknowledged than the buffer holds."""
+    """The number of unacknowledged bytes never exceeds the size of the buffer."""
     with FakeCluster() as cluster:
         size = len(batch_of(b"x" * 100)[0])
         sent = SimpleNamespace(batches=0)
@@ -502,7 +504,7 @@ def test_a_throttled_leader_gets_no_request_for_that_time(make: Make):
 
         on_produce(cluster, throttle)
         times = iter(range(1_000_000))
-        # Each look at the clock takes a millisecond.
+        # Each reading of the clock advances it by 1 ms.
         producer = make(cluster, monotonic=lambda: next(times) / 1_000, max_request_size="1")
         producer.send(T0, *batch_of(b"0"))
         producer.flush()
@@ -537,7 +539,7 @@ def test_a_refused_producer_id_names_the_fix(make: Make):
 
 
 def test_batches_of_several_topics_are_delivered_after_a_refresh(make: Make):
-    """A refresh keeps the leaders of topics whose batches are acknowledged already."""
+    """A metadata refresh also keeps the leaders of topics whose batches are already acknowledged."""
     with FakeCluster() as cluster:
         cluster.topics["u"] = Topic()
         on_produce(cluster, usual, error(errors.NOT_LEADER_OR_FOLLOWER))

@@ -1,4 +1,4 @@
-"""Until a broker has responded, a wrong address is given up early; afterwards outages are waited for."""
+"""Until a broker has responded, the client gives up a wrong address early; afterwards, it waits for outages to end."""
 
 import socket
 import time
@@ -22,7 +22,7 @@ def cluster_at(*servers, **keys):
 
 def test_the_time_for_the_first_contact_is_ten_seconds():
     """
-    Without a setting, a wrong address is an error before ten seconds have passed.
+    By default, a wrong address causes an error within ten seconds.
     """
     settings = connection_settings.from_keys({"bootstrap.servers": "b:1"})
 
@@ -31,8 +31,8 @@ def test_the_time_for_the_first_contact_is_ten_seconds():
 
 def test_a_wrong_address_is_given_up_early_with_one_sentence():
     """
-    The error names bootstrap.servers, the reason and what to check.  It comes within the time for a connection,
-    although a call may retry for longer.
+    The error names bootstrap.servers, the reason and what to check.  It is raised within the timeout for opening a
+    connection, although a call may retry for longer.
     """
     with refusing() as wrong:
         cluster = cluster_at(wrong, socket_connection_setup_timeout_ms="400")
@@ -65,7 +65,7 @@ def test_silent_addresses_share_the_time_for_the_first_contact():
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up_early():
     """
-    A server that accepts the connection but never responds is a wrong address, too.
+    A server that accepts the connection but never responds is treated as a wrong address, too.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         cluster = cluster_at(listener.getsockname(), socket_connection_setup_timeout_ms="300")

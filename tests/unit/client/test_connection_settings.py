@@ -135,7 +135,10 @@ def test_a_reference_is_pickled_instead_of_the_secret(keys, monkeypatch):
 
 @pytest.mark.parametrize("servers", ["b:1", "env:SERVERS"])
 def test_settings_keep_that_the_cluster_was_reached(servers, monkeypatch):
-    """Spark pickles the settings for tasks, and each task resolves references."""
+    """
+    Pickled settings remember that the cluster has been reached; Spark pickles them for tasks, and each task resolves
+    references.
+    """
     monkeypatch.setenv("SERVERS", "b:1")
     settings = connection_settings.from_keys({"bootstrap.servers": servers})
 
@@ -146,14 +149,14 @@ def test_settings_keep_that_the_cluster_was_reached(servers, monkeypatch):
 
 def test_a_literal_secret_beside_a_reference_is_never_printed():
     """
-    The repr of settings that are not resolved yet contains no secret either.
+    The repr of settings whose references are not resolved yet contains no secret either.
     """
     assert "hunter2" not in repr(connection_settings.from_keys({**AT, **SECRETS, "sasl.username": "env:USER"}))
 
 
 def test_every_setting_may_be_a_reference(monkeypatch):
     """
-    Addresses and numbers may be references, too; what is wrong with them is an error when they are resolved.
+    Addresses and numbers may be references, too; an invalid value is reported when the reference is resolved.
     """
     monkeypatch.setenv("SERVERS", "b:1")
     monkeypatch.setenv("TIMEOUT", "7")
@@ -176,7 +179,7 @@ def test_every_setting_may_be_a_reference(monkeypatch):
 )
 def test_literal_values_beside_references_are_checked_at_once(keys, sentence):
     """
-    What can be checked without resolving references is refused before any connection is opened.
+    Settings that can be checked without resolving references are refused before any connection is opened.
     """
     with pytest.raises(SettingsError, match=sentence):
         connection_settings.from_keys({**AT, "sasl.password": "env:NO_SUCH", **keys})
@@ -184,7 +187,7 @@ def test_literal_values_beside_references_are_checked_at_once(keys, sentence):
 
 def test_a_wrong_address_from_a_reference_shows_the_reference(monkeypatch):
     """
-    An error about a value that a reference gives shows the reference.
+    An error about a value that comes from a reference shows the reference instead of the value.
     """
     monkeypatch.setenv("SERVERS", "hunter2:port")
 

@@ -1,4 +1,4 @@
-"""The offsets of a group are read and committed without joining it, also while its coordinator moves."""
+"""The offsets of a group are read and committed without joining the group, even while its coordinator moves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ def group(cluster: FakeCluster) -> Iterator[GroupOffsets]:
 
 def test_committed_offsets_are_read_again():
     """
-    Offsets that are committed can be read again; a partition without a commit is left out.
+    Committed offsets can be read back; a partition without a commit is left out.
     """
     with FakeCluster() as cluster, group(cluster) as offsets:
         offsets.commit({T0: 7})
@@ -51,7 +51,7 @@ def test_a_coordinator_that_moved_is_found():
 
 def test_a_group_with_members_is_refused_in_one_sentence():
     """
-    A group with live members is refused, both when it is checked and when it is committed.
+    A group with live members is refused, both when the group is checked and when offsets are committed.
     """
     with FakeCluster() as cluster, group(cluster) as offsets:
         cluster.groups["g"] = Group(member_count=2)
@@ -65,7 +65,7 @@ def test_a_group_with_members_is_refused_in_one_sentence():
 
 def test_a_refusal_names_the_group_and_the_error():
     """
-    A refusal that a retry cannot change is raised at once, with the group and the broker's error.
+    An error that is not retriable is raised immediately, with the group and the broker's error code.
     """
     with FakeCluster() as cluster, group(cluster) as offsets:
         cluster.hook = lambda broker_id, name, request: (
@@ -79,7 +79,7 @@ def test_a_refusal_names_the_group_and_the_error():
 
 def test_a_simple_consumer_commits_without_member_and_generation():
     """
-    The commit names neither a member nor a generation, as that of a simple consumer.
+    The commit specifies neither a member nor a generation, like the commit of a simple consumer.
     """
     with FakeCluster() as cluster, group(cluster) as offsets:
         offsets.commit({T0: 7})

@@ -1,4 +1,7 @@
-"""User and password in Java's form; other login modules are refused with what to set instead."""
+"""
+User and password in the format of Java's JAAS configuration; the error for another login module says what to set
+instead.
+"""
 
 import pytest
 
@@ -19,7 +22,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 )
 def test_user_and_password_are_read(text):
     """
-    Quoted and bare values, spaces, line breaks, other options and renamed packages are understood.
+    Quoted and bare values, spaces, line breaks, other options and renamed packages are accepted.
     """
     assert ("alice", "p") == jaas.parse(text)
 
@@ -53,7 +56,7 @@ def test_escapes_in_a_quoted_password_are_undone():
 )
 def test_what_is_not_a_password_is_refused_with_the_fix(text, sentence):
     """
-    The error says what to set instead and shows nothing of the text, which may have a secret.
+    The error says what to set instead and does not show the text, which may contain a secret.
     """
     with pytest.raises(SettingsError, match=sentence) as refused:
         jaas.parse(text)

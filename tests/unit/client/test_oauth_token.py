@@ -1,4 +1,6 @@
-"""Tokens of a token endpoint, of a file, and unsigned ones; the endpoint is an HTTPS server of this process."""
+"""
+OAuth tokens from a token endpoint, from a file, and unsigned ones; the endpoint is an HTTPS server in this process.
+"""
 
 import json
 import ssl
@@ -26,7 +28,7 @@ class Endpoint(HTTPServer):
         self.requests: list[tuple[str, str, dict[str, list[str]]]] = []  # path, authorization, form
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that refuse the certificate."""
+        """Do not print the errors of clients that reject the certificate."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -88,7 +90,7 @@ def jwt(**claims):
 
 def test_a_token_is_requested_and_kept(endpoint, authority):
     """
-    Client id and secret are sent as RFC 6749 says, and the token is used again for most of its lifetime.
+    Client id and secret are sent as RFC 6749 specifies, and the token is reused for most of its lifetime.
     """
     answer(endpoint, access_token="abc", expires_in=600)
     wanted = request(endpoint, authority)
@@ -102,7 +104,8 @@ def test_a_token_is_requested_and_kept(endpoint, authority):
 
 def test_a_token_is_renewed_when_most_of_its_lifetime_has_passed(endpoint, authority, monkeypatch):
     """
-    A new token is requested when four fifths of the lifetime have passed; the lifetime may be in the token only.
+    A new token is requested when four fifths of the lifetime have passed, even if only the token itself contains the
+    lifetime.
     """
     wanted = request(endpoint, authority)
     answer(endpoint, access_token=jwt(exp=time.time() + 1_000))
@@ -134,7 +137,7 @@ def test_a_refused_token_is_not_kept(endpoint, authority):
 
 def test_special_characters_may_be_url_encoded(endpoint, authority):
     """
-    With sasl.oauthbearer.header.urlencode, client id and secret are URL-encoded first, as RFC 6749 demands.
+    With sasl.oauthbearer.header.urlencode, client id and secret are URL-encoded first, as RFC 6749 requires.
     """
     answer(endpoint, access_token="abc")
 
@@ -158,8 +161,8 @@ def test_special_characters_may_be_url_encoded(endpoint, authority):
 )
 def test_a_failed_request_is_one_sentence_without_secrets(endpoint, authority, status, body, failure, sentence):
     """
-    Failures that a retry may mend differ from others.  The error has the URL without its query, and no secret.  A
-    redirect is not followed, because it could send the secret to another address.
+    Retriable failures raise a different error from others.  The error contains the URL without its query, and no
+    secret.  A redirect is not followed, because it could send the secret to another address.
     """
     endpoint.status, endpoint.body = status, body
 
@@ -184,7 +187,7 @@ def test_an_untrusted_endpoint_is_named(endpoint, authority):
 
 def test_an_endpoint_that_is_away_may_come_back(endpoint, authority):
     """
-    An endpoint that does not accept connections is a failure that a retry may mend.
+    An endpoint that does not accept connections causes a retriable failure.
     """
     wanted = request(endpoint, authority)
     endpoint.server_close()
@@ -195,7 +198,7 @@ def test_an_endpoint_that_is_away_may_come_back(endpoint, authority):
 
 def test_a_token_in_a_file_is_read_for_each_login(tmp_path):
     """
-    With a file URL, another program renews the token in the file.
+    With a file URL, each login reads the token from the file, in which another program renews it.
     """
     path = tmp_path / "token"
     wanted = TokenRequest(url=f"file://{path}")
@@ -222,7 +225,7 @@ def test_a_file_without_token_is_named(tmp_path, content):
 
 def test_an_unsigned_token_has_the_claims_of_librdkafka():
     """
-    An unsigned token has algorithm `none`, the principal, the scope, and the times between which it is valid.
+    An unsigned token contains the algorithm `none`, the principal, the scope, and the start and end of its validity.
     """
     source = UnsignedToken(principal="alice", principal_claim="user", scope=("a", "b"), lifetime_s=60)
 

@@ -15,7 +15,7 @@ from tidemill.wire.server_connection import ServerConnection
 
 @contextmanager
 def server(answer: bytes | None) -> Iterator[tuple[int, list[bytes]]]:
-    """Accept one connection and reply to its first bytes with `answer`; if that is None, send nothing and keep the
+    """Accept one connection and reply to its first bytes with `answer`; if `answer` is None, send nothing and keep the
     connection open.
     """
     received: list[bytes] = []
@@ -54,7 +54,8 @@ def server(answer: bytes | None) -> Iterator[tuple[int, list[bytes]]]:
 )
 def test_the_response_tells_the_protocol(answer: bytes, protocol: PortProtocol) -> None:
     """
-    A connection that is closed without a response may mean anything.
+    The first bytes of a response identify the protocol.  If the connection is closed without a response, the protocol
+    is unknown.
     """
     with server(answer) as (port, _):
         assert protocol is probe("127.0.0.1", port, 5.0)
@@ -62,7 +63,7 @@ def test_the_response_tells_the_protocol(answer: bytes, protocol: PortProtocol) 
 
 def test_a_port_that_does_not_respond_is_unknown() -> None:
     """
-    A broker that is stopped still accepts connections, so the probe ends after its timeout, without an error.
+    A broker process that is stopped still accepts connections, so the probe ends after its timeout, without an error.
     """
     with server(None) as (port, _):
         assert PortProtocol.UNKNOWN is probe("127.0.0.1", port, 0.05)

@@ -1,4 +1,4 @@
-"""Kafka's producer keys: values, defaults, other names, and refusals."""
+"""Kafka's producer configuration keys: values, defaults, synonyms, and refusals."""
 
 import pytest
 

@@ -252,7 +252,7 @@ def test_a_deleted_topic_is_unknown():
 
 def test_a_partition_is_read_that_is_newer_than_the_kept_metadata():
     """
-    A client that has read the topic before reads a partition that was added since.
+    A client whose metadata predates a partition can read that partition.
     """
     with FakeCluster() as cluster:
         numbered(cluster)

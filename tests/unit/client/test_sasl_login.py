@@ -35,8 +35,8 @@ def connect(cluster, **keys):
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 def test_a_password_logs_in_with_every_mechanism(mechanism):
     """
-    User and password, with characters that SCRAM escapes and with those that are not ASCII, log in, and requests are
-    then answered.
+    A login with user and password succeeds, even with characters that SCRAM escapes or that are not ASCII, and requests
+    are then answered.
     """
     sasl = FakeSasl((mechanism,), {"al=ice,x": PASSWORD})
 
@@ -69,7 +69,7 @@ def test_the_settings_of_java_programs_log_in(module):
 
 def test_an_unsigned_token_logs_in_with_its_extensions():
     """
-    OAUTHBEARER sends the token and the extensions in the form of RFC 7628.
+    OAUTHBEARER sends the token and the extensions in the format of RFC 7628.
     """
     sasl = FakeSasl(("OAUTHBEARER",))
 
@@ -82,8 +82,8 @@ def test_an_unsigned_token_logs_in_with_its_extensions():
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 def test_a_wrong_password_is_one_sentence_without_it(mechanism):
     """
-    A refused login is not retried.  The error names broker, user and mechanism, and says what to check, but it does not
-    contain the password.
+    A refused login is not retried.  The error names the broker, the user and the mechanism, and says what to check, but
+    it does not contain the password.
     """
     sasl = FakeSasl((mechanism,), {"al=ice,x": "another"})
 
@@ -132,7 +132,7 @@ def test_a_refused_token_is_one_sentence():
 
 def test_an_impostor_is_refused():
     """
-    A server that accepts every password but cannot prove with SCRAM that it knows it gets no request.
+    A server that accepts every password but cannot prove with SCRAM that it knows the password gets no request.
     """
     sasl = FakeSasl(("SCRAM-SHA-256",), is_impostor=True)
 
@@ -145,7 +145,7 @@ def test_an_impostor_is_refused():
 
 def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are():
     """
-    The error names the mechanism that the broker lacks and those that it offers.
+    The error names the mechanism that the broker does not offer and those that it offers.
     """
     sasl = FakeSasl(("SCRAM-SHA-512", "OAUTHBEARER"))
     sentence = "does not offer sasl.mechanism=PLAIN: set one that it offers: OAUTHBEARER, SCRAM-SHA-512$"
@@ -156,7 +156,7 @@ def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are():
 
 def test_a_broker_without_sasl_is_named():
     """
-    A listener without SASL is refused with the protocols to set.
+    A login to a listener without SASL fails, and the error names the protocols to set.
     """
     with FakeCluster() as cluster, pytest.raises(SettingsError, match="has no SASL on this listener: set security"):
         connect(cluster, sasl_mechanism="PLAIN", **LOGIN)
@@ -174,7 +174,7 @@ def test_a_client_without_login_learns_that_sasl_may_be_missing():
 
 def test_a_broker_that_cannot_check_a_login_is_asked_again():
     """
-    A broker that cannot check a login at the moment is a failure that a retry may mend.
+    If a broker is temporarily unable to check a login, the failure is retriable.
     """
 
     def busy(broker_id, name, request):
@@ -194,8 +194,8 @@ def test_a_broker_that_cannot_check_a_login_is_asked_again():
 
 def test_a_login_is_renewed_before_it_expires(monkeypatch):
     """
-    A connection logs in again before the lifetime of its login has passed, before its next request, and with the
-    password of that moment (KIP-368).
+    A connection logs in again before its next request when its login is about to expire, with the password that is
+    current then (KIP-368).
     """
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     sasl = FakeSasl(("SCRAM-SHA-256",), {"al=ice,x": PASSWORD}, lifetime_ms=1_000_000)
@@ -220,7 +220,7 @@ def test_a_login_is_renewed_before_it_expires(monkeypatch):
 
 def test_responses_on_their_way_survive_another_login():
     """
-    A login between two sends keeps the responses to earlier requests, in order, and views into the last one.
+    A login between two sends preserves the responses to earlier requests, their order, and views of the last response.
     """
     sasl = FakeSasl(("PLAIN",), {"al=ice,x": PASSWORD})
 
@@ -240,7 +240,7 @@ def test_responses_on_their_way_survive_another_login():
 
 def test_batches_stay_valid_while_the_fetcher_logs_in_again():
     """
-    The fetcher requests the next batches before it hands out the last ones, which a login in between must not change.
+    The fetcher requests the next batches before it yields the previous ones, which a login in between must not change.
     """
     sasl = FakeSasl(("SCRAM-SHA-512",), {"al=ice,x": PASSWORD}, lifetime_ms=3_600_000)
 
@@ -279,7 +279,7 @@ def test_a_refused_renewal_closes_the_connection():
 
 def test_a_silent_login_ends_in_time():
     """
-    A broker that never answers a login is given up within the time for opening the connection.
+    If a broker never answers a login, the client gives up within the time limit for opening the connection.
     """
 
     is_over = threading.Event()

@@ -1,4 +1,4 @@
-"""The keys of a login: what is missing or not offered is named with the fix."""
+"""The settings of a login; an error about a missing or unsupported setting names the fix."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_what_is_missing_or_not_offered_is_named_with_the_fix(keys, sentence):
 
 def test_the_names_of_java_and_librdkafka_mean_the_same():
     """
-    Client id and secret of a token endpoint have two names, and Java's programs do not name the method.
+    Client id and client secret have two names each, and Java programs do not set sasl.oauthbearer.method.
     """
     librdkafka = BEARER | CLIENT | {URL: "https://h/x", "sasl.oauthbearer.method": "OIDC"}
     java = BEARER | {URL: "https://h/x"}
@@ -80,7 +80,7 @@ def test_the_names_of_java_and_librdkafka_mean_the_same():
 
 def test_a_client_secret_without_encryption_is_a_warning(caplog):
     """
-    A token endpoint without TLS gets the client secret in clear text, which a warning says.
+    A warning says that a token endpoint without TLS gets the client secret in clear text.
     """
     connection_settings.from_keys(SASL | BEARER | CLIENT | {URL: "http://keycloak:8080/token"})
 
@@ -104,7 +104,7 @@ def test_a_client_secret_without_encryption_is_a_warning(caplog):
 )
 def test_a_forgotten_protocol_is_a_warning(caplog, keys, warned):
     """
-    Keys of TLS or SASL without such a protocol have no effect in Kafka's clients; a warning says so.
+    TLS and SASL keys have no effect in Kafka's clients if security.protocol uses neither; a warning says so.
     """
     connection_settings.from_keys({"bootstrap.servers": "b:1", **keys})
 

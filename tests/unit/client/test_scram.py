@@ -1,4 +1,4 @@
-"""SCRAM on the client's side: the published exchange, and servers that are wrong."""
+"""The client's side of SCRAM: the exchange published in RFC 7677, and servers that violate the protocol."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_the_exchange_of_rfc_7677():
 )
 def test_a_wrong_first_message_of_the_server_is_refused(first, sentence):
     """
-    A server that may be an impostor, or that would make the client compute for minutes, gets no proof.
+    A server that may be an impostor, or that would make the client compute for minutes, receives no proof.
     """
     client = ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE)
 

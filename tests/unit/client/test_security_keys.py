@@ -1,4 +1,4 @@
-"""The table of security keys has every key of librdkafka and of Java's clients."""
+"""The table of security keys contains every key of librdkafka and of Java's clients."""
 
 import ctypes
 import re
@@ -99,7 +99,7 @@ def librdkafka_keys(path: Path) -> set[str]:
 
 def test_every_key_of_librdkafka_is_in_the_table(tmp_path):
     """
-    A key that users of confluent-kafka may have is used, ignored with a reason, or refused with the fix.
+    Every key that users of confluent-kafka may have set is used, ignored with a reason, or refused with the fix.
     """
     theirs = librdkafka_keys(tmp_path / "properties")
 
@@ -109,7 +109,8 @@ def test_every_key_of_librdkafka_is_in_the_table(tmp_path):
 
 def test_every_key_of_java_is_in_the_table():
     """
-    A key that users of Spark's Kafka connector may have is used, ignored with a reason, or refused with the fix.
+    Every key that users of Spark's Kafka connector may have set is used, ignored with a reason, or refused with the
+    fix.
     """
     assert [] == [key for key in JAVA_KEYS if key not in SECURITY_KEYS]
 
@@ -117,7 +118,8 @@ def test_every_key_of_java_is_in_the_table():
 @pytest.mark.parametrize("key", [key for key in SECURITY_KEYS.values() if key.use is Use.REFUSED], ids=lambda k: k.name)
 def test_a_refused_key_is_named_with_the_fix(key):
     """
-    A refused key raises an error with its name and the row's text, and a secret value is not in it.
+    A refused key raises an error with the name of the key and the text of its row, but without the value if it is a
+    secret.
     """
     with pytest.raises(SettingsError) as refused:
         connection_settings.from_keys({"bootstrap.servers": "b:1", key.name: "hunter2"})
@@ -129,7 +131,7 @@ def test_a_refused_key_is_named_with_the_fix(key):
 @pytest.mark.parametrize("key", [key for key in SECURITY_KEYS.values() if key.allowed], ids=lambda key: key.name)
 def test_the_usual_value_of_a_refused_key_is_accepted(key):
     """
-    A refused key with the value that it has anyway changes nothing.
+    A key that is otherwise refused is accepted with its usual value, which changes nothing.
     """
     for value in key.allowed:
         connection_settings.from_keys({"bootstrap.servers": "b:1", key.name: value})
@@ -137,7 +139,7 @@ def test_the_usual_value_of_a_refused_key_is_accepted(key):
 
 def test_keys_with_secrets_are_known_as_such():
     """
-    Every key whose name speaks of a secret is one, and so is an unknown security key.
+    Every key whose name suggests a secret is treated as one, and so is an unknown security key.
     """
     named = {
         key for key in SECURITY_KEYS if re.search(r"password|passphrase|secret|jaas|private\.key|ssl\.key\.pem", key)
@@ -149,11 +151,11 @@ def test_keys_with_secrets_are_known_as_such():
 
 def test_used_keys_are_read():
     """
-    The name of every used key is in the code that reads the settings.
+    The name of every used key occurs in the code that reads the settings.
     """
     folder = Path(connection_settings.__file__).parent
     code = "".join((folder / f"{name}_settings.py").read_text() for name in ("connection", "sasl", "tls"))
-    stores = {"ssl.truststore.type", "ssl.keystore.type"}  # the code puts these names together
+    stores = {"ssl.truststore.type", "ssl.keystore.type"}  # the code composes these names from parts
 
     unread = {key.name for key in SECURITY_KEYS.values() if key.use is Use.USED and f'"{key.name}"' not in code}
 

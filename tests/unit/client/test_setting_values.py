@@ -1,4 +1,4 @@
-"""Values may refer to the environment or to files, and errors never show what they refer to."""
+"""Values may refer to the environment or to files, and errors never show the contents of a reference."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from tidemill.client.setting_values import SettingValues, is_reference
 
 def test_a_reference_is_looked_up_at_each_read(monkeypatch, tmp_path):
     """
-    `env:NAME` is the variable and `file:PATH` is the text of the file without its last line break, at the moment of
-    reading, so that a changed password is used by the next connection.
+    `env:NAME` yields the variable, and `file:PATH` the text of the file without its last line break.  Both are read at
+    each use, so that the next connection uses a changed password.
     """
     path = tmp_path / "password"
     path.write_text("one\n")
@@ -43,7 +43,7 @@ def test_a_file_url_is_a_path(tmp_path):
 )
 def test_what_only_looks_like_a_reference_is_literal(key, value):
     """
-    An address whose host is named `env` or `file`, and a file URL where Kafka has one, are literal values.
+    An address whose host is named `env` or `file`, and a file URL where Kafka expects one, are literal values.
     """
     assert (False, value) == (is_reference(key, value), SettingValues({key: value})[key])
 
@@ -82,8 +82,8 @@ def test_an_unreadable_file_is_one_sentence_with_the_setting(tmp_path, content, 
 
 def test_errors_show_references_and_hide_secrets(monkeypatch):
     """
-    An error about a value shows a reference as it was written, and nothing of a literal secret or of a security key
-    that is unknown, because it may be a misspelt secret.
+    An error about a value shows a reference as it was written.  It shows neither a literal secret nor the value of an
+    unknown security key, which may be a misspelt secret.
     """
     monkeypatch.setenv("TIMEOUT", "hunter2")
     values = SettingValues(
@@ -99,7 +99,7 @@ def test_errors_show_references_and_hide_secrets(monkeypatch):
 
 def test_two_names_of_one_setting_must_agree():
     """
-    A setting with two names may be given twice if the values are the same.
+    A setting with two names may be set under both names if the values are the same.
     """
     both = {"sasl.mechanism": "PLAIN", "sasl.mechanisms": "PLAIN"}
 

@@ -14,7 +14,7 @@ from tidemill.client.socket_dial import dial
 
 @contextmanager
 def black_hole():
-    """Give an address that neither accepts nor refuses connections: the queue of its listener is full."""
+    """Yield an address that neither accepts nor refuses connections, because the queue of its listener is full."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -32,7 +32,9 @@ def black_hole():
 
 @contextmanager
 def refusing(port=0):
-    """Give an address that refuses connections.  It stays bound, so that nothing else gets the port meanwhile."""
+    """
+    Yield an address that refuses connections.  It stays bound, so that no other program gets the port in the meantime.
+    """
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", port))
@@ -76,7 +78,7 @@ def test_silent_addresses_share_the_time(monkeypatch):
 
 def test_a_silent_resolver_is_given_up(monkeypatch):
     """
-    A name that is not resolved in time is an error that names it.
+    If a name is not resolved in time, the error contains the name.
     """
     is_over = threading.Event()
     monkeypatch.setattr(socket_dial.socket, "getaddrinfo", lambda *_, **__: [is_over.wait(10)])
@@ -90,7 +92,7 @@ def test_a_silent_resolver_is_given_up(monkeypatch):
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
 def test_what_is_no_host_name_is_an_os_error(host):
     """
-    A host name that cannot be encoded for DNS is an error of the connection, not of the program.
+    A host name that cannot be encoded for DNS raises an OSError, as if the connection had failed.
     """
     with pytest.raises(OSError, match=r"it is not a host name|not known"):
         dial(Endpoint(host, 1), 5)
@@ -98,7 +100,7 @@ def test_what_is_no_host_name_is_an_os_error(host):
 
 def test_an_address_needs_no_resolver(monkeypatch):
     """
-    An IP address is used as it is, without a thread.
+    An IP address is used without a resolver, and so without a thread.
     """
     monkeypatch.setattr(socket_dial.threading, "Thread", None)
 

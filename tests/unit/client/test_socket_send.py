@@ -1,4 +1,4 @@
-"""Parts of a request arrive complete and in order, however many the kernel takes at once."""
+"""The parts of a request arrive complete and in order, however many bytes the kernel accepts per call."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ from tidemill.client.socket_send import send_parts
         [],
         [10, 20],
         [100, 3_000_000, 0, 50, 2_000_000, 0],  # more than a socket's buffer
-        [90] * 3_000,  # more parts than one call may have
+        [90] * 3_000,  # more parts than one system call accepts
     ],
 )
 def test_all_parts_arrive_in_order(sizes):

@@ -55,7 +55,7 @@ def cluster(broker_pair):
 
 @pytest.fixture
 def strict_cluster(broker_pair, authority):
-    """A cluster that demands a client's certificate."""
+    """Yield a cluster that requires client certificates."""
     context = server(broker_pair, verify_mode=ssl.CERT_REQUIRED)
     context.load_verify_locations(authority.location)
     with FakeCluster(tls=context) as running:
@@ -81,14 +81,14 @@ def test_trusted_authorities_may_be_inline(cluster, authority, key, written):
 
 def test_trusted_authorities_may_be_a_directory(cluster, authority, tmp_path):
     """
-    ssl.ca.location may name a directory in the form of OpenSSL.
+    ssl.ca.location may name a directory in OpenSSL's format.
     """
     assert ["t"] == topics(cluster, ssl_ca_location=str(authority.in_directory(tmp_path)))
 
 
 def test_a_client_certificate_from_files(strict_cluster, authority, client_pair):
     """
-    A client shows its certificate; its key is encrypted, and the password comes from the setting.
+    A client presents its certificate.  Its private key is encrypted, and the password comes from a setting.
     """
     key = authority.encrypted(client_pair.key, "hunter2")
     files = {"ssl_certificate_location": str(client_pair.certificate), "ssl_key_location": str(key)}
@@ -106,7 +106,7 @@ def test_a_client_certificate_from_files(strict_cluster, authority, client_pair)
 @pytest.mark.parametrize("written", [str, one_line], ids=["lines", "one line"])
 def test_a_client_certificate_inline(strict_cluster, authority, client_pair, certificate, key, written):
     """
-    Certificate and encrypted key may be PEM text in the settings.
+    The certificate and the encrypted key may be given as PEM text in the settings.
     """
     encrypted = authority.encrypted(client_pair.key, "hunter2").read_text()
     inline = {certificate: written(client_pair.certificate.read_text()), key: written(encrypted)}
@@ -119,8 +119,8 @@ def test_a_client_certificate_inline(strict_cluster, authority, client_pair, cer
 @pytest.mark.parametrize("password", [None, "wrong"])
 def test_a_wrong_key_password_is_one_sentence(strict_cluster, authority, client_pair, password):
     """
-    A key whose password is wrong or missing raises an error that shows neither key nor password, and nothing asks for
-    the password on the terminal.
+    A key whose password is wrong or missing raises an error that shows neither key nor password, and there is no
+    password prompt on the terminal.
     """
     key = authority.encrypted(client_pair.key, "hunter2").read_text()
     given = {} if password is None else {"ssl_key_password": password}
@@ -134,8 +134,8 @@ def test_a_wrong_key_password_is_one_sentence(strict_cluster, authority, client_
 
 def test_a_missing_client_certificate_is_named(strict_cluster, authority):
     """
-    A broker that demands a client's certificate refuses a client without one; the error names the setting.  There are
-    two errors, because the broker's alert may be lost when it closes the connection.
+    A broker that requires a client certificate refuses a client without one; the error names the setting.  There are
+    two possible errors, because the broker's alert may be lost when it closes the connection.
     """
     refused = r"refuses the client's certificate: .*; check ssl.certificate.location"
     lost = r"failed: .*; if it needs a client certificate, set ssl.certificate.location"
@@ -167,7 +167,7 @@ def test_an_unverified_certificate_is_accepted_on_demand(cluster):
 
 def test_a_revoked_certificate_is_refused(cluster, authority, broker_pair):
     """
-    ssl.crl.location names the revoked certificates; with an empty list, the broker is accepted.
+    ssl.crl.location names the list of revoked certificates; with an empty list, the broker is accepted.
     """
     empty = topics(cluster, ssl_ca_location=authority.location, ssl_crl_location=str(authority.revoke()))
     revoked = authority.revoke(broker_pair)
@@ -190,7 +190,7 @@ def test_a_revoked_certificate_is_refused(cluster, authority, broker_pair):
 )
 def test_the_versions_of_tls_are_chosen(cluster, authority, keys, version):
     """
-    Java's keys for the versions of TLS are obeyed.
+    Java's keys for TLS versions take effect.
     """
     settings = cluster.settings(security_protocol="SSL", ssl_ca_location=authority.location, **keys)
 
@@ -203,7 +203,7 @@ def test_the_versions_of_tls_are_chosen(cluster, authority, keys, version):
 
 def test_the_cipher_suites_are_chosen(cluster, authority):
     """
-    ssl.cipher.suites limits the suites of TLS 1.2; librdkafka separates them by commas.
+    ssl.cipher.suites restricts the cipher suites of TLS 1.2.  The list may be separated by commas, as in librdkafka.
     """
     suites = "ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-RSA-AES128-GCM-SHA256"
     keys = {"ssl_protocol": "TLSv1.2", "ssl_cipher_suites": suites}
@@ -253,7 +253,7 @@ def test_what_cannot_be_done_is_refused_with_the_fix(keys, sentence):
 
 def test_a_broker_without_tls_is_one_sentence():
     """
-    A client with TLS on a port without it fails with a sentence that names security.protocol.
+    If a client uses TLS on a port without TLS, the error names security.protocol.
     """
     with FakeCluster() as cluster, pytest.raises((SettingsError, BrokerUnreachable), match=r"security.protocol"):
         topics(cluster)
@@ -273,7 +273,7 @@ def test_a_broker_without_tls_is_one_sentence():
 )
 def test_a_client_without_tls_learns_that_it_may_be_missing(bytes_sent, failure, sentence):
     """
-    A port with TLS answers a client without it with an alert, or closes the connection.
+    A port with TLS responds to a client without TLS with an alert, or closes the connection.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -30,7 +30,7 @@ def planned(cluster, *conditions, **options):
 
 def test_bounds_may_be_relative(cluster):
     """
-    A read may begin and end a number of offsets before the end, or where a group has committed.
+    The bounds of a read may be a number of offsets before the end, or the committed offsets of a group.
     """
     cluster.groups["g"] = Group(offsets={("t", 0): 12})
 
@@ -56,7 +56,8 @@ def test_bounds_may_be_relative(cluster):
 )
 def test_filters_make_the_plan_smaller(cluster, condition, parts):
     """
-    Conditions on partition, offset and the lower bound of the time make the plan smaller; those on the key do not.
+    Conditions on partition, offset and the lower bound of the timestamp make the plan smaller; conditions on the key do
+    not.
     """
     assert parts == planned(cluster, condition)
 
@@ -85,7 +86,7 @@ def test_tasks_are_limited_in_bytes(cluster):
 
 def test_only_the_limits_of_batches_apply(cluster, caplog):
     """
-    Options of streaming queries are ignored with a warning; that of commitGroup says that nothing is committed.
+    Options for streaming queries are ignored with a warning; the one for commitGroup says that nothing is committed.
     """
     assert [(0, 0, 30), (1, 0, 30)] == planned(cluster, commitgroup="g", maxbytespertrigger="1")
 

@@ -1,4 +1,4 @@
-"""The documented connection keys are those that the client obeys, with its defaults."""
+"""The documented connection keys are those that the client uses, with its defaults."""
 
 from tidemill.client import connection_settings
 from tidemill.columnar.connection_option_table import OPTIONS

@@ -106,7 +106,7 @@ def test_a_slow_caller_bounds_what_is_fetched(cluster: FakeCluster, monkeypatch:
     fetched = cluster.count("fetch")
     rows += batches
 
-    # One that was taken, one or two that wait, one that has no room, and one in flight.
+    # One batch was taken, one or two wait in the queue, one does not fit into it, and one is in flight.
     assert fetched <= 5
     assert BATCHES <= cluster.count("fetch")
     assert list(range(2 * BATCHES)) == offsets(iter(rows))[0]

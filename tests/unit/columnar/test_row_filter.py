@@ -43,15 +43,15 @@ def filtered(*conditions: Condition) -> RowFilter:
 )
 def test_a_condition_is_used_as_far_as_it_is_exact(condition, use):
     """
-    A condition is left to Spark unless it is applied to every row: an upper bound of the timestamp is of no use, and a
-    lower bound only moves the start.
+    The source applies a condition itself only if it can apply it to every row; otherwise Spark does.  An upper bound of
+    the timestamp is not used, and a lower bound only moves the start.
     """
     assert use is use_of(condition)
 
 
 def test_conditions_select_partitions():
     """
-    Conditions on topic and partition select partitions; those on the key do not.
+    Conditions on topic and partition select partitions; conditions on the key do not.
     """
     chosen = filtered(
         Condition("topic", "=", "t"),
@@ -69,7 +69,7 @@ def test_conditions_select_partitions():
 @given(OFFSETS, st.lists(OFFSETS, min_size=1, max_size=3), st.sampled_from(["=", "<", "<=", ">", ">=", IN]))
 def test_clipping_keeps_every_offset_that_fulfils_the_condition(value, values, comparison):
     """
-    Clipping a range keeps every offset that fulfils a condition, and unless it is a list, no other.
+    Clipping a range keeps every offset that satisfies a condition and, unless the condition is a list, no other offset.
     """
     condition = Condition("offset", comparison, tuple(values) if comparison == IN else value)
     wanted = {
@@ -101,8 +101,8 @@ def test_clipping_keeps_every_offset_that_fulfils_the_condition(value, values, c
 )
 def test_the_start_in_time_is_a_whole_millisecond(condition, milliseconds):
     """
-    The lower bound of the timestamp is the first millisecond that fulfils the condition, because records have no
-    fractions of it.
+    The lower bound of the timestamp is the first millisecond that satisfies the condition, because the timestamps of
+    records have no fractions of a millisecond.
     """
     earlier = Condition("timestamp", ">", MOMENT - timedelta(days=1))
 
@@ -123,7 +123,7 @@ def test_the_start_in_time_is_a_whole_millisecond(condition, milliseconds):
 )
 def test_rows_are_selected_by_key_as_in_sql(conditions, keys):
     """
-    A null key fulfils only IS NULL, as in SQL.
+    A null key satisfies only IS NULL, as in SQL.
     """
     rows = pa.record_batch({"offset": pa.array(range(4)), "key": pa.array([b"a", None, b"b", b""], pa.binary())})
 

@@ -38,7 +38,7 @@ def test_an_illegal_option_is_refused_with_the_fix(options: dict[str, str], sent
 
 
 def test_unknown_options_are_named_in_a_warning(caplog: pytest.LogCaptureFixture):
-    """Keys of producers, of connections and without effect are known; others are probably misspelt."""
+    """Producer keys, connection keys and keys without effect are known; any other key is probably misspelt."""
     known = {"kafka.batch.size": "1", "kafka.request.timeout.ms": "1", "kafka.linger.ms": "5", "kafka.client.id": "x"}
     with caplog.at_level(logging.WARNING):
         sink_options.parse({**SERVERS, **known, "topik": "t", "kafka.compresion.type": "zstd"})
@@ -50,7 +50,7 @@ def test_unknown_options_are_named_in_a_warning(caplog: pytest.LogCaptureFixture
 
 
 def test_the_documented_options_are_known():
-    """The table has an entry only for what the parsers know, and each Kafka key is spelt as they spell it."""
+    """The table lists only options that the parsers know, and spells each Kafka key as the parsers do."""
     documented = [option.name for option in sink_options.OPTIONS]
     kafka = [name.removeprefix("kafka.") for name in documented if name.startswith("kafka.")]
     unknown = connection_settings.unknown_keys(dict.fromkeys(producer_settings.unknown_keys(kafka), ""))

@@ -16,7 +16,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         {"value": pa.large_binary(), "key": pa.null(), "partition": pa.int64(), "timestamp": pa.timestamp("ns")},
         {"value": pa.binary_view(), "key": pa.string_view(), "headers": HEADERS, "partition": pa.int32()},
         {"value": pa.dictionary(pa.int32(), pa.string()), "headers": pa.null(), "timestamp": pa.timestamp("us", "UTC")},
-        {"value": pa.binary(4), "topic": pa.int32()},  # the option wins, so the column is ignored
+        {"value": pa.binary(4), "topic": pa.int32()},  # the option takes precedence, so the column is ignored
     ],
 )
 def test_the_types_of_arrow_programs_are_accepted(fields: dict[str, pa.DataType]):

@@ -61,14 +61,15 @@ def test_a_range_of_few_batches_is_measured_exactly():
 
 def test_a_part_of_a_batch_counts_in_proportion():
     """
-    A range that begins and ends inside batches has that share of their bytes.
+    A range that begins and ends inside batches counts the corresponding share of their bytes.
     """
     assert 500 + 100 == sampled(5, 12, log_of((10, 1_000), (20, 1_000)).batch_at).total
 
 
 def test_removed_batches_count_like_the_others():
     """
-    Offsets whose batch compaction has removed count like those of the sampled batches; without any, nothing is known.
+    Offsets whose batch compaction has removed count like those of the sampled batches; without a sampled batch, the
+    size is unknown.
     """
     log = Log([(10, 100, False), (10, 999, True)])
 

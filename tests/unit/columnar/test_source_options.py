@@ -59,7 +59,7 @@ def test_defaults_are_those_of_sparks_kafka_source():
 )
 def test_a_bound_may_be_relative(text, bound):
     """
-    A bound may be a time before now, a number of offsets before the end, or what a group has committed.
+    A bound may be a time before now, a number of offsets before the end, or the committed offsets of a group.
     """
     batch = source_options.for_batch({**AT, "startingoffsets": text, "endingoffsets": text})
 
@@ -70,7 +70,8 @@ def test_a_bound_may_be_relative(text, bound):
 @pytest.mark.parametrize(("text", "meant"), [("-1", "latest"), ("-2", "earliest")])
 def test_a_symbol_of_the_json_form_on_its_own_is_logged(caplog, text, meant):
     """
-    -1 and -2 are symbols in the JSON form only.  On their own they are numbers, so a warning names what may be meant.
+    -1 and -2 are symbols only in the JSON format.  On their own they are numbers, so a warning names the symbol that
+    may be meant.
     """
     assert BeforeEnd(-int(text)) == source_options.for_stream({**AT, "startingoffsets": text}).starting
 

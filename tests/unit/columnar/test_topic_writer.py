@@ -1,4 +1,4 @@
-"""The writer of Arrow rows against fake brokers: what arrives where, what is refused, and what is kept."""
+"""The writer of Arrow rows against fake brokers: where rows arrive, which rows are refused, and what the writer keeps."""
 
 from collections.abc import Iterator
 
@@ -188,7 +188,7 @@ def test_a_missing_topic_is_refused_before_any_row(cluster: FakeCluster):
 
 
 def test_a_topic_that_was_just_created_is_found(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
-    """A broker may say at first that it does not know the topic."""
+    """A broker may not know a new topic yet, so the writer asks again."""
     monkeypatch.setattr(sink_topics, "_NEW_TOPIC_MS", 10_000)
     partitions = cluster.topics.pop("t")
 
@@ -236,7 +236,7 @@ def test_a_topic_that_was_just_created_is_found(cluster: FakeCluster, monkeypatc
     ],
 )
 def test_a_row_that_cannot_be_written_is_named(cluster: FakeCluster, columns: dict[str, pa.Array], sentence: str):
-    """Rows are counted from 0 over all rows of the writer, also over those that were sent before."""
+    """Row numbers count from 0 over all rows given to the writer, including those that have already been sent."""
     rows = rows_of(value=pa.array(["a", "b"]), **columns)
     with TopicWriter(options_for(cluster, None), rows.schema) as writer:
         writer.write(rows.slice(0, 1))

@@ -62,7 +62,7 @@ def test_what_does_not_exist_is_not_found(path: str) -> None:
 @pytest.mark.parametrize("path", ["/missing", "/topics/missing", "/topics/orders/x"])
 def test_a_page_that_does_not_exist_has_links(path: str) -> None:
     """
-    A person who has mistyped an address gets to the lists with one click.
+    A person who has mistyped a URL gets to the lists with one click.
     """
     text = get(View(shard(1)), path).text
 
@@ -71,7 +71,8 @@ def test_a_page_that_does_not_exist_has_links(path: str) -> None:
 
 def test_a_group_is_found_like_a_topic() -> None:
     """
-    The address of a group has its id as a parameter; an address like that of a topic leads there, whatever the id.
+    The URL of a group contains its id as a parameter; a URL like that of a topic redirects to it, whatever characters
+    the id contains.
     """
     answer = get(View(shard(1)), "/groups/a%20b/c%26d")
 
@@ -89,7 +90,7 @@ def test_there_are_no_pages_before_the_broker_knows_its_cluster() -> None:
 
 def test_pages_are_not_kept_by_browsers() -> None:
     """
-    A page always shows the present state, even after "back".  Browsers may keep the console's files as long as they do
+    A page always shows the current state, even after "back".  Browsers may keep the console's files as long as they do
     not change.
     """
     stored = [get(View(), path).headers["cache-control"] for path in ("/", "/static/console.css")]

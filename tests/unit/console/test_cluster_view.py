@@ -1,4 +1,4 @@
-"""How the banner names partitions that are in danger."""
+"""How the banner names partitions that have no leader or too few replicas."""
 
 from tests.unit.console.console_world import shard
 from tidemill.console.cluster_view import Span, spans

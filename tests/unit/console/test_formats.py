@@ -1,4 +1,4 @@
-"""Numbers, sizes and times in the form in which people read them."""
+"""Numbers, sizes and times in human-readable format."""
 
 import pytest
 

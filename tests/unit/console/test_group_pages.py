@@ -32,7 +32,7 @@ def test_a_group_is_shown_without_members_if_its_coordinator_does_not_describe_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    In place of the members, the page of the group has a note.
+    The page of the group shows a note in place of the members.
     """
 
     def fail(reader: ClusterReader, row: GroupRow) -> GroupDetail:

@@ -38,8 +38,8 @@ def test_frequent_looks_do_not_shorten_the_span() -> None:
 
 def test_an_old_look_tells_nothing_about_the_present() -> None:
     """
-    If the end offset has not been read for a minute, the rate is unknown again.  It is also unknown after the partition
-    has been deleted and created again.
+    If the end offset has not been read for a minute, the rate is unknown again, as it is after the partition has been
+    deleted and created again.
     """
     clock = Clock()
     known = Rates(clock)

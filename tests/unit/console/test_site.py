@@ -45,7 +45,7 @@ def test_a_banner_names_the_problems_of_the_broker_itself() -> None:
 
 def test_a_whole_cluster_has_no_banner() -> None:
     """
-    If there are no problems, nothing on the page asks for attention.
+    If there are no problems, the page shows no banner.
     """
     assert "" == banner_of(get(View(shard(1)), "/").text)
 

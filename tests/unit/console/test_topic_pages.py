@@ -63,7 +63,7 @@ def test_rates_come_from_two_looks() -> None:
 )
 def test_topics_are_filtered(query: str, shown: list[str]) -> None:
     """
-    Internal topics are hidden unless they are asked for, and topics in danger can be found by their state.
+    Internal topics are hidden unless they are requested, and topics in danger can be found by their state.
     """
     view = View(shard(1, "a"), shard(2, "b", state=LEADERLESS, leader=None), shard(3, "__internal"))
 
@@ -87,7 +87,7 @@ def test_settings_are_shown_with_their_meaning() -> None:
 def test_a_leader_that_does_not_respond_leaves_what_is_known() -> None:
     """
     If the leader of a partition does not respond, the page shows the offsets of the replica on this broker, marks them
-    as the last known ones, and says why.
+    as the last known ones, and gives the reason.
     """
     view = View(
         shard(1, leader=2, replicas=(2, 1), in_sync=(2, 1)),
