@@ -85,8 +85,8 @@ def test_the_total_number_of_connections_is_limited(tmp_path: Path) -> None:
 
 def test_each_listener_returns_its_own_advertised_address(tmp_path: Path) -> None:
     """
-    A Metadata response has the advertised address of the listener, or the address to which the listener is bound if it
-    advertises none.
+    A Metadata response contains the advertised address of the listener, or the address to which the listener is bound
+    if it advertises none.
     """
     port, other = free_port(), free_port()
     settings = {

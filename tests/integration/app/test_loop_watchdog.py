@@ -70,8 +70,8 @@ def test_stop_ends_the_thread_between_two_callbacks() -> None:
 
 def test_a_short_hold_is_measured_and_not_logged() -> None:
     """
-    A hold shorter than `STALL_S` only updates the metrics.  On a busy machine, the hold may last longer and is then
-    logged.
+    A callback that holds the loop for less than `STALL_S` only updates the metrics.  On a busy machine, it may hold the
+    loop for longer and is then logged.
     """
     lines, metrics = watched(0.12)
 

@@ -424,7 +424,7 @@ def test_an_address_of_another_machine_is_refused_before_anything_is_created(tmp
 
 def test_a_directory_of_another_broker_is_a_wrong_setting(tmp_path: Path) -> None:
     """
-    The exit code keeps a supervisor from starting the broker again and again: only another setting helps.
+    The exit code keeps a supervisor from restarting the broker repeatedly, because only a different setting helps.
     """
     with running("broker", *peer_settings(tmp_path, 1, free_port(), free_port(), join=None)):
         pass

@@ -1,4 +1,4 @@
-"""One broker for all tests of this folder, as in the tests with Spark."""
+"""One broker that all tests of this folder share, as in the tests with Spark."""
 
 from tests.integration.spark.conftest import bootstrap, make_topic, produce
 

@@ -51,7 +51,7 @@ def offsets(table):
 
 def test_every_column_has_the_produced_value(read, make_topic, produce):
     """
-    Every column has the produced value, including null and empty keys and values, null and repeated headers.
+    Every column has the produced value, including null and empty keys and values, and null and repeated headers.
     """
     topic = make_topic()
     first = {
@@ -101,7 +101,7 @@ def test_every_codec_is_read(read, make_topic, produce, codec):
 
 def test_columns_are_those_that_were_named(read, ten):
     """
-    Only the named columns are decoded, in the given order; naming `headers` needs no other option.
+    Only the named columns are decoded, in the given order; reading the column `headers` requires no other option.
     """
     table = read(ten, columns=["offset", "headers", "partition"])
 
@@ -133,7 +133,7 @@ def test_an_empty_topic_has_the_columns_and_no_rows(read, make_topic):
 )  # fmt: skip
 def test_options_bound_the_read(read, ten, options, read_offsets):
     """
-    The options of Spark's source bound the read, given as text as in Spark or as values of Python.
+    The options of Spark's source limit the read.  They may be given as text, as in Spark, or as Python values.
     """
 
     def named(value):
@@ -148,7 +148,8 @@ def test_options_bound_the_read(read, ten, options, read_offsets):
 
 def test_partitions_and_patterns_choose_what_is_read(read, ten, make_topic):
     """
-    Without a topic, the options `assign` and `subscribePattern` choose what is read; several topics have commas.
+    Without a topic, the options `assign` and `subscribePattern` select what is read; several topics are separated by
+    commas.
     """
     other = make_topic()
 
@@ -195,7 +196,8 @@ def readers():
 
 def test_dropping_the_reader_closes_its_connections(bootstrap, make_topic, monkeypatch):
     """
-    A reader that is dropped early ends its thread and closes the connection; one that has not begun has neither.
+    If a reader is dropped early, its thread ends and its connection is closed; a reader that has not started has
+    neither.
     """
     opened = []
 
@@ -206,7 +208,7 @@ def test_dropping_the_reader_closes_its_connections(bootstrap, make_topic, monke
 
     monkeypatch.setattr(parallel_reader, "ClusterMetadata", Watched)
     topic = make_topic()
-    # More than is read ahead of the caller, so that the thread cannot be at the end of the topic.
+    # More data than the reader fetches ahead of the caller, so that the thread cannot be at the end of the topic.
     rows = pa.record_batch({"value": [bytes(100_000)] * 1_000})
     arrow.write(topic, rows, bootstrap_servers=bootstrap, **{"kafka.compression.type": "zstd"})
 
@@ -244,7 +246,7 @@ print_peak()
 
 def test_memory_does_not_grow_with_the_topic(bootstrap, make_topic):
     """
-    Reading 500 MB that are compressed to a hundredth takes less than 300 MB; keeping them all takes more.
+    Reading 500 MB that are compressed to one hundredth takes less than 300 MB of memory; keeping all rows takes more.
     """
     topic = make_topic(partitions=4)
     rows = pa.record_batch({"value": [b"%06d" % n * 1_600 for n in range(1_000)]})  # 10 MB

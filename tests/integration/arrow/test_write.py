@@ -15,7 +15,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 @pytest.fixture
 def both(bootstrap):
-    """Write a table and read the topic again; return the summary and the rows in the order of their offsets."""
+    """Write a table and read the topic back; return the summary and the rows in the order of their offsets."""
 
     def write_and_read(topic, table, **options):
         summary = arrow.write(topic, table, bootstrap_servers=bootstrap, **options)
@@ -31,7 +31,7 @@ def pairs(rows):
 
 def test_what_was_read_is_equal_to_what_was_written(both, make_topic):
     """
-    Every column that is written is read again with the same content.
+    Every column that is written is read back with the same content.
     """
     topic = make_topic(partitions=2)
     written = pa.table(
@@ -56,7 +56,7 @@ def test_what_was_read_is_equal_to_what_was_written(both, make_topic):
 
 def test_a_topic_is_copied_as_a_stream(both, bootstrap, make_topic, produce):
     """
-    A reader of one topic is written to another one, with the partitions and times of the records.
+    A reader of one topic is written to another one, with the partitions and timestamps of the records.
     """
     source, target = make_topic(partitions=2), make_topic(partitions=2)
     produce(
@@ -113,7 +113,7 @@ def large_strings():
 )
 def test_tables_of_other_libraries_are_written(both, make_topic, make):
     """
-    A table of any library that passes on Arrow data is written, whichever types of text and binary it has.
+    A table of any library that exports Arrow data is written, whichever types of text and binary columns it has.
     """
     _, rows = both(make_topic(), make())
 
@@ -123,7 +123,7 @@ def test_tables_of_other_libraries_are_written(both, make_topic, make):
 @pytest.mark.parametrize("library", ["polars", "duckdb", "pandas"])
 def test_libraries_take_the_reader(library, bootstrap, make_topic):
     """
-    Polars, DuckDB and pandas take all rows and columns of the reader.
+    Polars, DuckDB and pandas accept the reader and read all its rows and columns.
     """
     module = pytest.importorskip(library)
     topic = make_topic(partitions=3)
@@ -146,7 +146,7 @@ def test_libraries_take_the_reader(library, bootstrap, make_topic):
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_written(both, make_topic, codec):
     """
-    The option kafka.compression.type compresses what is sent.
+    The option kafka.compression.type sets the codec of the batches that are sent.
     """
     summary, rows = both(make_topic(), pa.table({"value": ["same " * 20] * 1_000}), **{"kafka.compression.type": codec})
 
@@ -182,7 +182,7 @@ def test_nothing_is_written_to_a_missing_topic(bootstrap):
 
 def test_an_empty_table_is_written(both, make_topic):
     """
-    A table without rows writes nothing, and says so.
+    A table without rows writes nothing, and the summary has no records and no offsets.
     """
     summary, rows = both(make_topic(), pa.table({"value": pa.array([], pa.string())}))
 

@@ -14,7 +14,8 @@ from tests.integration.cli.command import ENVIRONMENT
 @contextmanager
 def running_broker(data: Path, **variables: str) -> Iterator[dict[str, Any]]:
     """
-    Start a broker on `data`, with `variables` in its environment.  Yield its ready line, and stop it at the end.
+    Start a broker on `data`, with `variables` in its environment.  Yield its ready line, and stop the broker at the
+    end.
     """
     options = ("--data", str(data), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json")
     command = [sys.executable, "-m", "tidemill", "dev", *options]

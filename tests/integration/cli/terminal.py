@@ -20,7 +20,7 @@ A_CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 def on_terminal(*arguments: str, bootstrap: str, answer: str = "", piped: str | None = None) -> Finished:
     """
-    Run the command until it ends, with stdin, stdout and stderr on one terminal; `out` has everything it printed.
+    Run the command until it ends, with stdin, stdout and stderr on one terminal; `out` contains everything it printed.
 
     If the command asks a question, it gets `answer`.  If `piped` is given, stdin is a pipe that delivers this text
     instead.

@@ -45,8 +45,8 @@ def until(is_so: Callable[[], bool], what: str) -> None:
 
 def test_the_ready_line_lists_every_broker(cluster: Cluster) -> None:
     """
-    The ready line has each broker's addresses, pid, directory and command, and the first broker's addresses at the top
-    level.
+    The ready line contains each broker's addresses, pid, directory and command, and the first broker's addresses at the
+    top level.
     """
     first, *_ = cluster.brokers
 

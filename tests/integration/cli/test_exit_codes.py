@@ -96,7 +96,7 @@ def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
 
 def test_dev_names_every_option_that_is_wrong(tmp_path: Path) -> None:
     """
-    Two wrong options are shown at once, each by the name that the user has given.
+    Two wrong options are shown together, each by the name that the user has given.
     """
     finished = tidemill("dev", "--data", str(tmp_path), "--kafka", "here", "--http", "there")
 
@@ -108,7 +108,8 @@ def test_dev_names_every_option_that_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["--kafka", "--http"])
 def test_dev_names_the_option_of_a_port_in_use(option: str, tmp_path: Path) -> None:
     """
-    The user has given an option, or its default, and no key: the error says which option to change.
+    The error names the option to change, not a configuration key, because the user has given the option or relies on
+    its default.
     """
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -137,7 +138,7 @@ def test_a_missing_http_listener_exits_with_3() -> None:
 )
 def test_help_names_arguments_plainly(command: str, usage: str) -> None:
     """
-    The usage shows what to type, without braces, and a number is N.
+    The usage shows arguments without braces, and shows a number as N.
     """
     shown = tidemill(*command.split(), "--help").out
 

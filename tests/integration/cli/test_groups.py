@@ -110,8 +110,8 @@ def test_a_reset_first_shows_and_then_changes_offsets(
     bootstrap: str, admin: AdminClient, topic: str, to: str, new: int
 ) -> None:
     """
-    Without --execute, nothing changes.  An offset outside the log becomes the nearest offset in it, and a time after
-    the last record becomes the end offset.
+    Without --execute, nothing changes.  An offset outside the log becomes the nearest offset in it, and a timestamp
+    after the last record becomes the end offset.
     """
     group = committed_group(admin, (topic, 0, 1))
     arguments = ("groups", "reset", group, "--to", to, "--json")

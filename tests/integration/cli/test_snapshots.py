@@ -89,7 +89,7 @@ PLACEHOLDERS = [
     (re.compile(r"(?<=│ )[\w-]{22}(?= │ +\d)"), "TOPIC_ID".ljust(22)),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "MEMBER_UUID".ljust(36, "_")),
 ]
-"""What differs from run to run, and its replacement, which has the same width in tables."""
+"""Patterns for text that differs between runs, and their replacements, which have the same width in tables."""
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.integration.cli.terminal import live_view
 def test_lag_and_rates_are_shown(dev_broker: dict[str, Any]) -> None:
     """
     The lag is the number of records after the group's committed offset, and a broker reports its counters.  The output
-    to a pipe has three tables, without internal topics.
+    to a pipe contains three tables, without internal topics.
     """
     bootstrap, http = dev_broker["kafka"], dev_broker["http"]
     name = new_topic(bootstrap)

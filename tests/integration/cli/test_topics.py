@@ -22,7 +22,7 @@ def test_a_created_topic_is_listed(bootstrap: str) -> None:
 
 def test_internal_topics_are_listed_with_all(bootstrap: str) -> None:
     """
-    `topics list` shows the topics that users made; --all adds the cluster's own.
+    `topics list` shows the topics that users have created; --all adds internal topics.
     """
     name = new_topic(bootstrap)
     tidemill("consume", name, "--group", f"{name}-group", bootstrap=bootstrap)

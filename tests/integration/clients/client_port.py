@@ -37,7 +37,7 @@ MOVED = frozenset({
     errors.NOT_CONTROLLER,
     errors.OFFSET_NOT_AVAILABLE,
 })  # fmt: skip
-"""A leader, a coordinator or the controller has moved: ask again."""
+"""Error codes that mean that a leader, a coordinator or the controller has moved, so the request is to be retried."""
 
 
 def ask_again(ask: Callable[[], Answer]) -> Answer:

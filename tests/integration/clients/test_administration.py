@@ -128,7 +128,7 @@ def test_kafka_pythons_client_describes_log_directories(
     broker: RunningBroker, kafka_python: kafka_admin.KafkaAdminClient, confluent: AdminClient
 ) -> None:
     """
-    The response has the size of each partition's records, and the path and the disk of the directory.
+    The response contains the size of each partition's records, and the path and the disk of the directory.
     """
     name = made(confluent, num_partitions=2, replication_factor=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap})

@@ -33,8 +33,8 @@ def scrape(broker: RunningBroker) -> str:
 @pytest.fixture(scope="module")
 def scraped(broker: RunningBroker) -> str:
     """
-    Return the metrics of a broker that has a topic with traffic, a consumer group and a refused request: a metric with
-    labels does not exist until there is something for its labels to name.
+    Return the metrics of a broker that has a topic with traffic, a consumer group and a refused request, because a
+    metric with labels does not exist until its labels have values.
     """
     topic, group = f"watched-{uuid.uuid4().hex[:12]}", f"watchers-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

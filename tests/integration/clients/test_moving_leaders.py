@@ -55,8 +55,9 @@ def test_the_client_contract_holds_while_leaders_move(
 
 def test_idle_consumers_are_neither_reset_nor_stuck(moving_client: Client, cluster: RunningCluster) -> None:
     """
-    Consumers that wait at the end of an empty partition, and of one that they have read, survive five elections in
-    each.  Without a reset policy, a reset would raise an error.  A record that is written afterwards arrives once.
+    Two consumers, one at the end of an empty partition and one at the end of a partition that it has read, survive five
+    elections in each partition.  Without a reset policy, a reset would raise an error.  A record that is written
+    afterwards arrives once.
     """
     with staged(moving_client, cluster) as stage:
         idle = {stage.topic(): stage.consumer(reset="none"), stage.topic(): stage.consumer(reset="none")}

@@ -130,7 +130,7 @@ def test_rows_arrive_as_they_were_written(broker: RunningBroker, codec: str) -> 
 
 
 def test_the_topic_of_each_row_and_small_batches(broker: RunningBroker) -> None:
-    """Rows of several topics are written together; a small `max.message.bytes` makes small batches."""
+    """Rows of several topics are written together; a small `max.message.bytes` leads to small batches."""
     topics = [new_topic(broker.bootstrap, 2, **{"max.message.bytes": "2000"}), new_topic(broker.bootstrap, 1)]
     rows = pa.record_batch(
         {
@@ -148,7 +148,9 @@ def test_the_topic_of_each_row_and_small_batches(broker: RunningBroker) -> None:
 
 
 def test_a_limit_that_was_lowered_meanwhile_divides_batches(broker: RunningBroker) -> None:
-    """The broker refuses batches that the writer's knowledge allows; the producer divides and sends them again."""
+    """If the limit is lowered after the writer has read it, the broker refuses larger batches; the producer splits and
+    resends them.
+    """
     topic = new_topic(broker.bootstrap, 1)
     rows = pa.record_batch({"value": [f"{n:0100}" for n in range(300)]})
     options = sink_options.parse({"kafka.bootstrap.servers": broker.bootstrap, "topic": topic})
@@ -165,7 +167,9 @@ def test_a_limit_that_was_lowered_meanwhile_divides_batches(broker: RunningBroke
 
 
 def test_rows_are_neither_lost_nor_duplicated_while_leaders_move(cluster: RunningCluster) -> None:
-    """Three brokers transfer the leadership of all shards every two seconds, over at least two such rounds."""
+    """Each row is stored exactly once even though three brokers transfer the leadership of all shards every two
+    seconds.
+    """
     topic = new_topic(cluster.bootstrap, 4, replicas=3)
     options = sink_options.parse({"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic})
     before, count = cluster.mover.rounds, 0

@@ -62,7 +62,7 @@ def test_ten_thousand_topics_are_shown_page_by_page(browser: Browser, http: str)
 
 def test_answer_times_with_ten_thousand_topics(http: str, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    The median answer time of each page is printed; it should be below 200 ms on an otherwise idle machine.
+    The median response time of each page is printed; it should be below 200 ms on an otherwise idle machine.
     """
     medians = {path: round(median(answer_ms(f"http://{http}{path}") for _ in range(REPEATS))) for path in PATHS}
 

@@ -104,7 +104,7 @@ def test_records_are_read_page_by_page(tab: Tab, cluster: Cluster) -> None:
 
 def test_every_broker_shows_the_same_offsets(tab: Tab, cluster: Cluster) -> None:
     """
-    Offsets come from the leaders, so it does not matter which broker is asked.
+    Offsets come from the leaders, so every broker shows the same ones.
     """
     totals = []
     for broker in range(3):
@@ -164,7 +164,7 @@ def test_the_search_follows_the_keyboard(tab: Tab, cluster: Cluster) -> None:
 
 def test_a_refresh_keeps_the_focus(tab: Tab, cluster: Cluster) -> None:
     """
-    Someone who moves through the links with the keyboard does not lose their place when the page is refreshed.
+    A user who moves through the links with the keyboard does not lose the focus when the page is refreshed.
     """
     tab.open(address(cluster, "/topics"))
     link = tab.page.get_by_role("link", name="orders")
@@ -177,7 +177,7 @@ def test_a_refresh_keeps_the_focus(tab: Tab, cluster: Cluster) -> None:
 
 def test_a_hidden_tab_asks_for_nothing(tab: Tab, cluster: Cluster) -> None:
     """
-    A tab in the background sends the broker no requests.  When it becomes visible, it is refreshed at once.
+    A tab in the background sends the broker no requests.  When it becomes visible, it is refreshed immediately.
     """
     tab.open(address(cluster, "/topics"))
     hide = "value => { Object.defineProperty(document, 'hidden', {value, configurable: true}); }"
@@ -197,7 +197,7 @@ def test_a_hidden_tab_asks_for_nothing(tab: Tab, cluster: Cluster) -> None:
 def test_a_broker_that_dies_is_named_while_one_looks(browser: Browser, cluster: Cluster, restarts: ExitStack) -> None:
     """
     When a broker dies, an open page of another broker says so without a reload, and names what is under-replicated.  An
-    open page of the dead broker keeps showing its last contents.  When the broker is back, the banner goes away.
+    open page of the dead broker keeps showing its last contents.  When the broker is back, the banner disappears.
     """
     victim = cluster.brokers[2]
     with open_tab(browser) as tab, open_tab(browser) as dead:
@@ -222,7 +222,7 @@ def test_a_broker_that_dies_is_named_while_one_looks(browser: Browser, cluster: 
 @pytest.mark.skipif(not PICTURES, reason="TIDEMILL_CONSOLE_PICTURES names no directory for the screenshots")
 def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> None:
     """
-    The screenshots in docs/console.md show what the suite sees.
+    The screenshots in docs/console.md show the cluster of this test suite.
     """
     wanted = {
         "overview-light": ("/", "light"),

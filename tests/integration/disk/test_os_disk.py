@@ -92,7 +92,7 @@ def test_short_writes_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_no_space_and_quota_errors_are_disk_full(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """ENOSPC and EDQUOT raise DiskFull, also when a file is created or renamed."""
+    """ENOSPC and EDQUOT raise DiskFull, whether a file is written, created or renamed."""
     file = disk.open("a", create=True)
 
     def refuse(*_: object) -> int:

@@ -19,7 +19,7 @@ class Notebook:
     """
     A Python process that keeps its names and its Spark session from cell to cell.
 
-    `screen` contains everything that the last cell has printed, warnings of Spark included.
+    `screen` contains everything that the last cell has printed, including Spark's warnings.
     """
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
@@ -35,7 +35,7 @@ class Notebook:
         )
 
     def run(self, cell: str) -> bool:
-        """Run a cell, wait for its end, and return whether it raised nothing."""
+        """Run a cell, wait until it ends, and return whether it raised no exception."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         stdin.write(f"{json.dumps(cell)}\n")
@@ -48,7 +48,10 @@ class Notebook:
         return False  # the process has ended
 
     def wait_for(self, pattern: re.Pattern[str], seconds_max: float) -> bool:
-        """Return whether the last cell printed `pattern`; it has ended, so there is nothing to wait for."""
+        """
+        Return whether the output of the last cell matches `pattern`.  The cell has already ended, so this does not
+        wait.
+        """
         return pattern.search(self.screen) is not None
 
     def close(self) -> None:

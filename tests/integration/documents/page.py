@@ -1,15 +1,16 @@
-"""The steps of a Markdown page: what a reader types, terminal by terminal, and what they are told to expect.
+"""The steps of a Markdown page: what a reader types, terminal by terminal, and what output the page tells them to
+expect.
 
-A fence is a step of the page.  Its info string says what kind of step it is:
+A fenced code block is a step of the page.  Its info string says what kind of step it is:
 
     ```sh                          commands, typed into terminal 1
     ```sh title="terminal 2"       commands, typed into that terminal; each terminal is a shell that stays open
     ```python                      a cell, typed into the page's Python session, which keeps the names of earlier cells
-    ```text title="prints"         what the commands or the cell before it print; `…` stands for any text
+    ```text title="prints"         what the commands or the cell before it print; `…` matches any text
     ```python title="job.py"       a file of this name; also yaml, and any other language with a title
 
-Any other `text` is an illustration and is skipped; any other fence is an error.  `<!-- not run: REASON -->` on the line
-before a fence skips it; the reason is for the reader of the source.
+Any other `text` block is an illustration and is skipped; any other block is an error.  `<!-- not run: REASON -->` on
+the line before a block skips the block; the reason is for readers of the Markdown source.
 """
 
 import re
@@ -66,7 +67,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
 
 
 def quotes_of(page: Path, heading: str) -> dict[str, re.Pattern[str]]:
-    """Return, by their titles, the patterns of the illustrations in the section below `heading`."""
+    """Return the patterns of the illustrations in the section below `heading`, by title."""
     section = page.read_text().partition(f"\n{heading}")[2].partition("\n## ")[0]
     fences = [fence for fence in _FENCE.finditer(section) if fence["language"] == "text" and fence["title"]]
     return {fence["title"]: pattern_of(fence["body"]) for fence in fences if fence["title"] != PRINTS}

@@ -1,4 +1,4 @@
-"""Steps, cells and quotes are found in a page."""
+"""A page is parsed into steps, cells and quotes."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,8 @@ def page(tmp_path: Path) -> Path:
 
 def test_every_fence_is_a_step_or_an_illustration(page: Path) -> None:
     """
-    Commands, cells and files are steps; a text without the title `prints`, and a fence with a reason, are not.
+    Commands, cells and files are steps; a text block without the title `prints`, and a block with a reason not to run
+    it, are not.
     """
     assert [
         Commands(2, "terminal 2", "ls\n"), Prints(5, "a … b\n"), Cell(8, "x = 1\n"), File(11, "job.py", "y = 2\n"),
@@ -60,7 +61,7 @@ def test_every_fence_is_a_step_or_an_illustration(page: Path) -> None:
 
 def test_a_fence_that_is_no_step_is_an_error(page: Path) -> None:
     """
-    A fence in another language without a title would be left out without a word.
+    A code block in another language without a title is an error; otherwise it would be skipped silently.
     """
     page.write_text("```yaml\na: 1\n```\n")
 
@@ -70,7 +71,7 @@ def test_a_fence_that_is_no_step_is_an_error(page: Path) -> None:
 
 def test_the_quotes_of_a_section_are_patterns(page: Path) -> None:
     """
-    The illustrations of one section are patterns in which `…` stands for any text.
+    The illustrations of one section are patterns in which `…` matches any text.
     """
     quotes = quotes_of(page, "## Errors")
 
@@ -81,7 +82,7 @@ def test_the_quotes_of_a_section_are_patterns(page: Path) -> None:
 
 def test_a_cell_keeps_the_names_of_earlier_ones_and_shows_what_it_prints(tmp_path: Path) -> None:
     """
-    Cells run in one session; a cell that raises is reported with its traceback, and the session goes on.
+    Cells run in one session; a cell that raises is reported with its traceback, and the session continues.
     """
     notebook = Notebook(tmp_path, os.environ)
     try:
@@ -106,7 +107,7 @@ def test_a_cell_keeps_the_names_of_earlier_ones_and_shows_what_it_prints(tmp_pat
 )
 def test_a_failing_line_is_noticed_wherever_it_stands(tmp_path: Path, commands: str, status: int) -> None:
     """
-    The status is that of the first command that fails, not that of the last one, and the shell goes on.
+    The exit status is that of the first command that fails, not that of the last one, and the shell continues.
     """
     terminal = Terminal(tmp_path, os.environ)
     try:

@@ -1,4 +1,4 @@
-"""Pages are right: the suite types each command and writes each file exactly as the page shows them."""
+"""The pages are correct: the suite types each command and writes each file exactly as the page shows them."""
 
 import os
 import re
@@ -26,7 +26,7 @@ INSTALLED_PAGES: Final = (
 CONTAINERS: Final = "docs/containers.md"
 SYSTEMD: Final = "docs/systemd.md"
 TYPED_PAGES: Final = (*PAGES, *INSTALLED_PAGES, CONTAINERS, SYSTEMD)
-"""All pages that are typed; `conformance/test_packaging.py` types the last two, where Docker or systemd is there."""
+"""All pages that are typed; `conformance/test_packaging.py` types the last two if Docker or systemd is available."""
 SECONDS_MAX: Final = 600  # for one step; an installation from an empty cache takes minutes
 PRINTS_SECONDS_MAX: Final = 60
 READY: Final = re.compile(
@@ -66,7 +66,7 @@ class Reader:
         self._last: Terminal | Notebook | None = None
 
     def follow(self, page: str) -> None:
-        """Type a page of TYPED_PAGES."""
+        """Execute the steps of a page in TYPED_PAGES."""
         assert page in TYPED_PAGES, f"add {page} to TYPED_PAGES, so that its steps are always read"
         for step in steps_of(ROOT / page):
             where = f"{page}:{step.line}"

@@ -57,7 +57,7 @@ def test_a_python_snippet_runs(page: str, code: str, tmp_path: Path) -> None:
 
 def test_no_command_or_snippet_is_left_out() -> None:
     """
-    A page with commands or files is typed by `test_pages`, or is named above with what executes it.
+    Every page with commands or files is typed by `test_pages`, or is listed above with the test that executes it.
     """
     executed = {*PAGES, *INSTALLED_PAGES, *EXECUTED_ELSEWHERE}
     left_out = {
@@ -73,7 +73,7 @@ def test_no_command_or_snippet_is_left_out() -> None:
 @pytest.mark.parametrize("page", TYPED_PAGES)
 def test_the_steps_of_a_page_can_be_read(page: str) -> None:
     """
-    A fence that is no step is an error also on a page that this machine cannot type, because it lacks Docker or
+    A code block that is not a step is an error even on a page that this machine cannot type because it lacks Docker or
     systemd.
     """
     steps = [*steps_of(ROOT / page)]

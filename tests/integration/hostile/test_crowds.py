@@ -47,7 +47,7 @@ def test_fetches_of_disconnected_clients_are_dropped(broker: AttackedBroker) -> 
 
 
 def test_3000_short_connections_leave_no_trace(broker: AttackedBroker) -> None:
-    """The broker keeps no state of 3,000 short connections, whether they are closed normally or reset."""
+    """The broker keeps no state for 3,000 short connections, whether they are closed normally or reset."""
     for round_ in range(3_000):
         client = broker.connect()
         if round_ % 2:

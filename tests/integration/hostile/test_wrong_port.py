@@ -1,7 +1,7 @@
-"""Clients and commands that use the wrong port are told so, and so is the operator.
+"""If a client or a command uses the wrong port, its user and the operator are told.
 
-For a minute, repeated attempts of one client host are not logged again, so each test connects from a loopback address
-of its own.
+For a minute, repeated attempts of one client host are not logged again, so each test connects from its own loopback
+address.
 """
 
 import json
@@ -112,7 +112,7 @@ def test_a_command_given_the_http_port_names_the_kafka_port(broker: AttackedBrok
 
 def test_a_command_uses_the_kafka_port_of_several_addresses(broker: AttackedBroker) -> None:
     """
-    One wrong address does not matter if another one is right, as with other Kafka clients.
+    One wrong address does not matter if another one is correct, as with other Kafka clients.
     """
     finished = tidemill("topics", "list", bootstrap=f"{broker.http},{broker.bootstrap}")
 

@@ -1,4 +1,6 @@
-"""The source distribution and the wheel are complete, and what they install runs where there is no compiler."""
+"""
+The source distribution and the wheel are complete, and the installed package runs on a machine without a compiler.
+"""
 
 import json
 import os
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no
 
 
 def run(*command: object, cwd: Path, stdin: str = "", environment: Mapping[str, str] = ENVIRONMENT) -> str:
-    """Run a command to its end, require that it succeeds, and return what it printed."""
+    """Run a command to completion, require that it succeeds, and return what it printed."""
     finished = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -94,7 +96,10 @@ class Fresh:
         return run(program, *arguments, cwd=self.directory, stdin=stdin, environment=self.environment)
 
     def use_broker(self, data: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Start a broker, send it a record, stop it, and return the record as read, and the broker's events."""
+        """
+        Start a broker, send it a record, read the record, and stop the broker.  Return the record and the broker's
+        events.
+        """
         program = self.directory / "venv" / "bin" / "tidemill"
         options = ("--data", data, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json")
         with (self.directory / f"{data}.log").open("w+") as log:
@@ -122,7 +127,7 @@ class Fresh:
 
 @pytest.fixture(scope="module")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Fresh:
-    """Return a fresh environment that has the wheel and its dependencies."""
+    """Return a fresh environment in which the wheel and its dependencies are installed."""
     fresh = Fresh(tmp_path_factory.mktemp("fresh"))
     fresh.install(wheel)
     return fresh

@@ -25,7 +25,7 @@ SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 
 class BrokerProcess:
-    """A `tidemill dev` in a directory of its own.  It can be killed and started again at the same address."""
+    """A `tidemill dev` process with its own directory.  It can be killed and restarted at the same address."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

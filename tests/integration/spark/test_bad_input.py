@@ -1,5 +1,5 @@
 """
-Bad input of a query is one clear sentence, and a broker that goes away costs no record.
+Bad input to a query causes an error of one clear sentence, and no record is lost when a broker fails.
 
 `docs/spark.md` quotes the sentences.  The tests of this file produce each of them, so the page cannot differ.
 """
@@ -76,7 +76,7 @@ def read_after_deletion(session):
 
 
 class HttpError(StreamRequestHandler):
-    """What a web server answers to a request that is not HTTP."""
+    """Sends the response of a web server to a request that is not HTTP."""
 
     def handle(self):
         self.wfile.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
@@ -84,7 +84,7 @@ class HttpError(StreamRequestHandler):
 
 @contextmanager
 def http_server():
-    """Answer every connection as a web server does, and yield HOST:PORT."""
+    """Respond to every connection as a web server does, and yield HOST:PORT."""
     with TCPServer(("127.0.0.1", 0), HttpError) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -148,7 +148,7 @@ def test_every_error_of_the_guide_is_produced_here():
 
 @pytest.mark.parametrize("title", CASES)
 def test_an_error_is_the_sentence_of_the_guide(session, title):
-    """The error has the sentence that the guide explains, and no traceback of a Python worker."""
+    """The error contains the sentence that the guide explains, and no traceback of a Python worker."""
     with pytest.raises(Exception) as failed:
         CASES[title](session)
 
@@ -191,7 +191,10 @@ def test_workers_without_tidemill_do_not_know_the_format(tmp_path):
 
 @pytest.fixture
 def mortal(tmp_path):
-    """A broker of its own, with ROWS numbers in the eight partitions of the topic `rows`, and an empty `written`."""
+    """
+    Yield a separate broker that a test may kill, with ROWS numbers in the eight partitions of the topic `rows`, and an
+    empty topic `written`.
+    """
     import confluent_kafka
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -211,7 +214,9 @@ def mortal(tmp_path):
 
 @pytest.fixture
 def small_batches(spark):
-    """Rows travel between Spark and its workers in small Arrow batches, so that a sink begins before it has all."""
+    """
+    Let rows travel between Spark and its workers in small Arrow batches, so that a sink begins before it has all rows.
+    """
     key = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(key)
     spark.conf.set(key, str(BATCH_ROWS))
@@ -221,9 +226,10 @@ def small_batches(spark):
 
 def killing(frame, broker, flag, *, stored_in=None):
     """
-    Return the rows of `frame`.  A task that passes them on kills the broker once, and touches `flag`.
+    Return the rows of `frame`.  A task that passes rows on kills the broker, but only once, and touches `flag`.
 
-    It does so before its first rows, or, if `stored_in` names a topic, when the sink behind it has stored rows there.
+    The task kills the broker before its first rows or, if `stored_in` names a topic, once the sink has stored rows in
+    that topic.
     """
     pid, bootstrap = broker.process.pid, broker.bootstrap
 
@@ -260,7 +266,7 @@ def values_in(spark, broker, topic="rows"):
 
 
 def test_a_broker_that_goes_away_during_a_read_fails_it_and_the_next_read_has_everything(spark, mortal, tmp_path):
-    """A read fails after kafka.default.api.timeout.ms, and says which broker is away."""
+    """A read fails after kafka.default.api.timeout.ms, and the error names the broker that is down."""
     frame = killing(rows_of(spark, mortal, **{"kafka.default.api.timeout.ms": "1500"}), mortal, tmp_path / "killed")
 
     with pytest.raises(Exception) as failed:
@@ -276,7 +282,9 @@ def test_a_broker_that_goes_away_during_a_read_fails_it_and_the_next_read_has_ev
 def test_a_broker_that_goes_away_during_a_write_fails_it_and_the_next_write_completes_it(
     spark, mortal, small_batches, tmp_path
 ):
-    """A write fails after kafka.delivery.timeout.ms, and a second one stores every row, some of them again."""
+    """
+    A write fails after kafka.delivery.timeout.ms.  A second write stores every row, some of them for the second time.
+    """
     options = {"topic": "written", "kafka.bootstrap.servers": mortal.bootstrap, **BUFFER}
     killed = killing(numbered(spark), mortal, tmp_path / "killed", stored_in="written")
 
@@ -295,7 +303,10 @@ def test_a_broker_that_goes_away_during_a_write_fails_it_and_the_next_write_comp
 
 
 def test_a_write_waits_for_a_broker_that_comes_back(spark, mortal, small_batches, tmp_path):
-    """Within kafka.delivery.timeout.ms the task waits, and every row is stored once: producers are idempotent."""
+    """
+    Within kafka.delivery.timeout.ms, the task waits for the broker, and every row is stored once, because producers are
+    idempotent.
+    """
     flag = tmp_path / "killed"
     killed = killing(numbered(spark), mortal, flag, stored_in="written")
 

@@ -40,7 +40,7 @@ def offsets(frame):
 
 def test_every_column_has_the_produced_value(load, make_topic, produce):
     """
-    Every column has the produced value, including null and empty keys and values, null and repeated headers.
+    Every column has the produced value, including null and empty keys and values, and null and repeated headers.
     """
     topic = make_topic()
     produce(
@@ -125,7 +125,7 @@ def test_the_options_set_the_number_of_tasks(load, ten):
     ]
 
     assert [2, 5] == counts[:2]
-    assert counts[2] > 5  # it depends on the producer's batches
+    assert counts[2] > 5  # the exact number depends on the producer's batches
 
 
 def test_a_pattern_reads_all_topics_that_match(load, make_topic, produce, ten):
@@ -184,8 +184,8 @@ FILTERS = {
 @pytest.mark.parametrize("condition", FILTERS)
 def test_filters_read_less_and_lose_nothing(load, ten, condition):
     """
-    Filters on partition, offset, time and key give the same rows as without push-down, from fewer tasks where they
-    exclude partitions.  Spark evaluates again only those that the source does not apply to every row.
+    Filters on partition, offset, timestamp and key give the same rows as without push-down, with fewer tasks if they
+    exclude partitions.  Spark re-evaluates only those filters that the source does not apply to every row.
     """
     rows, task_count, is_applied_exactly = FILTERS[condition]
 
@@ -213,7 +213,7 @@ def test_a_session_without_push_down_reads_the_same(spark, load, ten):
 
 def test_a_frame_that_was_filtered_has_all_its_rows_in_the_next_query(load, ten):
     """
-    Several queries can filter one DataFrame, and one query can read it several times, each with other filters.
+    Several queries can filter one DataFrame, and one query can read it several times, each time with other filters.
     """
     frame = load(ten)
     second = frame.where("partition = 1")
@@ -227,8 +227,8 @@ def test_a_frame_that_was_filtered_has_all_its_rows_in_the_next_query(load, ten)
 
 def test_spark_keeps_pushed_filters_in_the_plan_of_a_frame(load, ten):
     """
-    With filterPushdown, the read after a filtered one lacks rows, as the option's documentation says.  When a version
-    of Spark no longer does this, the option can be on by default.
+    With filterPushdown, a read after a filtered one lacks rows, as the documentation of the option says.  Once a
+    version of Spark no longer does this, the option can be on by default.
     """
     frame = load(ten, filterPushdown="true")
 
@@ -237,7 +237,7 @@ def test_spark_keeps_pushed_filters_in_the_plan_of_a_frame(load, ten):
 
 def test_every_query_of_a_frame_reads_the_same_range(load, ten, produce):
     """
-    Spark keeps the plan of the first read, so records that arrive later are in a new DataFrame.
+    Spark keeps the plan of the first read, so records that arrive later appear only in a new DataFrame.
     """
     frame = load(ten)
     before = frame.count()
@@ -284,7 +284,8 @@ def test_deleted_offsets_fail_the_query_or_are_skipped_or_reported(spark, load, 
 )
 def test_a_wrong_option_fails_before_any_task(load, ten, options, sentence):
     """
-    A wrong option fails before any task starts.  The error has the sentence with the fix first, and no traceback.
+    An invalid option fails before any task starts.  The error begins with the sentence that names the fix, and contains
+    no traceback.
     """
     with pytest.raises(Exception) as failed:
         load(options.pop("subscribe", ten), **options).count()

@@ -88,7 +88,9 @@ def test_what_is_written_is_what_is_read(spark, bootstrap, save, make_topic, kin
 
 
 def test_rows_without_headers_take_time_in_proportion_to_their_number(spark, save, make_topic):
-    """The session's settings avoid that Spark measures Arrow batches: four times the rows took 12 times as long."""
+    """The session's settings prevent Spark from measuring Arrow batches, which made four times as many rows take 12
+    times as long.
+    """
     topic = make_topic()
 
     def seconds(count):
@@ -137,7 +139,7 @@ def test_the_empty_frame_writes_nothing(spark, save, make_topic, consume):
     ],
 )
 def test_a_wrong_write_is_refused_before_the_first_task(spark, save, columns, options, sentence):
-    """The rows would fail every task, and none of them starts."""
+    """An invalid write is refused before any task starts; a task would fail on its first row."""
     frame = spark.range(1).selectExpr("raise_error('a task ran') AS failure", *columns.split(", "))
 
     with pytest.raises(PySparkException) as failure:
@@ -186,7 +188,7 @@ def test_a_wrong_row_is_named(spark, save, make_topic, columns, sentence):
 
 
 def test_a_broker_that_cannot_be_reached_is_named(spark):
-    """A write to an address without a broker fails on the driver."""
+    """A write to an address without a broker fails on the driver, and the error names the address."""
     frame = spark.createDataFrame([("a",)], "value string")
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.default.api.timeout.ms": "300"}
 

@@ -39,7 +39,7 @@ Environment = Mapping[str, str]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    """Return the environment of all processes of Spark; workers take the same Python and find Tidemill in it."""
+    """Return the environment of all Spark processes; workers use the same Python, in which they find Tidemill."""
     return {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
@@ -118,7 +118,7 @@ def _submit(master: str) -> list[str]:
 
 @contextmanager
 def _daemon(command: list[str], ready: str, environment: Environment) -> Iterator[str]:
-    """Run a process of Spark, and yield the text in brackets of the line of its log that matches `ready`."""
+    """Run a Spark process, wait until its log matches `ready`, and yield the first group of the match."""
     process = subprocess.Popen(
         [str(HOME / "bin" / "spark-class"), *command],
         env=environment,

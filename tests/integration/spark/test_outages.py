@@ -1,4 +1,4 @@
-"""A broker that is away when a task starts: the task waits for it, because the driver has reached the cluster."""
+"""A task that starts while the broker is down waits for the broker, because the driver has reached the cluster."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from benchmarks.broker import free_port
 from benchmarks.tidemill_broker import TidemillBroker
 
-FIRST_CONTACT_MS = 1_500  # the driver must manage it on a loaded machine
+FIRST_CONTACT_MS = 1_500  # the driver must connect within this time even on a loaded machine
 ROWS = 1_000
 
 
@@ -23,13 +23,13 @@ def port() -> int:
 
 @pytest.fixture
 def bootstrap(broker: list[TidemillBroker]) -> str:
-    """The tests of this file have a broker of their own, which they stop."""
+    """Return the address of a broker that only this file uses, because its tests stop the broker."""
     return broker[0].bootstrap
 
 
 @pytest.fixture
 def broker(port: int, tmp_path: Path) -> Iterator[list[TidemillBroker]]:
-    """A list with the running broker, which a test may replace."""
+    """Yield a list with the running broker, which a test may replace."""
     running = [TidemillBroker(tmp_path / "broker", port=port)]
     running[0].wait_until_ready()
     yield running
@@ -37,7 +37,7 @@ def broker(port: int, tmp_path: Path) -> Iterator[list[TidemillBroker]]:
 
 
 def refuse(port: int, seconds: float) -> None:
-    """Accept and close connections, from the first one on for `seconds`."""
+    """Accept and close connections, for `seconds` after the first one."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(60)
         listener.accept()[0].close()
@@ -51,7 +51,9 @@ def refuse(port: int, seconds: float) -> None:
 
 
 def test_a_task_that_starts_while_the_broker_is_away_waits_for_it(spark, make_topic, broker, port, tmp_path):
-    """The broker stops after the driver has planned the write, and is back after a first contact would have failed."""
+    """The broker stops after the driver has planned the write, and is back only after the time limit for a first
+    contact.
+    """
     topic = make_topic(partitions=2)
     started, stopped = tmp_path / "started", tmp_path / "stopped"
 

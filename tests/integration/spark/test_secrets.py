@@ -17,7 +17,7 @@ LITERAL = {
 
 @pytest.fixture
 def reference(tmp_path):
-    """A setting whose value is a secret, and which both the driver and the executors resolve."""
+    """Return a setting whose value is a secret that both the driver and the executors look up."""
     path = tmp_path / "client-id"
     path.write_text("hunter2\n")
     return {"kafka.client.id": f"file:{path}"}
@@ -38,7 +38,7 @@ def plans_in_the_web_pages(spark):
 
 def test_a_batch_query_shows_no_secret(spark, bootstrap, topic, reference, capfd):
     """
-    Every kind of explained plan, the plans that Spark stores, and the log are without secrets, literal ones included.
+    Every kind of explained plan, the plans that Spark stores, and the log contain no secrets, not even literal ones.
     """
     frame = (
         spark.read.format("tidemill")
@@ -61,7 +61,7 @@ def test_a_batch_query_shows_no_secret(spark, bootstrap, topic, reference, capfd
 
 def test_a_streaming_query_shows_no_secret(spark, bootstrap, topic, reference, tmp_path, capfd):
     """
-    The progress, the plan, the checkpoint and the log of a streaming query are without secrets.
+    The progress, the plan, the checkpoint and the log of a streaming query contain no secrets.
     """
     checkpoint = tmp_path / "checkpoint"
     query = (
@@ -105,7 +105,8 @@ def test_a_wrong_address_is_one_sentence_without_secrets(spark, reference):
 
 def test_a_missing_file_is_one_sentence_with_the_setting(spark, bootstrap, topic, tmp_path):
     """
-    A reference to a file that does not exist fails when the connection is opened, and names setting and file.
+    A reference to a file that does not exist fails when the connection is opened; the error names the setting and the
+    file.
     """
     missing = tmp_path / "missing"
     frame = (
@@ -140,7 +141,7 @@ def events(spark, tmp_path):
 
 def test_a_batch_write_shows_no_secret(spark, bootstrap, topic, reference, events, capfd):
     """
-    The plans of a write, the event log and what is printed are without secrets, literal ones included.
+    The plans of a write, the event log and the printed output contain no secrets, not even literal ones.
     """
     sink = spark.range(3).selectExpr("CAST(id AS STRING) AS value").write.format("tidemill").mode("append")
 
@@ -153,7 +154,7 @@ def test_a_batch_write_shows_no_secret(spark, bootstrap, topic, reference, event
 
 def test_a_streaming_write_shows_no_secret(spark, bootstrap, topic, make_topic, reference, events, tmp_path, capfd):
     """
-    The progress, the plan, the checkpoint and the event log of a query from topic to topic are without secrets.
+    The progress, the plan, the checkpoint and the event log of a query from topic to topic contain no secrets.
     """
     checkpoint = tmp_path / "checkpoint"
     options = {"kafka.bootstrap.servers": bootstrap, **LITERAL, **reference}
@@ -182,7 +183,8 @@ def test_a_streaming_write_shows_no_secret(spark, bootstrap, topic, make_topic, 
 
 def test_an_error_of_a_write_shows_no_secret(spark, bootstrap, reference):
     """
-    A write that is refused on the driver, and one whose row is refused in a task, name the fault and no secret.
+    The errors of a write that is refused on the driver, and of one whose row is refused in a task, describe the problem
+    and show no secret.
     """
     options = {"kafka.bootstrap.servers": bootstrap, **LITERAL, **reference}
     rows = spark.range(1).selectExpr("'v' AS value", "'no-such-topic' AS topic")

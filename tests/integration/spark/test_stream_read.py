@@ -56,7 +56,10 @@ def run_available(spark, bootstrap, topic, directory, **options):
 
 
 def run_each(frame, directory, take):
-    """Run a query with Trigger.AvailableNow; call `take` with (partition, offset) of the rows, and the batch's id."""
+    """
+    Run a query with Trigger.AvailableNow; call `take` with (partition, offset) of the rows of each batch, and the
+    batch's id.
+    """
 
     def each(batch, batch_id):
         take(sorted((row.partition, row.offset) for row in batch.select("partition", "offset").collect()), batch_id)
@@ -78,7 +81,7 @@ def all_offsets(count):
 def test_a_run_reads_all_records_in_steps_and_the_next_resumes(spark, bootstrap, numbered, tmp_path):
     """
     A run with Trigger.AvailableNow reads all records in steps of maxOffsetsPerTrigger, and the next run resumes after
-    them.  The checkpoint has offsets in the format of Spark's Kafka source.
+    them.  The checkpoint contains offsets in the format of Spark's Kafka source.
     """
     topic = numbered(100)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "160"}
@@ -97,7 +100,7 @@ def test_a_run_reads_all_records_in_steps_and_the_next_resumes(spark, bootstrap,
 def test_a_checkpoint_of_sparks_kafka_source_can_be_used(spark, bootstrap, make_topic, produce, tmp_path, is_completed):
     """
     A query of Spark's Kafka source that changes its format to `tidemill` and keeps its checkpoint reads exactly what
-    remains, also if it was stopped during a batch.  The directory `kafka_checkpoint` has the layout that Spark writes.
+    remains, even if it was stopped during a batch.  The directory `kafka_checkpoint` has the layout that Spark writes.
     """
     topic = make_topic(partitions=2)
     produce(topic, [{"value": b"x", "partition": p} for p, count in ((0, 25), (1, 12)) for _ in range(count)])
@@ -144,7 +147,8 @@ def test_the_first_batch_is_repeated_with_its_start(spark, bootstrap, numbered, 
 
 def test_lag_tools_see_the_query_and_a_new_query_starts_from_its_group(spark, bootstrap, numbered, tmp_path):
     """
-    With commitGroup, a group has the ends of all completed batches, and another query starts there with `group:NAME`.
+    With commitGroup, the committed offsets of a group are the ends of all completed batches, and another query starts
+    there with `group:NAME`.
     """
     from confluent_kafka import Consumer, TopicPartition
 
@@ -171,7 +175,8 @@ def test_lag_tools_see_the_query_and_a_new_query_starts_from_its_group(spark, bo
 
 def test_limits_in_bytes_split_batches_and_tasks(spark, bootstrap, numbered, tmp_path):
     """
-    maxBytesPerTrigger gives several batches, and the progress shows how far each is behind the topic.
+    maxBytesPerTrigger splits a read into several batches, and the progress shows how far each batch is behind the
+    topic.
     """
     topic = numbered(200)
 
@@ -203,7 +208,7 @@ def test_limits_in_bytes_split_batches_and_tasks(spark, bootstrap, numbered, tmp
 )
 def test_an_error_of_a_stream_starts_with_its_sentence(spark, bootstrap, tmp_path, options, sentence):
     """
-    The error of a query that cannot start has the sentence first, without a traceback, also for a wrong address.
+    The error of a query that cannot start begins with the sentence and contains no traceback, even for a wrong address.
     """
     with pytest.raises(Exception) as failed:
         run_available(spark, bootstrap, "t", tmp_path, **options)

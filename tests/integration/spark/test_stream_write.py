@@ -8,7 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 @pytest.fixture
 def stream(spark, bootstrap):
-    """`stream(topic)` is a stream of the records of a topic from the start, at most 40 records in a micro-batch."""
+    """`stream(topic)` returns a stream of the records of a topic from the start, with at most 40 records in a
+    micro-batch.
+    """
 
     def frame(topic):
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
@@ -19,7 +21,7 @@ def stream(spark, bootstrap):
 
 @pytest.fixture
 def run(bootstrap):
-    """`run(frame, topic, checkpoint, mode)` writes what is available, and returns the finished query."""
+    """`run(frame, topic, checkpoint, mode)` writes all available rows, and returns the finished query."""
 
     def start(frame, topic, checkpoint, mode="append"):
         options = {"kafka.bootstrap.servers": bootstrap, "checkpointLocation": str(checkpoint)}
@@ -63,7 +65,7 @@ def test_a_stream_is_copied_and_goes_on_after_a_restart(stream, run, values, mak
 
 
 def test_complete_mode_writes_the_whole_result_again(stream, run, values, make_topic, produce, tmp_path):
-    """Spark's Kafka sink appends in every mode, and so does this one."""
+    """The sink appends in every output mode, as Spark's Kafka sink does, so complete mode writes all results again."""
     source, target = make_topic(), make_topic()
     produce(source, [{"value": b"a"} for _ in range(50)])
     counted = stream(source).groupBy("value").count().select(F.col("count").cast("string").alias("value"))
@@ -76,7 +78,9 @@ def test_complete_mode_writes_the_whole_result_again(stream, run, values, make_t
 def test_a_task_that_fails_is_repeated_and_its_rows_may_be_duplicated(
     spark, bootstrap, stream, values, make_topic, produce, tmp_path
 ):
-    """At-least-once: after the failed query, a new run writes the micro-batch again, and every record is there."""
+    """Delivery is at-least-once: after a query has failed, a new run writes the micro-batch again, and no record is
+    missing.
+    """
     source, target, flag = make_topic(), make_topic(), tmp_path / "failed"
     produce(source, [{"value": b"%d" % n} for n in range(10)])
 

@@ -1,4 +1,4 @@
-"""The writer of Arrow rows against fake brokers: where rows arrive, which rows are refused, and what the writer keeps."""
+"""The writer of Arrow rows against fake brokers: where rows arrive, which rows are refused, and what is kept."""
 
 from collections.abc import Iterator
 

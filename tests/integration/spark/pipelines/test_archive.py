@@ -69,7 +69,7 @@ def rows_of(files):
 
 
 def consumed(bootstrap, topic, partitions):
-    """Return the same of all records, read by a consumer of another library."""
+    """Return the same fields of all records by (partition, offset), read with a consumer of another library."""
     from tests.integration.spark.test_clusters import _records
 
     return {
@@ -85,10 +85,10 @@ def consumed(bootstrap, topic, partitions):
 
 def test_flights_are_archived_by_hour(spark, bootstrap, make_topic, send, some_flights, arguments):
     """
-    Every record is in the archive once, with key, value, time and headers, in the directory of its UTC hour.
+    Every record is in the archive once, with key, value, timestamp and headers, in the directory of its UTC hour.
     """
     topic = make_topic(partitions=3)
-    few = [*some_flights[:60], *some_flights[DAY - 60 : DAY + 60]]  # of a few hours, because each is a file
+    few = [*some_flights[:60], *some_flights[DAY - 60 : DAY + 60]]  # of only a few hours, because each hour is a file
     send(topic, few)
 
     report = pipelines.archive(spark, topic=topic, **arguments)
@@ -116,7 +116,7 @@ def test_flights_are_archived_by_hour(spark, bootstrap, make_topic, send, some_f
 def test_a_later_run_archives_what_is_new(spark, admin, bootstrap, make_topic, send, some_flights, arguments):
     """
     A run begins where the newest batch ends, and takes batches of at most `batch_records`; a run without new records
-    adds no batch.  Partitions that were added meanwhile are archived, too.
+    adds no batch.  Partitions that were added in the meantime are archived, too.
     """
     topic = make_topic(partitions=2)
     send(topic, some_flights[:DAY])
@@ -139,8 +139,8 @@ def test_a_later_run_archives_what_is_new(spark, admin, bootstrap, make_topic, s
 @soak_only
 def test_spark_reads_exactly_the_files_of_the_manifest(spark, make_topic, send, some_flights, arguments):
     """
-    The reader ignores files that no entry names, has the columns of the source and of the directories, and reads an
-    archive without rows.
+    The reader ignores files that no manifest entry lists, returns the columns of the source and of the directories, and
+    can read an archive without rows.
     """
     topic = make_topic()
     options = {**arguments, "topic": topic, "partition_by": "date"}
@@ -167,7 +167,8 @@ def offset_of(row):
 @soak_only
 def test_the_target_size_decides_the_number_of_files(spark, make_topic, send, some_flights, arguments):
     """
-    Without a division by time, a batch is divided into files of about the target size, in the order of offsets.
+    If the archive is not partitioned by time, a batch is split into files of about the target size, in the order of
+    offsets.
     """
     topic = make_topic(partitions=2)
     send(topic, some_flights)
@@ -236,8 +237,8 @@ def test_a_continuous_run_goes_on_until_it_is_stopped(spark, bootstrap, make_top
 @soak_only
 def test_records_that_were_removed_are_lost_by_choice_only(spark, admin, make_topic, send, some_flights, arguments):
     """
-    Records that retention removed before they were archived fail the run; with `skip` and `report` the manifest names
-    their offsets, and the rest is archived.
+    A run fails if records were removed before they were archived.  With `skip` or `report`, the manifest lists their
+    offsets, and the other records are archived.
     """
     topic = make_topic()
     options = {**arguments, "topic": topic, "partition_by": "none"}
@@ -262,7 +263,7 @@ def test_records_that_were_removed_are_lost_by_choice_only(spark, admin, make_to
 @soak_only
 def test_a_topic_that_was_created_again_is_refused(spark, admin, make_topic, send, some_flights, arguments):
     """
-    Records of another topic with the same name are never added; nor is a missing topic.
+    Records of a new topic with the same name are never added to the archive, and a missing topic is refused.
     """
     topic = make_topic()
     options = {**arguments, "topic": topic, "partition_by": "none"}
@@ -284,7 +285,7 @@ def test_flights_are_archived_in_an_iceberg_table(
     spark, bootstrap, make_topic, send, some_flights, arguments, tmp_path
 ):
     """
-    Each batch is a snapshot of the table, whose newest entry a later run goes on from; PyIceberg reads every record.
+    Each batch is a snapshot of the table, and a later run continues from the newest one.  PyIceberg reads every record.
     """
     load_catalog = pytest.importorskip("pyiceberg.catalog", reason="extra 'iceberg' is not installed").load_catalog
     topic = make_topic(partitions=2)
@@ -313,7 +314,7 @@ def test_flights_are_archived_in_an_iceberg_table(
 @soak_only
 def test_a_manifest_is_json_that_anybody_reads(spark, make_topic, send, some_flights, arguments):
     """
-    An entry has the fields that docs/formats/pipelines.md lists, and nothing else.
+    A manifest entry contains the fields that docs/formats/pipelines.md lists, and nothing else.
     """
     topic = make_topic()
     send(topic, some_flights[:10])

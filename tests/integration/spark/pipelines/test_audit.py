@@ -44,7 +44,7 @@ def flights():
 
 @pytest.fixture(scope="module")
 def by_key_records(flights):
-    """The same records with two records in place of three without a key."""
+    """Return the same records, but two of them without their keys."""
     return [{**record, "key": None} if number in (50, 51) else record for number, record in enumerate(flights)]
 
 
@@ -53,7 +53,7 @@ def audit(spark, bootstrap, state, **options):
 
 
 def found(report):
-    """Return (what, source offset, target offset) of the differences that a report shows."""
+    """Return (what differs, source offset, target offset) of the differences that a report shows."""
     (table,) = (table for table in report.tables if table.title == "The first differences")
     places = [table.columns.index(name) for name in ("what", "offset", "target_offset")]
     return [tuple(row[place] for place in places) for row in table.rows]
@@ -67,8 +67,8 @@ def offset_of(records, index):
 
 def test_differences_by_offset(spark, bootstrap, make_topic, produce, flights, tmp_path):
     """
-    A copy is equal.  A changed value, header and timestamp, a null value that became empty, and a record missing at the
-    end are found at their offsets.
+    A copy is reported as equal.  A changed value, header and timestamp, a null value that became empty, and a record
+    missing at the end are reported at their offsets.
     """
     topic, copy, other = make_topic(PARTITIONS), make_topic(PARTITIONS), make_topic(PARTITIONS)
     changed = [dict(record) for record in flights[:-1]]
@@ -103,8 +103,8 @@ def test_differences_by_offset(spark, bootstrap, make_topic, produce, flights, t
 
 def test_differences_from_an_archive(spark, bootstrap, make_topic, produce, flights, tmp_path):
     """
-    A record that the archive lacks, has twice, or has with another value is found.  Records that are not archived yet
-    are counted only, unless the archive should be complete.
+    The report shows a record that the archive lacks, contains twice, or contains with another value.  Records that are
+    not archived yet are only counted, unless the archive should be complete.
     """
     topic, archive = make_topic(), tmp_path / "archive"
     records = [{**record, "partition": 0} for record in flights]
@@ -135,8 +135,8 @@ def test_differences_from_an_archive(spark, bootstrap, make_topic, produce, flig
 
 def test_differences_by_key(spark, bootstrap, make_topic, produce, by_key_records, tmp_path):
     """
-    A copy with other partitions is equal.  Changed, missing, additional and repeated records are found with their keys,
-    and so is another order of the records of a key.
+    A copy with a different number of partitions is equal.  Changed, missing, additional and repeated records are
+    reported with their keys, and so are records of a key in a different order.
     """
     records = by_key_records
     topic, copy, other = make_topic(PARTITIONS), make_topic(3), make_topic(3)
@@ -179,8 +179,8 @@ def test_differences_by_key(spark, bootstrap, make_topic, produce, by_key_record
 @soak_only
 def test_a_stopped_audit_resumes(spark, bootstrap, make_topic, produce, flights, tmp_path, monkeypatch):
     """
-    An audit that was stopped between two steps resumes, compares the offsets with which it began, and finds what a
-    whole one finds.  The next one begins anew.
+    An audit that was stopped between two steps resumes, compares up to the offsets with which it began, and reports the
+    same differences as an uninterrupted one.  The next audit starts over.
     """
     monkeypatch.setattr(bounds, "STEP_RECORDS", 400)
     topic, copy = make_topic(1), make_topic(1)

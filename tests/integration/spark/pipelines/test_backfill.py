@@ -26,7 +26,7 @@ from tidemill.spark.pipelines.frame.run import make_job, run
 from tidemill.spark.pipelines.frame.state_directory import StateRefused
 
 DAY = 842  # the flights of January 1, 2013
-WEEK = 6_099  # of January 1 to 7
+WEEK = 6_099  # the flights of January 1 to 7
 TEXTS = {"carrier", "tailnum", "origin", "dest", "time_hour", "type", "manufacturer", "model", "engine"}
 
 
@@ -54,7 +54,7 @@ def typed(row):
 
 
 def as_json(row):
-    """Return the JSON that Spark makes of a row."""
+    """Return the JSON that Spark generates for a row."""
     times = {name: f"{it:%Y-%m-%dT%H:%M:%S}.000Z" for name, it in row.items() if isinstance(it, datetime)}
     return json.dumps({**row, **times}, separators=(",", ":")).encode()
 
@@ -75,8 +75,8 @@ def some_flights():
 @pytest.fixture
 def flight_files(tmp_path, some_flights):
     """
-    A directory with the flights of a week: four days as a file each, with names against the order of time, and three
-    days as two files that overlap.
+    Return a directory with the flights of a week: four days in one file each, with names in reverse order of time, and
+    three days in two files whose times overlap.
     """
     directory = tmp_path / "flights"
     directory.mkdir()
@@ -123,13 +123,13 @@ def row_of(message):
 
 
 def check_order(messages):
-    """Within a partition, no event is before another that has a smaller offset; so keys have their order, too."""
+    """Check that the timestamps in a partition never decrease, so that the events of each key are in order, too."""
     for some in messages.values():
         assert all(before.timestamp()[1] <= after.timestamp()[1] for before, after in pairwise(some))
 
 
 def check_keys(messages):
-    """Keys are where Java's producer would write them."""
+    """Check that every key is in the partition that Java's producer would choose."""
     for number, some in messages.items():
         assert {number} >= {murmur2(message.key()) % len(messages) for message in some}
 
@@ -165,7 +165,7 @@ def run_until(spark):
 def test_flights_of_parquet_files_arrive_in_event_time_order(
     spark, make_topic, flights_job, flight_files, consume, some_flights, tmp_path
 ):
-    """Every row arrives once, and each partition is in event-time order, also across files that overlap."""
+    """Every row arrives once, and each partition is in event-time order, even across files that overlap."""
     topic = make_topic(partitions=3)
     arguments = flights_job(topic, part_records=2_000)
     plan = pipelines.backfill.plan(spark, **arguments).to_json()
@@ -193,7 +193,10 @@ def test_flights_of_parquet_files_arrive_in_event_time_order(
 
 
 def test_the_weather_of_a_csv_file_is_written_at_a_bounded_rate(spark, bootstrap, make_topic, consume, tmp_path):
-    """Rates are those of all tasks together; columns become headers; a CSV value has the type of the schema."""
+    """
+    The rate limit applies to all tasks together, columns become headers, and a CSV value is converted to its type in
+    the schema.
+    """
     topic = make_topic(partitions=2)
     rows = list(islice(table("weather"), 4_000))
     file = tmp_path / "weather, [1].csv"
@@ -236,7 +239,10 @@ def test_the_weather_of_a_csv_file_is_written_at_a_bounded_rate(spark, bootstrap
 
 
 def test_planes_of_json_files_go_to_their_partition(spark, bootstrap, make_topic, consume, tmp_path):
-    """A text column can be the value, whole numbers are milliseconds, and a column can choose the partition."""
+    """
+    A text column can be the value, whole numbers in the timestamp column are milliseconds, and a column can choose the
+    partition.
+    """
     topic = make_topic(partitions=3)
     planes = [typed(row) for row in table("planes")]
     directory = tmp_path / "planes"
@@ -272,8 +278,8 @@ def test_a_run_resumes_with_the_part_that_is_not_done(
     spark, make_topic, flights_job, run_until, consume, some_flights, tmp_path, monkeypatch
 ):
     """
-    A stop is obeyed between parts, and nothing is repeated.  A run that dies after a part is written and before that is
-    noted repeats this part, and only this part; the duplicates are counted.
+    A run that is asked to stop does so between two parts, and nothing is repeated.  If a run dies after a part is
+    written but before its state is stored, only this part is repeated, and the duplicates are counted.
     """
     topic = make_topic(partitions=2)
     arguments = flights_job(topic, part_records=2_000)
@@ -320,7 +326,7 @@ def test_a_run_resumes_with_the_part_that_is_not_done(
 def test_history_is_followed_by_the_live_topic(
     spark, make_topic, produce, flights_job, run_until, consume, some_flights
 ):
-    """Records that came to the live topic after the start follow the files, without a gap and without older ones."""
+    """Records that reached the live topic after the start follow the files, without a gap and without older records."""
     target, live = make_topic(partitions=2), make_topic(partitions=3)
     arguments = flights_job(target, then=live)
 
@@ -331,7 +337,7 @@ def test_history_is_followed_by_the_live_topic(
         ])  # fmt: skip
 
     send(range(100))
-    run_until(lambda: True, **arguments)  # notes the offsets, and stops before the first part
+    run_until(lambda: True, **arguments)  # stores the offsets, and stops before the first part
     send(range(100, 250))
     first = pipelines.backfill(spark, **arguments).rows
     send(range(250, 300))
@@ -354,7 +360,10 @@ def test_history_is_followed_by_the_live_topic(
 
 @soak_only
 def test_the_same_state_is_refused_for_another_backfill(spark, make_topic, flights_job, run_until, flight_files):
-    """What is written where is fixed by the first run; so are the files that are not written yet."""
+    """
+    A state directory belongs to the options and the files of its first run, so other options and missing files are
+    refused.
+    """
     arguments = flights_job(make_topic())
     run_until(lambda: True, **arguments)
 

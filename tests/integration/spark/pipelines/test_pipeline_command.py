@@ -1,4 +1,4 @@
-"""`tidemill pipeline run` as a process with its own Spark session, and what it says when a run fails."""
+"""`tidemill pipeline run` as a process with its own Spark session, and its output when a run fails."""
 
 import json
 import os
@@ -51,7 +51,8 @@ def test_a_command_finds_differences(bootstrap, make_topic, produce, tmp_path):
 @soak_only
 def test_a_plan_reads_offsets_only(spark, bootstrap, make_topic, produce, tmp_path):
     """
-    The plan of an audit has the offsets of both topics, and writes nothing; topics with other partitions are refused.
+    The plan of an audit shows the offsets of both topics, and writes nothing.  Topics with different numbers of
+    partitions are refused.
     """
     topic, other, wide = make_topic(2), make_topic(2), make_topic(3)
     produce(topic, [{"value": b"%d" % n, "partition": n % 2} for n in range(5)])
@@ -71,7 +72,7 @@ def test_a_plan_reads_offsets_only(spark, bootstrap, make_topic, produce, tmp_pa
 @soak_only
 def test_an_error_of_spark_is_one_sentence(spark, bootstrap, make_topic):
     """
-    What the source refuses inside Spark is shown by the command as the source says it.
+    If the source refuses an option inside Spark, the command shows the source's own message.
     """
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": make_topic(), "startingOffsets": "soon"}
 

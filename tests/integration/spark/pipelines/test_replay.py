@@ -21,7 +21,9 @@ WEEK_MS = 7 * 86_400_000
 
 @pytest.fixture(scope="module")
 def some_flights():
-    """The first flights of 2013 in the order of the package: keys are carriers, and some values are tombstones."""
+    """
+    Return the first flights of 2013 in the order of the package: keys are carriers, and some values are tombstones.
+    """
     return [
         {
             "key": flight.key,
@@ -85,7 +87,7 @@ def in_order(numbers):
 
 
 def test_every_record_arrives_shifted_and_in_the_order_of_its_key(replay, make_topic, produce, consumed, some_flights):
-    """Key, value, tombstones and headers are those of the source; a key is in one partition of the target."""
+    """Key, value, tombstones and headers are those of the source, and each key is in one partition of the target."""
     topic, to = make_topic(partitions=3), make_topic(partitions=5)
     produce(topic, some_flights)
 
@@ -107,7 +109,10 @@ def test_every_record_arrives_shifted_and_in_the_order_of_its_key(replay, make_t
 
 
 def test_a_time_range_is_filtered_and_keeps_its_partitions(replay, make_topic, produce, consumed, some_flights):
-    """The range is that of the timestamps, because every partition has its flights in the order of their departure."""
+    """
+    The replay selects exactly the records whose timestamps are in the range, because each partition contains its
+    flights in order of departure.
+    """
     topic, to = make_topic(partitions=3), make_topic(partitions=3)
     records = sorted(some_flights, key=lambda record: record["timestamp"])
     produce(topic, records)
@@ -144,7 +149,7 @@ def test_the_speed_keeps_the_distances_of_the_timestamps(replay, make_topic, pro
     assert sorted(map(str, seconds)) == sorted(message.value().decode() for message in found)
     arrived = [message.timestamp()[1] for message in found]
     for message in found:
-        assert message.timestamp()[1] - min(arrived) >= int(message.value()) * 100 - 100  # the clocks of two steps
+        assert message.timestamp()[1] - min(arrived) >= int(message.value()) * 100 - 100  # tolerance between two clocks
     order = [int(message.value()) for message in found]
     assert in_order(order) or len(order) - len(set(order))
 
@@ -157,9 +162,10 @@ def test_an_interrupted_run_resumes_and_repeats_one_step(
     replay, make_topic, produce, consumed, some_flights, monkeypatch
 ):
     """
-    The process ends between the acknowledgements of the second step and its note: that step is written twice.
+    If the process ends after the second step is acknowledged but before its state is stored, that step is written
+    twice.
 
-    The end of the range is the one of the first run, although the topic has grown.
+    The end of the range stays that of the first run, although the topic has grown.
     """
     topic, to = make_topic(partitions=3), make_topic(partitions=3)
     produce(topic, some_flights[:2_000])
@@ -190,13 +196,13 @@ def test_an_interrupted_run_resumes_and_repeats_one_step(
     assert 2_000 + size == len(found)
     assert 2_000 == report.rows["records_written"]
     for numbers in numbers_by_key(found).values():
-        assert in_order(dict.fromkeys(numbers))  # the first time that each is there
+        assert in_order(dict.fromkeys(numbers))  # the first copy of each number
     again = replay(topic, to, step_records=500)
     assert ("complete", 0) == (again.rows["status"], again.rows["records_written_by_this_run"])
 
 
 class Feed(SilentProgress):
-    """Produces more when a step is done, and asks to stop after all is replayed."""
+    """Produces more records when a step is done, and requests a stop once everything has been replayed."""
 
     def __init__(self, produce, batches):
         self._produce, self._batches = produce, batches
@@ -300,7 +306,7 @@ def test_timestamps_that_the_target_does_not_keep_are_refused(
 
 @soak_only
 def test_a_filter_that_is_never_true_leaves_the_counts(replay, make_topic, produce, consumed, some_flights):
-    """Spark's optimizer must not remove the counting with the rows."""
+    """Spark's optimizer must not remove the counting of records together with the rows."""
     topic, to = make_topic(), make_topic()
     produce(topic, some_flights[:10])
 

@@ -19,7 +19,7 @@ FLIGHTS = 4_000
 
 @pytest.fixture(scope="module")
 def by_plane():
-    """The first flights of 2013 by tail number, of which every 31st is a tombstone, and some without a key."""
+    """Return the first flights of 2013 by tail number; every 31st is a tombstone, and some have no key."""
     records = []
     for number, flight in enumerate(islice(flights.read(flights.FlightTable()), FLIGHTS)):
         plane = json.loads(flight.value)["tailnum"]
@@ -45,7 +45,7 @@ def snapshot(spark, bootstrap, tmp_path):
 
 @pytest.fixture
 def dictionary(bootstrap):
-    """`dictionary(topic)` returns what a consumer knows of each key: value, partition, offset, timestamp, headers."""
+    """`dictionary(topic)` returns the newest record of each key: value, partition, offset, timestamp and headers."""
 
     def read(topic):
         consumer = confluent_kafka.Consumer(
@@ -100,7 +100,7 @@ def without_headers(newest):
 def test_a_snapshot_is_a_consumers_dictionary_run_after_run(
     snapshot, kept, dictionary, make_topic, produce, by_plane, tmp_path
 ):
-    """Every run reads only what is new, and the result is that of a consumer that has read everything."""
+    """Every run reads only new records, and the result equals the dictionary of a consumer that has read everything."""
     topic = make_topic(partitions=3)
     produce(topic, by_plane[:2_000])
     first = snapshot(topic)
@@ -139,7 +139,7 @@ class Crash(BaseException):
 def test_a_crash_before_the_manifest_leaves_the_last_version(
     snapshot, kept, dictionary, make_topic, produce, by_plane, tmp_path, monkeypatch
 ):
-    """Half a version, and a whole one that is not committed, are never read; the next run writes it again."""
+    """An incomplete version, or a complete one that is not committed, is never read; the next run writes it again."""
     topic = make_topic(partitions=2)
     produce(topic, by_plane[:300])
     snapshot(topic)
@@ -165,7 +165,9 @@ def test_a_crash_before_the_manifest_leaves_the_last_version(
 
 @soak_only
 def test_a_key_in_several_partitions_has_the_newest_timestamp(snapshot, kept, make_topic, produce):
-    """Within a partition the offset decides, also where timestamps go back; such keys are counted."""
+    """If a key is in several partitions, the record with the newest timestamp wins.  Within a partition, the offset
+    decides, even if timestamps go backwards.  Keys in several partitions are counted.
+    """
     topic = make_topic(partitions=3)
     second = 1_357_034_400_000
     produce(topic, [{"key": "a", "value": "a0", "partition": 0, "timestamp": second + 9_000}])

@@ -26,7 +26,9 @@ WIDTHS = (1_280, 400)
 
 @pytest.fixture(scope="module")
 def records():
-    """Flights of the first days of 2013; some have no key or no value, and one has a stray time."""
+    """
+    Return flights of the first days of 2013; some have no key or no value, and one has a timestamp far from the others.
+    """
     found = [
         {
             "key": None if number % 50 == 0 else flight.key,
@@ -94,8 +96,8 @@ class StopAfterOneStep(SilentProgress):
 
 def test_every_number_is_that_of_a_consumer(spark, bootstrap, make_topic, produce, records, stats, consumed, tmp_path):
     """
-    A run that was stopped after a step goes on with the same range, although the topic has grown.  Its tables, its
-    report and its page have the numbers of a consumer that has read this range.
+    A run that was stopped after a step continues with the same range, although the topic has grown.  Its tables, its
+    report and its page contain the same numbers as a consumer counts in this range.
     """
     topic, progress = make_topic(PARTITIONS), StopAfterOneStep()
     produce(topic, records)
@@ -208,7 +210,10 @@ RANKS = ("rank_by_records", "rank_by_bytes")
 
 
 def check_in_a_browser(page, topic):
-    """Open the page at two widths, light and dark: it asks for nothing, complains about nothing, and fits."""
+    """
+    Open the page at two widths, in light and in dark colours: it makes no requests, causes no browser errors, and fits
+    the width.
+    """
     browser_module = pytest.importorskip("tests.integration.console.browser", reason="playwright is not installed")
     if not browser_module.CHROMIUM.exists():
         return  # The tests of the console say that the Debian package is missing.
@@ -231,7 +236,7 @@ def check_in_a_browser(page, topic):
 @soak_only
 def test_a_range_of_time_is_counted(make_topic, produce, stats):
     """
-    A range may begin and end at times: the end is exclusive, as for offsets.
+    A range may begin and end at timestamps: the end is exclusive, as for offsets.
     """
     topic = make_topic(PARTITIONS)
     produce(topic, [{"value": b"x", "partition": n % 2, "timestamp": 60_000 * n} for n in range(20)])
@@ -246,7 +251,7 @@ def test_a_range_of_time_is_counted(make_topic, produce, stats):
 @soak_only
 def test_a_topic_without_records_has_a_page(make_topic, stats, tmp_path):
     """
-    A run on an empty topic succeeds, and its page says that there is nothing.
+    A run on an empty topic succeeds, and its page says that the range has no records.
     """
     report = stats(make_topic(PARTITIONS))
 
@@ -256,7 +261,7 @@ def test_a_topic_without_records_has_a_page(make_topic, stats, tmp_path):
 
 def test_a_continuous_run_is_refused(make_topic, stats):
     """
-    Statistics are those of a range that ends.
+    A continuous run is refused, because statistics need a range that ends.
     """
     with pytest.raises(ValueError, match="leave out --continuous"):
         stats(make_topic(), is_continuous=True)
