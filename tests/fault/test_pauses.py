@@ -1,4 +1,4 @@
-"""The pauses of writes are computed from the times at which writes were acknowledged."""
+"""Write pauses are computed from the times at which writes were acknowledged."""
 
 import math
 

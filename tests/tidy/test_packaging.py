@@ -58,7 +58,7 @@ def test_the_image_is_made_from_files_that_exist() -> None:
 
 def test_the_instructions_in_json_are_json() -> None:
     """
-    Instructions in JSON format are valid JSON, because Docker runs a list that is not valid JSON as a shell command.
+    The entry point and the health check are valid JSON, because Docker would run an invalid list as a shell command.
     """
     assert ["tidemill", "broker"] == json.loads(arguments("ENTRYPOINT")[0])
     python, option, check = json.loads(arguments("HEALTHCHECK")[0].partition(" CMD ")[2])

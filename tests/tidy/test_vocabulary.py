@@ -187,7 +187,7 @@ def test_no_page_uses_a_retired_word(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_a_page_wraps_at_100_columns(page: Path) -> None:
     """
-    A page wraps at 100 columns, so that it can be read beside code.  Tables and code blocks are exempt.
+    A page wraps at 100 columns, so that it can be read next to code.  Tables and code blocks are exempt.
     """
     numbered = dict(enumerate(page.read_text().splitlines(), 1))
     prose = [number for number, line in _prose_lines(page) if not line.lstrip().startswith("|")]

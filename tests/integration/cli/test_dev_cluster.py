@@ -62,7 +62,7 @@ def test_the_ready_line_lists_every_broker(cluster: Cluster) -> None:
 
 def test_a_healthy_start_causes_no_warning(cluster: Cluster) -> None:
     """
-    A broker that starts a moment later than the others is no problem, so no link is reported as missing, not even at
+    A broker that starts a moment later than the others is not a problem, so no link is reported as missing, not even at
     level info.  Each broker's ready event names its addresses and its directory.
     """
     ready = {event["broker"]: event for event in cluster.events() if event["event"] == "ready"}

@@ -1,8 +1,8 @@
 """
 The client contract: behaviour that any Kafka client may expect of a broker.  Each case works with all libraries.
 
-Apache Kafka 4.3.1 passes it and so serves as an oracle: what holds there must hold for Tidemill.
-A case takes a `Stage`: the client under test, unique names, and steps that wait with a deadline.
+Apache Kafka 4.3.1 fulfils the contract and so serves as an oracle: what holds for Kafka must hold for Tidemill.  A case
+takes a `Stage`: the client under test, unique names, and steps that wait with a deadline.
 """
 
 import os

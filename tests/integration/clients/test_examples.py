@@ -32,7 +32,7 @@ def _run(name: str, topic: str, broker: RunningBroker) -> list[str]:
 @pytest.mark.parametrize("name", ["produce", "consume", "group", "stream_to_parquet"])
 def test_an_example_is_short(name: str) -> None:
     """
-    An example fits a screen, so that a newcomer reads all of it.
+    An example fits on one screen, so that a newcomer reads all of it.
     """
     assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= LINES_MAX
 

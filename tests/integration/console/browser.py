@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-CHROMIUM: Final = Path("/usr/bin/chromium")  # Debian's; playwright would download its own
+CHROMIUM: Final = Path("/usr/bin/chromium")  # Debian's Chromium; Playwright would download its own
 AXE: Final = Path(__file__).parent / "vendor" / "axe-core-4.14.1" / "axe.min.js"
 SCHEMES: Final = ("light", "dark")
 SERIOUS: Final = ("serious", "critical")

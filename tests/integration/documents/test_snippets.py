@@ -1,4 +1,4 @@
-"""Every command block, snippet and file of the documentation is executed: by `test_pages`, or by a test named here."""
+"""Every command block, snippet and file of the documentation is executed: by `test_pages`, or by a test listed here."""
 
 import os
 import re

@@ -75,7 +75,7 @@ def run_job(bootstrap: str, make_topic, produce) -> Callable[[list[str], Environ
 
 def test_a_job_runs_in_several_processes(run_job, environment: Environment) -> None:
     """
-    Two executors, which are processes of their own, run the tasks.
+    Two executors, which are separate processes, run the tasks.
     """
     run_job(_submit("local-cluster[2,1,1024]"), environment)
 

@@ -1,4 +1,4 @@
-"""The example that writes a topic to Parquet files does so."""
+"""The example program writes a topic to Parquet files."""
 
 import os
 import subprocess

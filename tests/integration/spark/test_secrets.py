@@ -47,7 +47,7 @@ def test_a_batch_query_shows_no_secret(spark, bootstrap, topic, reference, capfd
     )
 
     count = frame.count()
-    frame.createOrReplaceTempView("secrets")  # a command, whose plan has the options of the source
+    frame.createOrReplaceTempView("secrets")  # a command, whose plan contains the options of the source
     for mode in ("simple", "extended", "codegen", "cost", "formatted"):
         frame.explain(mode)
     stored = plans_in_the_web_pages(spark)
@@ -55,7 +55,7 @@ def test_a_batch_query_shows_no_secret(spark, bootstrap, topic, reference, capfd
     printed = capfd.readouterr()
 
     assert 2 == count
-    assert any(f"subscribe={topic}" in plan for plan in stored)  # the plan of the command does have the options
+    assert any(f"subscribe={topic}" in plan for plan in stored)  # the plan of the command does contain the options
     assert "hunter2" not in "".join([*stored, printed.out, printed.err])
 
 

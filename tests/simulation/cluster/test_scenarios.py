@@ -1,4 +1,4 @@
-"""Tests for scenarios that random runs have found, or would find only with luck."""
+"""Tests for scenarios that random runs have found, or would find only by luck."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext

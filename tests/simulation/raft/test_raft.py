@@ -77,7 +77,7 @@ def test_random_runs_find_a_planted_bug(mutant: RaftMutant, explored: list[str])
 
 @pytest.mark.parametrize("mutant", BY_TRANSCRIPT, ids=lambda mutant: mutant.name)
 def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
-    """Transcripts, which list messages and faults by hand, find the bugs that random runs would find only by luck."""
+    """Hand-written transcripts of messages and faults find the bugs that random runs would find only by luck."""
     path = SCENARIOS / mutant.transcript
 
     with mutant.planted(), pytest.raises(AssertionError, match=path.name) as found:

@@ -43,7 +43,7 @@ DESCRIPTOR = ShardDescriptor(
     membership=Membership((LEADER,), (FOLLOWER,)),
 )
 TURNS_MAX = 40
-MESSAGES_MAX = 500  # the most messages that are delivered in one turn in each direction
+MESSAGES_MAX = 500  # the maximum number of messages delivered per turn in each direction
 
 
 class Side:

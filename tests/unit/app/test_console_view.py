@@ -22,7 +22,7 @@ def world_and_view() -> tuple[BrokerWorld, ConsoleView]:
 
 def test_the_overview_counts_what_the_cluster_has() -> None:
     """
-    The overview of a cluster in which nothing is missing shows the counts and no problems.
+    The overview of a healthy cluster shows the counts and no problems.
     """
     world, view = world_and_view()
     world.create("flights", partitions=20)

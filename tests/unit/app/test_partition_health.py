@@ -17,7 +17,7 @@ def health_of(world: ClusterWorld, number: int) -> PartitionHealth:
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """Return three brokers, of which broker 1 leads `flights`, a topic that demands all three replicas."""
+    """Return three brokers, of which broker 1 leads `flights`, a topic that requires all three replicas."""
     world = ClusterWorld()
     world.create("flights", 2, min_insync_replicas="3")
     world.create("trains", 3)
@@ -44,7 +44,8 @@ def test_a_healthy_cluster_has_no_partition_in_danger(world: ClusterWorld) -> No
 
 def test_the_leader_counts_partitions_that_lack_a_replica(world: ClusterWorld) -> None:
     """
-    Only leaders count such partitions, so that the sum over all brokers is right.  The partitions still have leaders.
+    Only leaders count the partitions that lack a replica, so that the sum over all brokers is right.  The partitions
+    still have leaders.
     """
     follower = 3 if not world[3].broker.controller.leads else 2
     other = 5 - follower

@@ -106,7 +106,7 @@ def test_a_cluster_that_lacks_a_broker_says_so() -> None:
 
 def test_partitions_that_refuse_writes_are_counted() -> None:
     """
-    Five partitions lack a replica, and only the two that demand all three refuse writes with acks=all.
+    Five partitions lack a replica, and only the two that require all three replicas refuse writes with acks=all.
     """
     world = ClusterWorld()
     world.create("flights", 2, min_insync_replicas="3")

@@ -282,7 +282,7 @@ def test_batches_have_a_bounded_number_of_records(scan):
 
 
 def test_text_columns_null_timestamps_and_null_headers_are_accepted(scan):
-    """Key and value may be text or bytes, as in Spark's sink; a row without a timestamp gets the caller's."""
+    """Key and value may be text or bytes, as in Spark's sink; a row without a timestamp gets the caller's timestamp."""
     when = datetime(2024, 1, 1, tzinfo=UTC)
     rows = pa.table(
         {
@@ -311,7 +311,7 @@ def test_no_rows_give_no_batches_and_a_value_column_is_required(scan):
 
 
 def test_invalid_arrow_offsets_are_refused(scan):
-    """Arrow buffers from elsewhere are checked before use, and invalid offsets in them are refused."""
+    """Arrow buffers are checked before use, and invalid offsets in them are refused."""
     ends = pa.py_buffer(struct.pack("iii", 0, 1 << 20, 5))
     rows = pa.RecordBatch.from_arrays(
         [pa.Array.from_buffers(pa.binary(), 2, [None, ends, pa.py_buffer(b"short")])], names=["value"]

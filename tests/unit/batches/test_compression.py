@@ -195,7 +195,7 @@ def test_every_level_of_zstd_can_be_read_again(level):
 @pytest.mark.parametrize("level", [1, 3, 9, 12, 17])
 def test_lz4_is_written_in_independent_blocks(level):
     """
-    Java's clients refuse blocks that depend on earlier ones; bit 5 of the frame's flags says which kind a frame has.
+    Java's clients refuse blocks that depend on earlier ones; bit 5 of the frame's flags indicates independent blocks.
     """
     frame = compress(Codec.LZ4, b"tide mill " * 20_000, level)
 

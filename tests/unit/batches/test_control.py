@@ -11,7 +11,7 @@ from tidemill.batches.control import EndMarker, build_end_marker, coordinator_ep
 
 @pytest.mark.parametrize(("marker", "theirs"), [(EndMarker.ABORT, ABORT_MARKER), (EndMarker.COMMIT, COMMIT_MARKER)])
 def test_an_end_marker_tells_whether_the_transaction_committed(marker, theirs):
-    """An end marker says whether the transaction committed, and aiokafka's consumer reads the same."""
+    """An end marker indicates whether the transaction committed, and aiokafka's consumer reads the same."""
     built = build_end_marker(marker, producer_id=5, producer_epoch=2, coordinator_epoch=8, timestamp=9, base_offset=70)
 
     record = next(iter(DefaultRecordBatch(bytes(built))))

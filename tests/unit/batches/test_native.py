@@ -29,7 +29,7 @@ def test_a_build_of_this_source_is_used_if_it_exists():
 
 
 def test_a_build_of_another_source_is_not_found(monkeypatch: pytest.MonkeyPatch):
-    """A source that differs by one byte has a build with another name, so a stale build never runs."""
+    """A source that differs by one byte has a build with a different name, so a stale build never runs."""
     monkeypatch.setattr(native, "get_data", lambda package, name: SOURCE.read_bytes() + b"\n")
 
     assert native.compiled_scan() is None

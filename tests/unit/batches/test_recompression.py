@@ -46,7 +46,7 @@ def block_of(batch):
 
 
 def with_payload(batch, payload):
-    """Return the batch with other compressed records and a matching length and CRC."""
+    """Return the batch with different compressed records and a matching length and CRC."""
     changed = bytearray(batch[:HEADER_BYTES]) + payload
     struct.pack_into(">i", changed, 8, len(changed) - 12)
     stamp_crc(changed)
@@ -156,7 +156,9 @@ def test_a_wrong_crc_is_found_before_it_is_replaced(source):
 
 @pytest.mark.parametrize("source", COMPRESSED)
 def test_malformed_records_in_a_compressed_batch_are_refused(source):
-    """Malformed records are refused here, because a compressed batch that is stored as sent is never decompressed."""
+    """
+    Recompression refuses malformed records, because a compressed batch that is stored as sent is never decompressed.
+    """
     batch = build_batch(RECORDS, codec=source)
     changed = with_payload(batch, compress(source, block_of(batch) + b"\0"))
 

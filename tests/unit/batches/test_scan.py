@@ -26,7 +26,9 @@ def block_of(records):
 @settings(max_examples=40)
 @given(records=record_lists)
 def test_a_valid_block_is_scanned_to_its_end(scan, records):
-    """A valid block is scanned to its end; the result has the number of records and the bounds of their timestamps."""
+    """
+    A valid block is scanned to its end; the result contains the number of records and the bounds of their timestamps.
+    """
     block, base = block_of(records)
 
     found = scan.check_records(block, 0, len(block), len(records), base)

@@ -1,4 +1,4 @@
-"""The tables of `tidemill top` have every rate in its column, printed once as well as on a terminal."""
+"""The tables of `tidemill top` show every rate in its column, both when printed once and in the live view."""
 
 import io
 import re

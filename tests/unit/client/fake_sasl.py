@@ -23,7 +23,7 @@ class FakeSasl:
     tokens: set[str] = field(default_factory=set)
     lifetime_ms: int = 0
     is_impostor: bool = False  # accepts every proof, without knowing a password
-    logins: list[str] = field(default_factory=list)  # users, or tokens
+    logins: list[str] = field(default_factory=list)  # user names, or tokens
     extensions: list[str] = field(default_factory=list)  # of OAUTHBEARER logins
 
     def session(self) -> "FakeSaslSession":

@@ -51,7 +51,7 @@ def test_a_password_logs_in_with_every_mechanism(mechanism):
 @pytest.mark.parametrize("module", ["plain.PlainLoginModule", "scram.ScramLoginModule"])
 def test_the_settings_of_java_programs_log_in(module):
     """
-    The user and the password of sasl.jaas.config are used, also in distributions that rename Kafka's packages.
+    The user and the password of sasl.jaas.config are used, even in distributions that rename Kafka's packages.
     """
     mechanism = "PLAIN" if module.startswith("plain") else "SCRAM-SHA-512"
     sasl = FakeSasl((mechanism,), {"alice": 'a "quoted" \\ password'})

@@ -12,7 +12,9 @@ from tidemill.columnar.row_filter import IN, Condition, RowFilter
 
 @pytest.fixture
 def cluster():
-    """A topic whose partitions 0 and 1 have 30 records each: ten at 1 s, ten at 2 s and ten at 3 s."""
+    """
+    Return a cluster whose topic has 30 records in each of the partitions 0 and 1, ten each at 1 s, 2 s and 3 s.
+    """
     with FakeCluster() as running:
         running.topics["t"] = Topic(partitions={0: Partition(), 1: Partition()})
         for partition in running.topics["t"].partitions.values():

@@ -66,7 +66,7 @@ def test_a_record_batch_that_is_larger_than_the_bound_is_taken_alone() -> None:
 
 def test_closing_lets_a_waiting_thread_end(blocked: Event, run: Callable[[Callable[[], object]], Thread]) -> None:
     """
-    A thread that waits for room is told that no more rows are wanted, and the rows are dropped.
+    When the queue is closed, a thread that waits for room stops reading, and the rows are dropped.
     """
     ahead = ReadAhead(1, producers=1)
     wanted = []
@@ -93,7 +93,7 @@ def test_the_end_comes_when_every_thread_is_done() -> None:
 
 def test_the_first_failure_is_raised_before_further_rows() -> None:
     """
-    The failure of a thread ends the read at once.
+    The failure of a thread ends the read immediately.
     """
     ahead = ReadAhead(100, producers=2)
     ahead.put(ROWS)

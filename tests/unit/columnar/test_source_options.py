@@ -112,7 +112,7 @@ def test_losses_are_written_to_a_directory_or_a_uri(directory, written):
 
 def test_a_relative_directory_is_that_of_the_driver(tmp_path, monkeypatch):
     """
-    A relative directory is resolved on the driver, because executors have other working directories.
+    A relative directory is resolved on the driver, because executors have different working directories.
     """
     monkeypatch.chdir(tmp_path)
     options = {**AT, "ondataloss": "report", "datalosslog": "losses"}
@@ -221,7 +221,7 @@ def test_the_most_specific_of_three_options_wins(options, bound):
 )
 def test_an_invalid_option_is_refused_with_the_fix(options, sentence):
     """
-    An invalid option is refused with the fix, in Spark's words where Spark has a message.
+    An invalid option is refused with the fix, with Spark's own message where Spark has one.
     """
     given = {key: value for key, value in {**AT, **options}.items() if value is not None}
 

@@ -26,7 +26,7 @@ def partition_of(key, partitions=PARTITIONS):
 
 @pytest.fixture(scope="module")
 def flights():
-    """Yield records as arguments for `Producer.produce`: with headers, and some without key or headers."""
+    """Return flights as arguments for `Producer.produce`; every third one has no headers."""
     records = [
         {
             "key": flight.key,
@@ -44,7 +44,7 @@ def flights():
 
 @pytest.fixture(scope="module")
 def by_key_records(flights):
-    """Return the same records, but two of them without their keys."""
+    """Return the records of `flights`, two of them without their keys."""
     return [{**record, "key": None} if number in (50, 51) else record for number, record in enumerate(flights)]
 
 

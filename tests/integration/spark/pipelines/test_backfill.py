@@ -431,7 +431,10 @@ def test_a_row_or_column_that_cannot_be_written_is_named_before_anything_is(
 
 @soak_only
 def test_a_topic_that_would_remove_the_records_is_refused(spark, bootstrap, flights_job, consume):
-    """By default, a topic keeps records for a week after their timestamps."""
+    """
+    A topic that would remove the records is refused.  By default, a topic keeps records for a week after their
+    timestamps.
+    """
     topic = "kept-for-a-week"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
