@@ -93,7 +93,7 @@ def test_the_ports_of_the_image_are_those_of_its_settings() -> None:
 @pytest.mark.parametrize("command", [run for run in RUNS if "--help" not in run], ids=" ".join)
 def test_the_commands_of_the_page_start_a_broker(command: list[str]) -> None:
     """
-    The image accepts the variables that `docs/containers.md` sets.
+    The image accepts the environment variables that `docs/containers.md` sets.
     """
     variables = dict(command[at + 1].split("=", 1) for at, word in enumerate(command) if word == "--env")
 

@@ -50,7 +50,7 @@ def test_only_the_runtime_accesses_the_machine(path: Path, forbidden: set[str]) 
 @pytest.mark.parametrize("path", files("simulation"), ids=named)
 def test_a_simulation_has_no_generator_without_a_seed(path: Path) -> None:
     """
-    `Random()` without a seed draws one from the machine, so that the simulation could not be repeated.
+    `Random()` without a seed takes its seed from the machine, so the simulation could not be repeated.
     """
     calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call) and not node.args]
 

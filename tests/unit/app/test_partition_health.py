@@ -100,8 +100,8 @@ def test_a_leader_that_is_not_heard_is_none(world: ClusterWorld) -> None:
 
 def test_partitions_with_damaged_files_are_counted_until_they_are_repaired(world: ClusterWorld) -> None:
     """
-    The broker with the damaged file counts every partition of the shard, because its replica of the whole shard is out
-    of use.
+    The broker with the damaged file counts every partition of the shard, because its replica of the entire shard is
+    unusable.
     """
     node = world[3]
     world[1].produce("flights", b"value")

@@ -24,7 +24,7 @@ def counts(broker: Broker) -> dict[str, int]:
 
 def test_a_healthy_broker_has_no_problems() -> None:
     """
-    A broker that serves everything has nothing to list.
+    A broker that serves everything reports no problems.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -128,7 +128,7 @@ def test_partitions_that_refuse_writes_are_counted() -> None:
 
 def test_partitions_with_damaged_files_are_counted_until_they_are_repaired() -> None:
     """
-    The whole replica of the shard is out of use, and the shard has two partitions.
+    The entire replica of the shard is unusable, and the shard has two partitions.
     """
     world = ClusterWorld()
     world.create("flights", 2)

@@ -101,7 +101,7 @@ def test_a_partition_that_the_topic_does_not_have_stops_the_routing(scan: Module
 
 
 def test_invalid_columns_are_refused(scan: ModuleType):
-    """Offsets outside of the data, and unknown topics, raise an error instead of reading other memory."""
+    """Offsets outside the data, and unknown topics, raise an error instead of reading unrelated memory."""
     router = scan.RowRouter(1, array("i", [1]), array("q", [0, 0]), 1, array("i", [0, 0]))
     router.have_keys(array("i", [0, 9]), b"short", None, 0)
     with pytest.raises(scan.MalformedRecords):

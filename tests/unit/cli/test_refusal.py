@@ -17,7 +17,7 @@ def test_a_subject_that_the_reason_names_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("name", ["NOT_CONTROLLER", "COORDINATOR_NOT_AVAILABLE"])
 def test_a_cluster_without_majority_is_named_as_a_cause(name: str) -> None:
-    """Kafka's names for these errors tell an operator whose brokers are down nothing, so the message adds the cause."""
+    """Kafka's names for these errors do not help an operator whose brokers are down, so the message adds the cause."""
     error = refusal(name, "topic 'orders'", "Broker: Not controller for cluster")
 
     assert "a majority of the brokers may be down" in error.message

@@ -264,7 +264,9 @@ def test_random_faults_neither_lose_nor_duplicate_nor_reorder_records(make: Make
 
 @pytest.mark.parametrize("error_code", [errors.UNKNOWN_PRODUCER_ID, errors.OUT_OF_ORDER_SEQUENCE_NUMBER])
 def test_a_broker_that_lost_the_sequence_gets_a_new_epoch(make: Make, error_code: int):
-    """The partition starts again at sequence number 0 of the next epoch; other partitions keep theirs (KIP-360)."""
+    """The failed partition restarts at sequence number 0 of the next epoch; other partitions keep their epoch and
+    sequence (KIP-360).
+    """
     with FakeCluster() as cluster:
         cluster.topics["t"].partitions = {0: Partition(), 1: Partition()}
         producer = make(cluster, max_request_size="1")

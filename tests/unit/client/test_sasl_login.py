@@ -99,7 +99,7 @@ def test_a_wrong_password_is_one_sentence_without_it(mechanism):
 
 def test_a_broker_that_repeats_the_password_is_not_quoted():
     """
-    A broker's message is shown only without the password.
+    The error never contains the password, even if the broker's message repeats it.
     """
 
     def refuse(broker_id, name, request):

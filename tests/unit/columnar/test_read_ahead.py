@@ -66,7 +66,8 @@ def test_a_record_batch_that_is_larger_than_the_bound_is_taken_alone() -> None:
 
 def test_closing_lets_a_waiting_thread_end(blocked: Event, run: Callable[[Callable[[], object]], Thread]) -> None:
     """
-    When the queue is closed, a thread that waits for room stops reading, and the rows are dropped.
+    When the queue is closed, a thread that waits for room continues without adding its rows, and the queued rows are
+    dropped.
     """
     ahead = ReadAhead(1, producers=1)
     wanted = []

@@ -221,7 +221,8 @@ def test_the_most_specific_of_three_options_wins(options, bound):
 )
 def test_an_invalid_option_is_refused_with_the_fix(options, sentence):
     """
-    An invalid option is refused with the fix, with Spark's own message where Spark has one.
+    An invalid option is refused with an error that names the fix, and that uses Spark's wording where Spark has a
+    message.
     """
     given = {key: value for key, value in {**AT, **options}.items() if value is not None}
 

