@@ -26,6 +26,7 @@ from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.store import Store
 
+NEIGHBOURS = 10  # crash points in a group: many of their disks are equal, and are opened once
 SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
 
 
@@ -50,6 +51,8 @@ class Explorer:
     # during recovery only at every n-th crash point.
     thinned: int = 40
     first: int = 1  # the first crash point to examine
+    # (i, n): of each n groups of neighbouring crash points, examine only the i-th, so that n processes can share them.
+    share: tuple[int, int] = (0, 1)
     operations: int = 0
     visits: int = 0  # the number of disks derived
     states: int = 0  # the number of disks opened
@@ -84,7 +87,8 @@ class Explorer:
     # Methods that examine one crash point.
 
     def _visit(self, disk: SimulatedDisk, operation: Operation) -> None:
-        if operation.number < self.first:
+        index, count = self.share
+        if operation.number < self.first or operation.number // NEIGHBOURS % count != index:
             return
         salt = operation.number
         cut = salt % self.thinned == 0

@@ -21,6 +21,7 @@ from tidemill.storage.recovery import initialize_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
+SHARES = 4  # of the crash points, so that all cores are used
 # The script must execute each of these actions several times.
 ACTIONS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
 
@@ -37,17 +38,18 @@ def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25
 
 
 @pytest.mark.timeout(600)
-def test_every_crash_point_keeps_the_promises(explored: list[str]) -> None:
+@pytest.mark.parametrize("share", range(SHARES))
+def test_every_crash_point_keeps_the_promises(share: int, explored: list[str]) -> None:
     """The store keeps its promises if, before any operation of the run or of a recovery, power is lost with any fate of
     unsynced data, the process is killed, or a sync fails.
     """
-    explorer = Explorer(thinned=1)
+    explorer = Explorer(thinned=1, share=(share, SHARES))
 
     explore(explorer, 1, explored, rounds=30)
 
     assert explorer.operations >= 400
     assert explorer.laps >= 3
-    assert explorer.states >= 20_000
+    assert explorer.states >= 20_000 // SHARES
     assert explorer.checkpoints >= 5
     assert min(explorer.counts[action] for action in ACTIONS) >= 2, explorer.counts
 
