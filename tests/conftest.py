@@ -1,13 +1,16 @@
 """Lets the brokers of tests start quickly even if Python may not write bytecode next to its sources.
 
 With PYTHONDONTWRITEBYTECODE, every process would compile all modules that it imports, and the suite starts many
-brokers.  Therefore the bytecode is written to a directory of this test run instead.
+brokers.  Therefore the bytecode is written to a directory of this test run instead.  `java_options` does the same for
+Java processes.
 """
 
 import os
 import tempfile
 
 import pytest
+
+from tests.java_options import JAVA_OPTIONS
 
 # Failed assertions show their values in modules that are not named test_*, too.
 pytest.register_assert_rewrite("tests.integration", "tests.simulation", "tests.unit")
@@ -16,6 +19,7 @@ BYTECODE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["JAVA_TOOL_OPTIONS"] = " ".join(JAVA_OPTIONS)
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
         config.stash[BYTECODE] = tempfile.TemporaryDirectory(prefix="tidemill-bytecode-", ignore_cleanup_errors=True)
         os.environ["PYTHONPYCACHEPREFIX"] = config.stash[BYTECODE].name

@@ -29,7 +29,7 @@ NOTES = {
         oldest=0,
     ),
     "Fetch": Note(
-        "Returns record batches of partitions, as soon as there are min_bytes of them or max_wait_ms have passed.",
+        "Returns record batches of partitions, as soon as min_bytes are available or max_wait_ms have passed.",
         {
             6: "may return KAFKA_STORAGE_ERROR",
             7: "incremental sessions (KIP-227)",

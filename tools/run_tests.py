@@ -24,6 +24,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STAMP: Final = Path(".venv/made-from-pyproject")  # contains the seconds that creating the environment took
+CLASS_ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 BUDGET_S: Final = 24 * 60
 NOTHING_COLLECTED: Final = 5  # pytest's exit code
 SUMMARY: Final = "-rfEs"  # print a short summary: failed, errors, skipped with reasons
@@ -209,9 +210,17 @@ def install_seconds(root: Path) -> float:
     return float(stamp.read_text().strip() or 0)
 
 
+def make_class_archive() -> None:
+    """Make the archive with which Java processes of tests start quickly, unless it exists.  Tests pass without it."""
+    if not CLASS_ARCHIVE.exists():
+        print("Archiving the classes of Spark (once)…", flush=True)
+        subprocess.run([sys.executable, "tools/spark_class_archive.py", CLASS_ARCHIVE], cwd=ROOT, check=False)
+
+
 def main(options: list[str]) -> int:
     install_s = install_seconds(ROOT)
     started = time.monotonic()
+    make_class_archive()
     outcomes = run_all(ROOT, options)
     print(report(outcomes, install_s, time.monotonic() - started))
     return 1 if not outcomes or any(outcome.is_broken for outcome in outcomes) else 0

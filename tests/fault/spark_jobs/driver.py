@@ -28,8 +28,6 @@ CONFIGURATION: Final = (
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
     "spark.sql.shuffle.partitions=2",
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",  # most of a run is start-up
-    "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1",
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.documents.notebook import Notebook
 from tests.integration.documents.page import Cell, Commands, File, Prints, steps_of
 from tests.integration.documents.terminal import Terminal
+from tests.java_options import JAVA_OPTIONS
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGES: Final = ("README.md",)
@@ -49,7 +50,7 @@ class Reader:
         self._directory = directory
         self._environment = {
             "HOME": str(home),
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # Spark's queries are short: most of their time is start-up
+            "JAVA_TOOL_OPTIONS": " ".join(JAVA_OPTIONS),
             "LANG": "C.UTF-8",
             "PATH": os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part),
             "SPARK_LOCAL_IP": "127.0.0.1",

@@ -81,9 +81,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.ui.showConsoleProgress", "false")
-        .config(
-            "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1"
-        )  # the queries are short: most of their time is start-up
     )
     running = configured.getOrCreate()
     running.sparkContext.setLogLevel("FATAL")

@@ -15,7 +15,6 @@ def main(bootstrap: str, topic: str, directory: Path, offsets_per_trigger: str) 
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # most of the run is spent on start-up
         .getOrCreate()
     )
     rows = (

@@ -29,8 +29,6 @@ CONFIGURATION: Final = (
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
     "spark.sql.shuffle.partitions=2",
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1",
 )
 CONFIGURED: Final = [word for setting in CONFIGURATION for word in ("--conf", setting)]
 

@@ -10,7 +10,7 @@ import pyarrow.parquet
 from tests.integration.spark.conftest import SOURCE
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "stream_to_parquet.py"
-SPARK = "--conf spark.ui.enabled=false --conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 pyspark-shell"
+SPARK = "--conf spark.ui.enabled=false pyspark-shell"
 
 
 def test_the_example_writes_every_record_to_parquet(bootstrap, make_topic, produce, tmp_path):

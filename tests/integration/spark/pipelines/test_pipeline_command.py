@@ -22,10 +22,9 @@ def test_a_command_finds_differences(bootstrap, make_topic, produce, tmp_path):
     produce(other, [{"key": b"k", "value": b"%d" % (n + (n == 7)), "timestamp": n + 1} for n in range(20)])
     command = [sys.executable, "-m", "tidemill", "pipeline", "run", "audit", "--topic", topic, "--target", other]
     options = ["--state", str(tmp_path / "state"), "--bootstrap", bootstrap, "--master", "local[2]", "--json"]
-    java = ["--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
 
     finished = subprocess.run(
-        [*command, *options, *java],
+        [*command, *options],
         env=os.environ | {"PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
