@@ -79,7 +79,10 @@ $(STAMP): pyproject.toml
 	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required; this is " + sys.version)'
 	@# Keep an environment that works, such as the one of README.md: `venv` would mix a second Python into it.
 	@$(PYTHON) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(BASE_PYTHON) -m venv --clear $(VENV)
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@# uv takes a third of pip's time.  It does not read pip's configuration, so pip is the second choice.
+	@{ $(PYTHON) -m pip install --quiet --disable-pip-version-check uv && \
+	$(PYTHON) -m uv pip install --quiet --python $(PYTHON) --compile-bytecode -e '.[dev]'; } || \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@echo "$$(date +%s.%N) $$(cat .install-started)" | awk '{printf "%.1f\n", $$1 - $$2}' > $(STAMP)
 	@rm -f .install-started
 
