@@ -69,23 +69,22 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[Record]:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         ended = 0
         while ended < partitions:
-            messages = consumer.consume(5_000, timeout=_SECONDS_MAX)
-            assert messages, f"{topic} has no end"
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    headers = tuple((name, value) for name, value in message.headers() or ())
-                    yield Record(
-                        message.partition(),
-                        message.offset(),
-                        message.key(),
-                        message.value(),
-                        message.timestamp()[1],
-                        headers,
-                    )
-                else:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    ended += 1
+            message = consumer.poll(_SECONDS_MAX)  # `consume` would wait for as many messages as it may return
+            assert message is not None, f"{topic} has no end"
+            error = message.error()
+            if error is None:
+                headers = tuple((name, value) for name, value in message.headers() or ())
+                yield Record(
+                    message.partition(),
+                    message.offset(),
+                    message.key(),
+                    message.value(),
+                    message.timestamp()[1],
+                    headers,
+                )
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended += 1
     finally:
         consumer.close()
 

@@ -59,8 +59,8 @@ def consumed(bootstrap):
         consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
         consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in ends])
         found = []
-        while len(found) < sum(ends.values()):
-            messages = consumer.consume(1_000, 30)
+        while left := sum(ends.values()) - len(found):
+            messages = consumer.consume(min(left, 1_000), 30)  # waits until it has so many
             assert messages, f"{len(found)} messages within 30 s"
             assert [] == [message.error() for message in messages if message.error()]
             found += [message for message in messages if message.offset() < ends[message.partition()]]
