@@ -11,7 +11,7 @@ NAMELESS = {"utils", "util", "helpers", "helper", "common", "manager", "base", "
 ALL = files() + sorted((ROOT / "src" / "pyspark_tidemill").rglob("*.py")) + sorted((ROOT / "tools").glob("*.py"))
 PACKAGES = [path for path in ALL if path.name == "__init__.py"]
 PUBLIC = ROOT / "src" / "tidemill" / "spark" / "pipelines" / "__init__.py"
-"""Users call `pipelines.archive(…)`.  The functions in this file import a pipeline only when they are called."""
+"""Users call `pipelines.archive(…)`.  The functions in that file import a pipeline only when they are called."""
 
 
 @pytest.mark.parametrize("path", ALL, ids=named)

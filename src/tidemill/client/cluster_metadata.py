@@ -43,7 +43,7 @@ class _Topic(NamedTuple):
 class ClusterMetadata:
     """The metadata of the last `refresh`, and one connection per broker.  It is not thread-safe.
 
-    As long as no broker has responded yet, a wrong address is the most likely cause.  `refresh` then gives up after
+    Until a broker has responded, a wrong address is the most likely cause of a failure, so `refresh` gives up after
     `socket.connection.setup.timeout.ms` (10 s) in total, which all bootstrap servers share, or after
     `default.api.timeout.ms` if that is shorter.  A broker that is starting is found as soon as it accepts connections,
     but must do so within that time.  After the first response, or if `settings.was_reached` says that another process

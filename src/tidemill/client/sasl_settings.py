@@ -29,7 +29,7 @@ _CONFIG: Final = "sasl.oauthbearer.config"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslSettings:
-    """How a connection logs in.  PLAIN and SCRAM use a user and a password, OAUTHBEARER uses a token source."""
+    """How a connection logs in.  PLAIN and SCRAM use a user name and a password; OAUTHBEARER uses a token source."""
 
     mechanism: str
     username: str = field(default="", repr=False)

@@ -116,7 +116,8 @@ def test_a_follower_acknowledges_only_what_survives_a_power_loss() -> None:
         store.append(busy, [row])
     # THIRD leads term 2 with the votes of 3, 4 and 5, and its entry 3 replaces the old one on this broker.
     append(THIRD, 2, (2, 1), entry(3, 2))
-    # SECOND leads term 3 with the votes of 2, 4 and 5, which do not have the entry of term 2; its old entry 3 returns.
+    # SECOND leads term 3 with the votes of 2, 4 and 5, which do not have the entry of term 2.  SECOND still has entry 3
+    # of term 1, which replaces the entry of term 2 on this broker.
     append(SECOND, 3, (2, 1), entry(3, 1))
     transport.sent.clear()
 

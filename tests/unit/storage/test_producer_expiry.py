@@ -1,4 +1,4 @@
-"""Producers expire by the committed log alone: neither the times of checkpoints nor truncated entries matter."""
+"""The expiry of producers depends only on the committed log, not on the times of checkpoints or truncated entries."""
 
 from collections.abc import Callable
 

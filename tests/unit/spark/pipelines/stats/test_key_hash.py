@@ -39,7 +39,8 @@ def test_rows_of_keys_become_rows_of_buckets() -> None:
 
 def test_the_fullest_partition_of_every_split_is_found() -> None:
     """
-    With n partitions, partition p gets the buckets whose number modulo n is p.
+    A topic with n partitions stores the keys of hash bucket b in partition b modulo n.  For every n, the partition
+    that would store the most records is found.
     """
     records = [0] * key_hash.BUCKET_COUNT
     records[1], records[3], records[5] = 10, 20, 30
