@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.tree import ROOT, files, named, parsed
+from tests.tidy.tree import ROOT, files, for_each, parsed
 
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 ALL = files() + sorted((ROOT / "src" / "pyspark_tidemill").rglob("*.py")) + sorted((ROOT / "tools").glob("*.py"))
@@ -14,7 +14,7 @@ PUBLIC = ROOT / "src" / "tidemill" / "spark" / "pipelines" / "__init__.py"
 """Users call `pipelines.archive(…)`.  The functions in that file import a pipeline only when they are called."""
 
 
-@pytest.mark.parametrize("path", ALL, ids=named)
+@for_each(ALL)
 def test_a_file_says_what_it_is(path: Path) -> None:
     """
     A file starts with a docstring that says what it is.
@@ -24,7 +24,7 @@ def test_a_file_says_what_it_is(path: Path) -> None:
     assert docstring
 
 
-@pytest.mark.parametrize("path", ALL, ids=named)
+@for_each(ALL)
 def test_a_file_is_named_after_its_concept(path: Path) -> None:
     """
     A file is named after its concept; generic names such as `utils` are not allowed.
@@ -34,9 +34,7 @@ def test_a_file_is_named_after_its_concept(path: Path) -> None:
     assert set() == words & NAMELESS
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in PACKAGES if path.is_relative_to(ROOT / "src" / "tidemill") and path != PUBLIC], ids=named
-)
+@for_each([path for path in PACKAGES if path.is_relative_to(ROOT / "src" / "tidemill") and path != PUBLIC])
 def test_a_package_exports_nothing(path: Path) -> None:
     """
     `__init__` contains only a docstring, so that the graph of imports is accurate.
@@ -46,7 +44,7 @@ def test_a_package_exports_nothing(path: Path) -> None:
     assert 1 == len(statements)
 
 
-@pytest.mark.parametrize("path", ALL, ids=named)
+@for_each(ALL)
 def test_no_comment_marks_unfinished_work(path: Path) -> None:
     """
     No comment marks unfinished work, because missing features are listed in the documentation.
@@ -54,3 +52,18 @@ def test_no_comment_marks_unfinished_work(path: Path) -> None:
     text = path.read_text()
 
     assert [] == [mark for mark in ("TO" + "DO", "FIX" + "ME", "XX" + "X:") if mark in text]
+
+
+def test_a_rule_lists_every_file_that_breaks_it() -> None:
+    """
+    A rule that is checked for each file fails with the name of every bad file, and with the reason.
+    """
+
+    def has_letter_e(path: Path, letter: str) -> None:
+        assert letter in path.stem, "no such letter"
+
+    test = for_each([ROOT / "tree.py", ROOT / "map.py", ROOT / "sort.py"], "e")(has_letter_e)
+
+    assert "has_letter_e" == test.__name__
+    with pytest.raises(AssertionError, match=r"(?s)^map\.py: no such letter.*\nsort\.py: no such letter"):
+        test()

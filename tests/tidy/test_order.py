@@ -3,9 +3,7 @@
 import ast
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.tree import attribute_names, files, named, parsed
+from tests.tidy.tree import attribute_names, files, for_each, parsed
 
 SIMULATED = files("model", "wire", "batches", "raft", "metadata", "coordinator", "peer", "storage", "shard", "broker")
 WALKS_SETS = {"asyncio.TaskGroup", "asyncio.wait", "asyncio.as_completed", "futures.wait", "futures.as_completed"}
@@ -16,7 +14,7 @@ def _is_set(node: ast.expr) -> bool:
     return called or isinstance(node, ast.Set | ast.SetComp)
 
 
-@pytest.mark.parametrize("path", SIMULATED, ids=named)
+@for_each(SIMULATED)
 def test_nothing_waits_on_an_unordered_set(path: Path) -> None:
     """
     No code uses `TaskGroup`, `asyncio.wait` or `as_completed`, which iterate over sets of tasks in an order that no
@@ -33,7 +31,7 @@ def test_nothing_waits_on_an_unordered_set(path: Path) -> None:
     assert set() == (used | imported) & WALKS_SETS
 
 
-@pytest.mark.parametrize("path", SIMULATED, ids=named)
+@for_each(SIMULATED)
 def test_no_loop_iterates_over_a_set_expression(path: Path) -> None:
     """
     No loop iterates over a set expression, since the order of bytes or strings in a set differs between runs; use

@@ -3,9 +3,7 @@
 import ast
 from pathlib import Path
 
-import pytest
-
-from tests.tidy.tree import files, imported_names, imported_roots, named, parsed
+from tests.tidy.tree import SOURCE, files, for_each, imported_names, imported_roots, named, parsed
 
 CORES = ("model", "wire", "batches", "raft", "metadata", "coordinator", "peer")
 MACHINE = {
@@ -21,7 +19,7 @@ PERMITTED = {
 }
 
 
-@pytest.mark.parametrize("path", files(*CORES), ids=named)
+@for_each(files(*CORES))
 def test_a_core_never_touches_the_machine(path: Path) -> None:
     """
     A core receives everything it needs from the machine as arguments, so that a seed reproduces a run.
@@ -31,15 +29,12 @@ def test_a_core_never_touches_the_machine(path: Path) -> None:
     assert set() == imported & MACHINE
 
 
-@pytest.mark.parametrize(
-    ("path", "forbidden"),
-    [(path, forbidden) for folder, forbidden in LIMITED.items() for path in files(folder)],
-    ids=lambda value: named(value) if isinstance(value, Path) else "",
-)
-def test_only_the_runtime_accesses_the_machine(path: Path, forbidden: set[str]) -> None:
+@for_each(files(*LIMITED))
+def test_only_the_runtime_accesses_the_machine(path: Path) -> None:
     """
     The upper layers use files, sockets, threads and clocks only through ports, which the simulation implements, too.
     """
+    forbidden = LIMITED[path.relative_to(SOURCE).parts[0]]
     imported = {name for name in imported_names(path) if name.split(".")[0] in forbidden}
     if path in files("simulation"):
         imported.discard(SEEDED)
@@ -47,7 +42,7 @@ def test_only_the_runtime_accesses_the_machine(path: Path, forbidden: set[str]) 
     assert PERMITTED.get(named(path), set()) == imported
 
 
-@pytest.mark.parametrize("path", files("simulation"), ids=named)
+@for_each(files("simulation"))
 def test_a_simulation_has_no_generator_without_a_seed(path: Path) -> None:
     """
     `Random()` without a seed takes its seed from the machine, so the simulation could not be repeated.

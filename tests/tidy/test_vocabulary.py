@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.tree import ROOT, named, parsed
+from tests.tidy.tree import ROOT, for_each, named, parsed
 
 _RETIRED = """
 spread Spread gather_spread spread_ended mostly_follows
@@ -124,7 +124,7 @@ def test_every_kind_of_identifier_is_found(code: str, tmp_path: Path) -> None:
     assert "fold" in _identifiers(path)
 
 
-@pytest.mark.parametrize("path", CODE, ids=named)
+@for_each(CODE)
 def test_no_retired_identifier_is_used(path: Path) -> None:
     """
     No retired identifier is used, because it would be a second name for an idea.
@@ -135,7 +135,7 @@ def test_no_retired_identifier_is_used(path: Path) -> None:
     assert [] == sorted(retired)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@for_each(PAGES)
 def test_no_code_span_names_a_retired_identifier(page: Path) -> None:
     """
     No page names a retired identifier, because readers would search the code for it in vain.  The changelog may list
@@ -147,7 +147,7 @@ def test_no_code_span_names_a_retired_identifier(page: Path) -> None:
     assert [] == sorted(spans & RETIRED_IDENTIFIERS)
 
 
-@pytest.mark.parametrize("path", CODE, ids=named)
+@for_each(CODE)
 def test_no_docstring_or_comment_uses_a_retired_word(path: Path) -> None:
     """
     Docstrings and comments use no retired words, but name the subject and use the usual terms.
@@ -160,7 +160,7 @@ def test_no_docstring_or_comment_uses_a_retired_word(path: Path) -> None:
     assert [] == [(number, found) for number, text in texts if (found := A_RETIRED_WORD.findall(text))]
 
 
-@pytest.mark.parametrize("path", SOURCE, ids=named)
+@for_each(SOURCE)
 def test_no_message_uses_a_retired_word(path: Path) -> None:
     """
     Error messages, log events and other string literals use no retired words.
@@ -168,7 +168,7 @@ def test_no_message_uses_a_retired_word(path: Path) -> None:
     assert [] == [(number, found) for number, text in _strings(path) if (found := A_RETIRED_WORD.findall(text))]
 
 
-@pytest.mark.parametrize("path", CODE, ids=named)
+@for_each(CODE)
 def test_a_docstring_starts_with_its_subject(path: Path) -> None:
     """
     A docstring does not start with "Of", "As" or "Who", which begin sentences that hide their subject.
@@ -176,7 +176,7 @@ def test_a_docstring_starts_with_its_subject(path: Path) -> None:
     assert [] == [(number, text[:40]) for number, text in _docstrings(path) if A_BAD_START.match(text)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@for_each(PAGES)
 def test_no_page_uses_a_retired_word(page: Path) -> None:
     """
     No page uses a retired word instead of a term of the glossary.
@@ -184,7 +184,7 @@ def test_no_page_uses_a_retired_word(page: Path) -> None:
     assert [] == [(number, found) for number, line in _prose_lines(page) if (found := A_RETIRED_WORD.findall(line))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@for_each(PAGES)
 def test_a_page_wraps_at_100_columns(page: Path) -> None:
     """
     A page wraps at 100 columns, so that it can be read next to code.  Tables and code blocks are exempt.

@@ -1,9 +1,10 @@
 """The source files and their syntax trees, for the other tidy tests."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "tidemill"
@@ -12,6 +13,29 @@ SOURCE = ROOT / "src" / "tidemill"
 def files(*folders: str) -> list[Path]:
     """Return the Python files below these folders of `src/tidemill`, or all files without an argument."""
     return [path for folder in folders or ("",) for path in sorted((SOURCE / folder).rglob("*.py"))]
+
+
+def for_each(paths: Iterable[Path], *more: Any) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """
+    Make a test of one file, and of the arguments `more`, a test of all files that fails with a list of the bad ones.
+
+    The suite has 10,000 pairs of a file and a rule: as a test each, they would take a minute.
+    """
+
+    def decorate(check: Callable[..., None]) -> Callable[[], None]:
+        def test() -> None:
+            failures = []
+            for path in paths:
+                try:
+                    check(path, *more)
+                except AssertionError as failure:
+                    failures.append(f"{named(path)}: {failure}")
+            assert not failures, "\n".join(failures)
+
+        test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__
+        return test
+
+    return decorate
 
 
 def named(path: Path) -> str:
