@@ -8,7 +8,7 @@ from tidemill.broker.repeated_events import INTERVAL_MS, KEYS_MAX, RepeatedEvent
 
 def test_a_key_is_logged_once_per_interval_with_the_number_left_out() -> None:
     """
-    The first event with a key is logged.  The next one that is logged, after the interval, says how many were not.
+    The first event with a key is logged.  The next one that is logged, after the interval, says how many were left out.
     """
     clock = HandClock()
     repeated = RepeatedEvents(clock)

@@ -59,8 +59,8 @@ def test_no_recompression_begins_without_memory() -> None:
 
 def test_a_bounded_number_of_requests_runs_at_a_time() -> None:
     """
-    The bytes of running requests have not been counted yet, so the number of requests is bounded.  The others begin in
-    order.
+    The bytes of running requests have not been counted yet, so the number of running requests is bounded.  The others
+    wait, and begin in the order in which they arrived.
     """
     world = World()
     for _ in range(RUNNING_MAX + 2):

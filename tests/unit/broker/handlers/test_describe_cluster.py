@@ -7,7 +7,7 @@ from tidemill.wire.messages.describe_cluster import Request
 
 def test_a_single_broker_is_the_controller() -> None:
     """
-    The response has the same cluster id as every other response.
+    The response names the only broker as the controller, and has the cluster id of the broker's data directory.
     """
     world = BrokerWorld()
 

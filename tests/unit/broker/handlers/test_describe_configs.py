@@ -77,8 +77,8 @@ def test_groups_and_the_cluster_default_are_resources_too() -> None:
 
 def test_unknown_resources_are_refused() -> None:
     """
-    Refused are an unknown topic, an illegal topic name, another broker, a group without a name, and a resource type
-    that has no configuration.
+    An unknown topic, an illegal topic name, another broker, a group without a name, and a resource type that has no
+    configuration are refused.
     """
     world = BrokerWorld()
 

@@ -50,8 +50,8 @@ def test_a_cluster_default_applies_to_topics_and_survives_a_kill() -> None:
 
 def test_invalid_changes_are_refused_with_a_message() -> None:
     """
-    Refused are an unknown operation, an unknown topic, a value that is out of range, and a key that a broker reads only
-    at start-up.
+    An unknown operation, an unknown topic, a value that is out of range, and a key that a broker reads only at start-up
+    are refused.
     """
     world = BrokerWorld()
     world.create("flights")

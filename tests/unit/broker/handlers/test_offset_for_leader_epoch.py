@@ -23,7 +23,7 @@ def world_of_two_epochs() -> BrokerWorld:
 
 def test_an_epoch_ends_where_the_next_begins() -> None:
     """
-    The latest epoch ends at the high watermark; a future epoch is undefined.
+    The latest epoch ends at the high watermark.  For an epoch newer than the latest one, epoch and end offset are -1.
     """
     world = world_of_two_epochs()
 

@@ -189,8 +189,8 @@ def test_an_isolated_leader_answers_waiting_requests() -> None:
 
 def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
     """
-    The next leader has every entry on its disk, but no other replica has, so the entries are not committed.  The
-    transfer waits until they are, so that the current leader can answer the waiting request.
+    The next leader has every entry on its disk, but no other replica has, not even the current leader, so the entries
+    are not committed.  The transfer waits until they are, so that the current leader can answer the waiting request.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[3])

@@ -282,7 +282,7 @@ def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     assert [1, 0] == [led[0], led[-1]]
     assert world[2].broker.cluster.is_up(BrokerId(1))
     (shard_id,) = topic.shard_ids
-    # Leadership transfers and elections still use the leader that clients are no longer sent to.
+    # For leadership transfers and elections, broker 1 still counts as the leader for a while.
     assert world[2].broker.cluster.reported_leader(shard_id) == 1
     world.pass_time(1_000)
     assert world[2].broker.cluster.reported_leader(shard_id) != 1

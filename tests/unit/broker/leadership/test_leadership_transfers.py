@@ -24,7 +24,8 @@ def test_the_requested_broker_becomes_leader(to: int) -> None:
 
 def test_impossible_transfers_are_refused() -> None:
     """
-    The shard is led by another broker or does not exist, or the requested broker is not a voter or is down.
+    A transfer is refused if the shard is led by another broker or does not exist, or if the requested broker is not a
+    voter or is down.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -17,7 +17,7 @@ TICK_MS = 250
 
 
 class Led:
-    """A shard that this broker leads.  Tests set the commit index and the progress of the other replica."""
+    """A shard with two replicas, led by this broker.  Tests set the commit index and the other replica's progress."""
 
     def __init__(self) -> None:
         self.progress = Progress(next_index=1, state=ProgressState.REPLICATE)

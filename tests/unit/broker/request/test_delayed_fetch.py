@@ -176,7 +176,7 @@ def test_a_reader_thread_reads_no_more_than_enough() -> None:
     world = world_with(partitions=9)
     for number in range(9):
         world.produce("flights", bytes(700 * KIB), number=number)
-    world = world.restarted()  # nothing is in memory, and no reader has a position
+    world = world.restarted()  # no batch is in memory, and no earlier read has stored a position in a segment
 
     answered = sizes(world.ask(fetch(*range(9)), VERSION))
 
