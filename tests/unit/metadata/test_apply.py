@@ -42,7 +42,9 @@ def test_apply_copies_only_the_tables_that_change() -> None:
 
 
 def test_an_image_has_the_offset_after_its_last_record() -> None:
-    """Each record takes one offset, unless the caller passes an end offset: Raft's own batches take offsets, too."""
+    """
+    The new image has the end offset that the caller passes; without one, each record advances the offset by one.
+    """
     records = [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)]
 
     offsets = [apply(EMPTY, records).offset, apply(EMPTY, records, end_offset=40).offset]

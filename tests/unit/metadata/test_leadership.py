@@ -132,7 +132,7 @@ def test_an_unclean_election_moves_nothing() -> None:
         ShardId(0): ONE,
         ShardId(1): ONE,
         ShardId(2): ONE,
-    }  # shard 2 is not led by its preferred leader, shard 3 has none
+    }  # shard 2 is not led by its preferred leader; shard 3 has no leader
 
     moves, elections = elect(image, leaders, ALL, [("t", [0, 2, 4, 6])], is_unclean=True)
     everywhere = elect(image, leaders, ALL, None, is_unclean=True)

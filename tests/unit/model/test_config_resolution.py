@@ -72,7 +72,7 @@ def test_a_topic_key_without_a_broker_key_has_its_own_default() -> None:
 
 
 def test_a_broker_key_shows_where_it_was_set() -> None:
-    """A broker key that is set only by a synonym has no value, and its source is that of the synonym."""
+    """DescribeConfigs shows no value for a broker key that is set only by a synonym, but the synonym's source."""
     layers = BrokerLayers(static={"log.retention.hours": "2"})
 
     unset = resolve_broker(BROKER_KEYS["log.retention.ms"], layers)

@@ -29,7 +29,7 @@ def test_a_hello_survives_a_round_trip(hello: Hello) -> None:
 
 
 def test_malformed_hellos_are_refused() -> None:
-    """A Hello is refused if it is truncated, one byte too long, not UTF-8, or has an undefined flag."""
+    """A Hello is refused if it is truncated, one byte too long, not UTF-8, or has an unknown flag set."""
     whole = encode_hello(JOINING)
 
     for wrong in [

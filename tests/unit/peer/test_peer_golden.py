@@ -1,4 +1,4 @@
-"""The bytes between two brokers are those of `docs/formats/peer.md` as long as the version is 2."""
+"""In version 2 of the peer protocol, the bytes between two brokers are those of `docs/formats/peer.md`."""
 
 import hashlib
 import hmac

@@ -82,7 +82,7 @@ RESPONSES: list[tuple[Api, Message, str]] = [
 @pytest.mark.parametrize(("api", "request_", "golden"), REQUESTS)
 def test_requests_encode_to_the_golden_bytes(api: Api, request_: Message, golden: str) -> None:
     """
-    The bytes of a request's version never change, since brokers of different builds communicate during an upgrade.
+    The encoding of a request version never changes, since brokers of different builds communicate during an upgrade.
     """
     header = f"{api.key:04x}" + "0000" + "00000007" + "ffff" + NO_TAGS  # version, correlation id, no client id
 

@@ -99,8 +99,8 @@ def test_no_bit_of_the_handshake_can_be_changed(step: int) -> None:
 
 def test_no_bit_of_a_frame_can_be_changed() -> None:
     """
-    A frame with a flipped bit is refused.  If the bit increases its length, the refusal comes after the bytes that
-    follow.
+    A frame with a flipped bit is refused.  If the flip increases the length field to another legal length, the
+    receiver first waits for that many bytes.
     """
     one, other = linked()
     whole, filler = joined(one.seal([b"a frame"])), bytes(1 << 17)

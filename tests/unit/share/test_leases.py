@@ -269,7 +269,7 @@ def test_a_new_leader_waits_for_the_time_in_the_row() -> None:
 
 
 def test_the_limit_of_locks_divides_a_batch() -> None:
-    """The limit applies to the records that all consumers have locked together, and is never exceeded."""
+    """The limit applies to the total number of records locked by all consumers, and is never exceeded."""
     hand = Hand(locks_max=7)
     assert [Acquired(0, 5, 1)] == hand.acquire("a", (0, 5))
     assert [Acquired(5, 7, 1)] == hand.acquire("b", (5, 15))

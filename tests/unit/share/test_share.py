@@ -73,7 +73,8 @@ def test_a_record_that_is_no_longer_dead_loses_its_letter() -> None:
 )
 def test_retention_is_counted(log_start: int, removed: Removed, start: int) -> None:
     """
-    Records that retention removes before they are finished are counted; a dead letter that has been assigned is kept.
+    Records that retention removes before they are finished are counted.  A dead letter that already has a producer id
+    and a sequence is kept, because it may have been written.
     """
     one = share()
     one.set_runs([run(14, 17, ACKNOWLEDGED), run(20, 22, ARCHIVING, Reason.REJECTED, 1), run(25, 27, ACKNOWLEDGED)])
@@ -86,7 +87,8 @@ def test_retention_is_counted(log_start: int, removed: Removed, start: int) -> N
 
 def test_a_letter_of_a_removed_record_is_completed() -> None:
     """
-    If retention removes a record whose dead letter has been assigned, the letter is kept until it has been written.
+    If retention removes a record whose dead letter already has a producer id and a sequence, the letter is kept until
+    it has been written.
     """
     one = share()
     one.set_runs([run(10, 11, ARCHIVING, Reason.REJECTED, 1)])

@@ -26,7 +26,7 @@ def test_the_bytes_are_those_of_the_page() -> None:
 
 
 def test_a_run_too_long_for_a_row_is_divided() -> None:
-    """The length of a run is stored in four bytes; a longer run is encoded as several consecutive runs."""
+    """The length of a run is stored in four bytes; a run too long for them is encoded as several consecutive runs."""
     whole = run(5, 5 + (1 << 33), RecordState.ACKNOWLEDGED)
 
     (section,) = decode_row(encode_row([SetRuns(0, 1, (whole,))]))
@@ -53,7 +53,7 @@ def test_a_row_that_ends_early_is_corrupt() -> None:
 
 
 def test_an_unknown_state_is_corrupt() -> None:
-    """The error about an undefined state byte names the offset of the run."""
+    """The error about an unknown state byte names the offset of the run."""
     row = bytearray(encode_row([SetRuns(0, 1, (run(9, 10, RecordState.ARCHIVED),))]))
     row[-3] = 0x01
 

@@ -123,7 +123,7 @@ class World:
         return Join(**{**wanted, **fields})
 
     def join(self, **fields: Any) -> Any:
-        """Return the response, or the waiter's name if the request is parked."""
+        """Return the response or, if the request is parked, its waiter: a text such as `request 3`."""
         request = self.joining(**fields)
         return self.ask(request) or request.waiter
 

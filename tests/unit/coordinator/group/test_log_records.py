@@ -19,7 +19,8 @@ from tidemill.coordinator.group.log_records import (
 )
 from tidemill.model.topic import TopicId
 
-# Written by the generated classes of Apache Kafka 4.3.1 (MessageUtil.toVersionPrefixedByteBuffer).
+# Keys and values by version, in hexadecimal, as written by the generated classes of Apache Kafka 4.3.1
+# (MessageUtil.toVersionPrefixedByteBuffer).
 OFFSET_KEYS = {
     0: "0000000762696c6c696e670007666c696768747300000005",
     1: "0001000762696c6c696e670007666c696768747300000005",
