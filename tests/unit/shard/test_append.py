@@ -190,7 +190,8 @@ def test_the_checksum_of_a_row_matches_its_bytes(
     led: Callable[..., Led], timestamp_type: str, value_bytes: int
 ) -> None:
     """
-    The checksum of a large batch is computed from the batch's own CRC and the stamped bytes, without a second pass.
+    For a large batch, the row's checksum is computed from the batch's own CRC and the stamped bytes, without reading
+    the batch again.
     """
     shard = led(message_timestamp_type=timestamp_type)
     shard.append(value=bytes(value_bytes))

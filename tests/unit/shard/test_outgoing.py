@@ -17,7 +17,7 @@ TO = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))
 
 
 class StubLog:
-    """A log whose segments are not in the page cache; `found` performs a read from the disk."""
+    """A log whose segments are not in the page cache.  `found` simulates a read from the disk."""
 
     def __init__(self) -> None:
         self.found: Callable[[], bytes] = lambda: b"bytes"

@@ -222,8 +222,8 @@ def read_all_offsets(hand: Any) -> list[int]:
 
 def test_entries_of_a_checkpoint_have_their_sizes(make_hand: Callable[..., Any]) -> None:
     """
-    Entries of a checkpoint have their sizes, by which a leader fills messages: with sizes of zero, it would send a
-    thousand entries, too many for any frame.
+    Entries restored from a checkpoint have their sizes, by which a leader limits its messages: with sizes of zero, it
+    would put a thousand entries into one message, too many for any frame.
     """
     hand = make_hand(segment_bytes=700)
     for partition, size in ((0, 100), (1, 300), (0, 200), (0, 500), (1, 50)):

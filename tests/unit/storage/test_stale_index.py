@@ -69,7 +69,7 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
 ) -> None:
     """
     A reader thread builds the index in a long walk, during which the segment is cut.  Nevertheless, every offset is
-    found, also after another restart, for which the segment is closed and its index is saved.
+    found, even after another restart, for which the segment is closed and its index is saved.
     """
     hand = make_hand(COLD, index_interval=300)
     entries = hand.append(20)
@@ -99,7 +99,7 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
 
 def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> None:
     """
-    A checkpoint on another thread saves the index as it was before the cut.  Nevertheless, every offset is found, also
+    A checkpoint on another thread saves the index as it was before the cut.  Nevertheless, every offset is found, even
     after a restart.
     """
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)

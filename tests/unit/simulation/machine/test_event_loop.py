@@ -8,7 +8,7 @@ from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline, 
 
 
 def test_a_sleep_takes_virtual_time_on_the_loops_own_clock() -> None:
-    """A clock that runs twice as fast finishes a sleep of one second in half a second of virtual time."""
+    """On a clock that runs twice as fast, a sleep of one second ends after half a second of virtual time."""
     timeline = Timeline()
     loop = begin_loop(timeline, rate=2.0)
     woken: list[int] = []

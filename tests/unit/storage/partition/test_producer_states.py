@@ -91,7 +91,7 @@ def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
 
 
 def test_producers_expire_by_append_time() -> None:
-    """Producers expire by append time alone, never by a clock."""
+    """The expiry of producers depends only on append times, never on a clock."""
     states = ProducerStates()
     states.append(7, batch(0, index=1, at=5), 1)
     for number in range(PRODUCERS_KEPT):

@@ -101,7 +101,8 @@ def test_an_index_of_another_content_is_rejected() -> None:
 
 def test_an_index_of_the_same_epoch_and_other_offsets_is_rejected() -> None:
     """
-    The index has the epoch of these batches, but other offsets.  A point beyond the end of the file is rejected, too.
+    The saved index has the epoch of the segment's batches, but other offsets.  A point beyond the end of the file
+    is rejected, too.
     """
     disk, segment = on_disk()
     path = "d/00000000000000000100.index"
