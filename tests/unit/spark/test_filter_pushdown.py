@@ -32,7 +32,8 @@ def reader(*, is_pushed_down: bool = True) -> BatchReader:
 
 def test_filters_that_were_applied_exactly_are_not_returned():
     """
-    Filters that were applied exactly are not returned to Spark.  All others are returned, even if they were of use.
+    Filters that were applied exactly are not returned to Spark.  All others are returned, even if they limit what is
+    read.
     """
     exact = [
         In(("partition",), (0, 1)),

@@ -181,7 +181,7 @@ def test_a_planned_first_batch_without_its_start_is_refused(cluster):
 
 def test_completed_batches_are_committed_to_the_group(cluster):
     """
-    The end of every completed batch is committed to commitGroup once, also that of the last batch of a run.
+    The end of every completed batch is committed to commitGroup once, including that of the last batch of a run.
     """
     stream = reader(cluster, commitgroup="g", startingoffsets="earliest", maxoffsetspertrigger="40")
     begin = stream.initialOffset()
@@ -233,7 +233,8 @@ def test_a_trigger_is_limited_in_bytes(cluster):
     ample = reader(cluster, maxbytespertrigger="1g")
 
     assert ReadMaxBytes(2 * batch_bytes) == stream.getDefaultReadLimit()
-    # half of the offsets, rounded down because a batch has an odd number of bytes
+    # Half of each partition's offsets, less one: each partition's share of the bytes is rounded down, because a batch
+    # has an odd number of bytes.
     assert {"t": {"0": 149, "1": 49}} == stream.latestOffset(begin, stream.getDefaultReadLimit())
     assert {"t": {"0": 30, "1": 10}} == both.latestOffset(begin, both.getDefaultReadLimit())
     assert {"t": {"0": 300, "1": 100}} == ample.latestOffset(begin, ample.getDefaultReadLimit())

@@ -20,7 +20,7 @@ def test_a_pipeline_has_the_name_of_its_folder_and_of_its_function(name: str) ->
     pipeline = registry.load(name)
 
     assert (name, name) == (pipeline.name, getattr(pipelines, name).pipeline.name)
-    assert pipeline.summary[0].islower() and not pipeline.summary.endswith(".")  # follows the name in a list
+    assert pipeline.summary[0].islower() and not pipeline.summary.endswith(".")  # commands print it after the name
     assert pipeline.checks.endswith(".") and pipeline.example.startswith("--")
     assert options_of(pipeline.options)
 

@@ -94,8 +94,8 @@ def test_another_topic_of_the_same_name_is_refused(now, sentence):
 
 def test_another_division_is_refused():
     """
-    An archive cannot be continued with another value of `partition_by`, because Spark could not read files whose
-    directories differ.
+    An archive cannot be continued with another value of `partition_by`, because Spark could not read an archive with
+    two directory layouts.
     """
     check_division(None, "none")
     check_division(entry(), "date,hour")

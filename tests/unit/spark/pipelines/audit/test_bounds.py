@@ -68,8 +68,8 @@ TOPIC = Bounds({0: 10}, {0: 100})
     ("target", "end", "compared"),
     [
         (Bounds({0: 10}, {0: 100}), "latest", (10, 100)),
-        (Bounds({0: 0}, {0: 90}), "latest", (10, 100)),  # the last 10 are missing in the target
-        (Bounds({0: 30}, {0: 110}), "latest", (30, 110)),  # the first 20 have expired, the last 10 are additional
+        (Bounds({0: 0}, {0: 90}), "latest", (10, 100)),  # the last 10 are missing from the target
+        (Bounds({0: 30}, {0: 110}), "latest", (30, 110)),  # the first 20 have expired; the last 10 are additional
         (Bounds({0: 10}, {0: 110}), "-1", (10, 100)),
         (Bounds({0: 200}, {0: 210}), "-1", (200, 200)),
     ],

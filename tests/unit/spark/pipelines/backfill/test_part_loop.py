@@ -158,7 +158,7 @@ def run(directory, machine, made, stop_requested=lambda: False):
     ).run()
 
 
-@settings(deadline=None)  # threads show the progress
+@settings(deadline=None)  # run times vary, because a thread shows the progress
 @given(
     st.lists(st.integers(1, 10), min_size=1, max_size=5),
     st.lists(st.integers(0, 60), max_size=6),

@@ -47,7 +47,7 @@ def test_an_option_may_be_repeated() -> None:
 
 def test_values_of_python_are_taken_unchanged() -> None:
     """
-    A function accepts values of the options' own types.
+    A pipeline's function accepts values of the options' own types, such as a timedelta, without parsing them.
     """
     built = build(CountingOptions, {"topic": "t", "pause": timedelta(seconds=1), "limit": 2, "order": Order.DOWN})
 

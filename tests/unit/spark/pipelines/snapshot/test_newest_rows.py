@@ -82,7 +82,9 @@ def test_more_keys_than_fit_are_passed_on_in_parts():
 
 
 def test_a_range_without_records_has_a_row_that_stands_for_none():
-    """Without such a row, Spark would drop the count of an empty result."""
+    """
+    The row has no key and counts 0 records.  Without it, the result would be empty, and Spark would drop its count.
+    """
     (rows,) = reduced([])
 
     assert [{**dict.fromkeys(COLUMNS), MERGED: 0}] == rows.to_pylist()
