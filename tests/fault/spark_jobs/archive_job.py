@@ -11,7 +11,7 @@ from tests.fault.spark_jobs.topic_records import create_topic, read_all, send_nu
 
 _PARTITIONS: Final = 3
 _BATCH: Final = 600
-_RECORDS: Final = 6 * _BATCH  # more steps than a kill waits for
+_RECORDS: Final = 6 * _BATCH  # enough batches that no run ends before it is killed
 
 
 class ArchiveJob:
@@ -63,7 +63,7 @@ class ArchiveJob:
         return [self._directory / "target" / file["path"] for entry in entries for file in entry["files"]]
 
     def _visible(self, files: list[Path]) -> set[Path]:
-        """Return the files that a reader finds who does not know the manifest."""
+        """Return the files that a reader finds without using the manifest."""
         return set((self._directory / "target").glob("*.parquet"))
 
     def _entries(self) -> list[Path]:
@@ -71,7 +71,7 @@ class ArchiveJob:
 
 
 class ArchiveTableJob(ArchiveJob):
-    """The archive in an Iceberg table, whose catalog is a file of SQLite."""
+    """The archive in an Iceberg table, whose catalog is an SQLite file."""
 
     name = "archive-table"
 

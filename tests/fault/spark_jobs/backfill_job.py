@@ -1,4 +1,4 @@
-"""`tidemill pipeline run backfill`: no row is lost, each partition has the order of events, duplicates are counted."""
+"""`tidemill pipeline run backfill`: no row is lost, each partition is in event-time order, duplicates are counted."""
 
 import json
 from collections import Counter, defaultdict
@@ -17,16 +17,17 @@ from tests.fault.spark_jobs.topic_records import START_MS, Record, create_topic,
 _TOPIC: Final = "backfilled"
 _PARTITIONS: Final = 3
 _PART: Final = 400
-_RECORDS: Final = 8 * _PART  # more parts than a kill waits for
+_RECORDS: Final = 8 * _PART  # enough parts that no run ends before it is killed
 _PER_SECOND: Final = 800  # so that a part takes a moment, and a kill can hit it
 _FIRST: Final = datetime.fromtimestamp(START_MS / 1_000, UTC)
 
 
 class BackfillJob:
     """
-    Each round has a directory of files with later events than the rounds before, and a state directory of its own.
+    Each call of `prepare` begins a round, which has its own state directory, and a directory of files whose events are
+    later than those of earlier rounds.
 
-    The second half of a round is in two files that overlap, which are sorted first.
+    The second half of a round is in two files that overlap, so the backfill must sort their records.
     """
 
     name = "backfill"

@@ -1,8 +1,8 @@
-"""A streaming query that appends to Parquet files and trusts Spark's checkpoint: what `archive` does not do.
+"""A streaming query that appends to Parquet files and trusts Spark's checkpoint, which `archive` does not do.
 
 python checkpoint_append.py BOOTSTRAP TOPIC DIRECTORY [WAIT]
 
-With WAIT, the query waits for ever between writing its second batch and the checkpoint's commit of that batch.
+With WAIT, the query waits forever between writing its second batch and the checkpoint's commit of that batch.
 """
 
 import sys

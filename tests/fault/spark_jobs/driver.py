@@ -1,4 +1,4 @@
-"""Runs a Spark job as processes of their own, finds them, and kills them by their ids.
+"""Runs a Spark job in separate processes, finds these processes, and kills them by their ids.
 
 The driver of a Python job is two processes: the Python program, and the Java process that it starts.  With a
 `local-cluster` master, each executor is another Java process.  All are in one session of the operating system, by which
@@ -20,7 +20,7 @@ import pyspark
 from benchmarks.tidemill_broker import REPOSITORY
 from tests.fault.cluster_processes import wait_until
 
-RUN_SECONDS_MAX: Final = 240.0  # on a machine that other work shares; a run takes a few seconds
+RUN_SECONDS_MAX: Final = 240.0  # a run takes a few seconds, but longer on a shared machine
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 _DRIVER: Final = b"org.apache.spark.deploy.SparkSubmit"
 CONFIGURATION: Final = (
@@ -35,7 +35,7 @@ class SparkDriver:
     """One run of a job."""
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
-        """`arguments` follow the interpreter: a program, or `-m` and a module."""
+        """`arguments` follow the interpreter on the command line: a program, or `-m` and a module."""
         self._log = log
         self._log_from = log.stat().st_size if log.exists() else 0
         environment = {
@@ -79,12 +79,12 @@ class SparkDriver:
         return [pid for pid, command in self._processes() if _EXECUTOR in command]
 
     def kill_python(self) -> None:
-        """Kill the Python program only: the Java process notices that later, and may still work for a moment."""
+        """Kill only the Python program.  The Java process notices this later, and may still work for a moment."""
         self._process.kill()
         self._process.wait()
 
     def kill_java(self) -> None:
-        """Kill the Java process of the driver only: the Python program fails."""
+        """Kill only the Java process of the driver, after which the Python program fails."""
         for pid, command in self._processes():
             if _DRIVER in command and _EXECUTOR not in command:
                 kill(pid)
@@ -126,5 +126,5 @@ def kill(pid: int) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Wait for a drawn time after an observed step, so that kills hit all parts of a step."""
+    """Wait for a random time after an observed step, so that kills hit all parts of a step."""
     time.sleep(seconds)

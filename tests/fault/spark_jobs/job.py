@@ -21,15 +21,15 @@ class KillableJob(Protocol):
         ...
 
     def arguments(self, master: str) -> Sequence[str]:
-        """Return what follows the interpreter on the command line: a run that ends when its work is done."""
+        """Return the arguments for the interpreter, which start a run that ends when its work is done."""
         ...
 
     def moments(self) -> dict[str, int]:
         """
         Return counts that grow while the job runs, such as steps that were begun and steps that are complete.
 
-        They are observed from outside, in files or topics; they go on over all runs.  A kill comes soon after a drawn
-        moment: when its count has grown by a drawn number since the start of the run.
+        They are observed from outside, in files or topics, and continue over all runs.  A run is killed soon after one
+        of the counts, chosen at random, has grown by a random number since the start of the run.
         """
         ...
 
@@ -37,6 +37,6 @@ class KillableJob(Protocol):
         """
         Check the result of all runs, after the last one has succeeded, and return a line about it.
 
-        The check uses clients of other libraries, and no code of the job.  Raise AssertionError.
+        The check uses clients of other libraries, and no code of the job.  Raise AssertionError if the result is wrong.
         """
         ...

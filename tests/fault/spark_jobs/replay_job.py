@@ -14,11 +14,14 @@ _TARGET: Final = "replay-target"
 _SOURCE_PARTITIONS: Final = 3
 _TARGET_PARTITIONS: Final = 4
 _STEP: Final = 600
-_RECORDS: Final = 6 * _STEP  # more steps than a kill waits for
+_RECORDS: Final = 6 * _STEP  # enough steps that no run ends before it is killed
 
 
 class ReplayJob:
-    """Each round replays the records that were sent for it, with a state directory of its own."""
+    """
+    Each call of `prepare` begins a round, which has its own state directory and replays the records that were sent for
+    it.
+    """
 
     name = "replay"
 

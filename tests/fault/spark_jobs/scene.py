@@ -17,7 +17,7 @@ RUNS_MAX: Final = (
 )
 MASTERS: Final[dict[Victim, str]] = {
     "driver": "local[2]",
-    "executor": "local-cluster[2,1,1024]",  # its executors are processes
+    "executor": "local-cluster[2,1,1024]",  # its executors are separate processes
     "broker": "local[2]",
 }
 _STEPS_MAX: Final = 3  # a kill comes at most this many steps after the start of a run
@@ -25,7 +25,7 @@ _DELAY_SECONDS_MAX: Final = 0.4  # after the observed moment: about the length o
 
 
 class JobScene:
-    """One broker on one directory and port, and an instance of each job that was drawn."""
+    """One broker on one directory and port, and an instance of each job that was chosen at random."""
 
     def __init__(self, directory: Path, jobs: Sequence[type[KillableJob]], *, seed: int) -> None:
         self._directory = directory
@@ -45,7 +45,7 @@ class JobScene:
 
     def kill_once(self, victim: Victim) -> str:
         """
-        Draw a job, run it, kill the victim at a drawn moment, run the job again until it succeeds, and check it.
+        Choose a job, run it, kill the victim at a random moment, run the job again until it succeeds, and check it.
 
         Return a line about what happened.
         """
@@ -123,5 +123,5 @@ class JobScene:
 
 
 def session_arguments(master: str) -> list[str]:
-    """Return the options of `tidemill pipeline run` for the session."""
+    """Return the options of `tidemill pipeline run` for the Spark session."""
     return ["--master", master, *(word for setting in CONFIGURATION for word in ("--conf", setting))]

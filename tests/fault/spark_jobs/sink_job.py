@@ -1,4 +1,4 @@
-"""A streaming query from a topic to another: no record is lost, and the order of each key is kept."""
+"""A streaming query from one topic to another: no record is lost, and the order of each key is kept."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ _TARGET: Final = "stream-target"
 _SOURCE_PARTITIONS: Final = 3
 _TARGET_PARTITIONS: Final = 4
 _BATCH: Final = 600
-_RECORDS: Final = 6 * _BATCH  # more batches than a kill waits for
+_RECORDS: Final = 6 * _BATCH  # enough batches that no run ends before it is killed
 
 
 class SinkJob:
     """
-    The query runs until it has copied all records, and goes on from its checkpoint in the next run.
+    The query runs until it has copied all records, and the next run continues from its checkpoint.
 
     Spark repeats a batch that was interrupted, so the target may contain records of that batch twice.
     """
@@ -47,5 +47,7 @@ class SinkJob:
         return f"{self._sent} records, and {duplicates} duplicates"
 
     def _batches(self, log: str) -> int:
-        """Return how many batches a log of Spark's checkpoint contains; it removes none of so few."""
+        """
+        Return how many batches a log of Spark's checkpoint contains.  Spark removes entries only after 100 batches.
+        """
         return sum(path.name.isdecimal() for path in (self._checkpoint / log).glob("*"))

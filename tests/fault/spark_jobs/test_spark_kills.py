@@ -1,6 +1,6 @@
 """kill -9 of drivers, executors and brokers while Spark jobs run: what each job promises holds after it is run again.
 
-The seed draws the job, the moment and the victim's process.  TIDEMILL_KILL_SEED repeats the draws of an earlier run.
+The seed determines the job, the moment and the killed process.  TIDEMILL_KILL_SEED repeats an earlier run's choices.
 With TIDEMILL_FAULTS=all there are 51 kills instead of three.
 """
 
@@ -53,7 +53,7 @@ def test_a_job_keeps_its_promise_when_something_is_killed(
 def test_an_archive_without_a_manifest_has_duplicates(tmp_path: Path) -> None:
     """
     A query that appends to files and trusts Spark's checkpoint writes a batch twice if it is killed between the files
-    and the checkpoint.  The check of the archive shows that, so it can fail.
+    and the checkpoint.  The archive's check reports the duplicates, which shows that the check can fail.
     """
     broker = TidemillBroker(tmp_path / "broker")
     broker.wait_until_ready()

@@ -25,7 +25,7 @@ class Record:
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    settings = {"retention.ms": "-1"}  # the timestamps are old
+    settings = {"retention.ms": "-1"}  # no expiry, because the timestamps are old
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(_SECONDS_MAX)
 
 
