@@ -195,7 +195,7 @@ def _stream(pa: Any, table: Any) -> "pa.RecordBatchReader":
     if hasattr(table, "__arrow_c_stream__"):
         try:
             return pa.RecordBatchReader.from_stream(table)
-        except pa.ArrowInvalid:  # a single column can be exported as a stream, too
+        except pa.ArrowInvalid:  # a single column also has `__arrow_c_stream__`, but it is not a table
             pass
     raise TypeError(
         f"table is a {type(table).__name__}: pass a pyarrow Table, RecordBatch or RecordBatchReader, or an object with "

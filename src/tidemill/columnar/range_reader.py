@@ -36,11 +36,11 @@ class RangeReader:
         group_bytes_max: int = GROUP_BYTES_MAX,
     ) -> None:
         """
-        `cluster` holds the connections to use.  Without it, the connections that this process keeps are used, which
-        only one thread may do.
+        `cluster` holds the connections to use.  Without it, the reader uses the connections that this process
+        keeps; only one thread may use those.
 
-        A record batch holds at most `group_bytes_max` decompressed bytes of records, or the records of one larger
-        batch.
+        An Arrow record batch holds at most `group_bytes_max` decompressed bytes of records, or the records of one
+        larger Kafka batch.
         """
         self._options = options
         self._columns = columns

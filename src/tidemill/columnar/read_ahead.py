@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 class ReadAhead:
     """
-    Holds at most `bytes_max` bytes of rows, or one larger record batch.
+    Holds at most `bytes_max` bytes of rows, or a single record batch that is larger.
 
     The lock is reentrant, because the garbage collector may call `close` in any thread, even in one that holds the
     lock.

@@ -19,9 +19,9 @@ class RoutedRows(NamedTuple):
     """Row numbers grouped by partition, in the original order within each partition."""
 
     order: "array[int]"
-    starts: "array[int]"  # start of each partition of each topic in `order`; then the number of rows
+    starts: "array[int]"  # where each partition of each topic starts in `order`; last, the number of rows
     topics: Sequence[str]
-    counts: Sequence[int]  # of partitions, per topic
+    counts: Sequence[int]  # the number of partitions, per topic
 
     def runs(self) -> Iterator[tuple[TopicPartition, int, int]]:
         """Yield each partition that has rows, with the range of its rows in `order`."""

@@ -40,7 +40,7 @@ class SizeProfile:
         piece = bisect_left(ends, size)
         if piece == len(ends):
             return self.borders[-1]
-        after = size - (ends[piece] - self.sizes[piece])  # bytes into this piece
+        after = size - (ends[piece] - self.sizes[piece])  # the number of bytes from the start of the piece
         start, end = self.borders[piece], self.borders[piece + 1]
         return start + (after * (end - start) // self.sizes[piece] if after else 0)
 

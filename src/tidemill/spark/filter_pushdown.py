@@ -39,7 +39,8 @@ class Filtered(Protocol):
 class PushFilters:
     """A callable that replaces the method `pushFilters` of one reader instance."""
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)  # Spark compares this with its base class's method
+    # Spark regards `pushFilters` as an override unless this attribute is DataSourceReader's own method.
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: Filtered) -> None:
         self._reader = reader

@@ -1,7 +1,8 @@
 """The lag of a streaming query, computed from its progress.
 
-Spark's Kafka source reports these three metrics in `sources[].metrics`.  Spark does not let sources in Python report
-metrics, but the progress of every source contains its end offset and the latest offset.
+Spark's Kafka source reports the average, maximum and minimum lag of its partitions in `sources[].metrics`.  Spark does
+not let sources in Python report metrics, but the progress of every source contains its end offset and the latest
+offset.
 """
 
 import json

@@ -15,7 +15,7 @@ from tidemill.model.partition import TopicPartition
 
 @dataclass(kw_only=True)
 class TaskReport(WriterCommitMessage):
-    """One successful task: every record of it is acknowledged by all in-sync replicas."""
+    """The report of a successful task: all of its records are acknowledged by all in-sync replicas."""
 
     query_id: str | None  # None in a batch query
     batch_id: int | None

@@ -19,8 +19,9 @@ def read(spark: "SparkSession", archive: Path | str) -> "DataFrame":
     """
     Return the rows of all batches that were committed when this function is called.
 
-    The columns are those of `format("tidemill")`, and `date` and `hour` if the archive is partitioned by them; a filter
-    on these columns reads fewer files.  Raise ArchiveRefused if `archive` is not an archive or its manifest is damaged.
+    The columns are those of `format("tidemill")`, and `date` and `hour` if the archive is partitioned by them; with a
+    filter on `date` or `hour`, Spark reads fewer files.  Raise ArchiveRefused if `archive` is not an archive or its
+    manifest is damaged.
     """
     path = Path(archive).absolute()
     files = manifest.data_files(path)

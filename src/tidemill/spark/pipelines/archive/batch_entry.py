@@ -41,7 +41,7 @@ class BatchEntry:
     """One committed batch."""
 
     number: int  # batches are numbered from 0, without gaps
-    batch_id: str  # random: distinguishes the batches of two runs that tried the same number
+    batch_id: str  # random: distinguishes two runs that try to commit a batch with the same number
     topic: str
     topic_id: str | None  # in Kafka's text format; None if the brokers do not support topic ids
     partition_by: str

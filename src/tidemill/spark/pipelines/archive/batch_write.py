@@ -71,7 +71,7 @@ def _read(
         "onDataLoss": OnDataLoss.FAIL.value,
     }
     if on_data_loss is not OnDataLoss.FAIL:
-        # Losses are logged with `skip` as well, because the batch's entry lists the lost offsets.
+        # Spark's tasks also report losses if on_data_loss is `skip`, because the batch's entry lists the lost offsets.
         options |= {"onDataLoss": OnDataLoss.REPORT.value, "dataLossLog": str(staging.losses)}
     return spark.read.format("tidemill").options(**kafka).options(**options).schema(SCHEMA).load()
 

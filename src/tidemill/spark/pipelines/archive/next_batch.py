@@ -24,7 +24,7 @@ class TopicBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """The offsets of a batch.  All three mappings contain the same partitions."""
+    """The offsets of a batch.  The mappings `begins`, `starts` and `ends` contain the same partitions."""
 
     number: int
     topic: str
@@ -115,7 +115,7 @@ def stored_bytes(batch: PlannedBatch, profiles: Profiles) -> int:
 
 
 def check_division(last: BatchEntry | None, partition_by: str) -> None:
-    """Raise ArchiveRefused if the files of the archive are partitioned differently."""
+    """Raise ArchiveRefused if the files of the archive are not partitioned by `partition_by`."""
     if last is not None and last.partition_by != partition_by:
         raise ArchiveRefused(
             f"partition_by={partition_by}: the target has {last.partition_by}; pass that, or use another target"
@@ -124,7 +124,7 @@ def check_division(last: BatchEntry | None, partition_by: str) -> None:
 
 def check_topic(last: BatchEntry, bounds: TopicBounds) -> None:
     """
-    Raise ArchiveRefused if `bounds` belong to another topic than `last`, or the topic was deleted and created again.
+    Raise ArchiveRefused if `bounds` and `last` belong to different topics, or the topic was deleted and created again.
     """
     fix = "archive it to another target, or remove this one"
     if last.topic != bounds.topic:

@@ -35,7 +35,7 @@ _REMOVED: Final = "removed-"
 
 
 class ParquetTarget:
-    """A directory that has the same path on the driver, on the executors and in later runs."""
+    """An archive in a directory, whose path is the same on the driver, on the executors and in later runs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()

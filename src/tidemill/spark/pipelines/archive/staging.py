@@ -81,8 +81,8 @@ def _described(path: Path, name: str) -> DataFile:
     column = footer.schema.to_arrow_schema().get_field_index("timestamp")
     times: list[Any] = []
     for group in range(footer.num_row_groups):
-        # The columns of a row group are leaf columns; `headers`, which has several of them, is the last column of the
-        # schema.
+        # A row group numbers the leaf columns.  Only `headers` has several of them, and it is the last column, so the
+        # number of `timestamp` is the same as in the schema.
         statistics = footer.row_group(group).column(column).statistics
         if statistics is not None and statistics.has_min_max:
             times += [statistics.min, statistics.max]

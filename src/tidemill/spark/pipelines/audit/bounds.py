@@ -6,7 +6,7 @@ from typing import Any
 
 Offsets = Mapping[int, int]  # by partition
 
-STEP_RECORDS = 5_000_000  # per Spark job: seconds of work, so progress is shown often and a stop costs little
+STEP_RECORDS = 5_000_000  # per Spark job: seconds of work, so progress is shown often and a stop loses little of it
 STEP_RANGES_MAX = 10_000  # bounds the checksums that the driver collects
 
 

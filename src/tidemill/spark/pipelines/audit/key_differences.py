@@ -34,7 +34,7 @@ def duplicates(rows: "DataFrame", differing: "DataFrame") -> int:
 
 
 def first_of(rows: "DataFrame", differing: "DataFrame", options: AuditOptions) -> list[Difference]:
-    """Return the first differences, ordered by key; keys of which only the order differs come last."""
+    """Return the first differences, ordered by key; keys whose records differ only in their order come last."""
     keys = differing.orderBy("key").limit(options.differences)
     found = [*_unpaired(_described(rows, keys.where("not is_reordered")), options)]
     if len(found) < options.differences:

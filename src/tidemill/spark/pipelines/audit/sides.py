@@ -45,7 +45,7 @@ def resolve(job: Job[AuditOptions]) -> Sides:
         return Sides(source=source, target=_target_by_key(job), compared=source)
     if options.target is not None:
         target = topic_rows.bounds_of(job.kafka, options.target, "earliest", "latest")
-        is_whole = (options.start, options.end) == ("earliest", "latest")  # else they may name only some partitions
+        is_whole = (options.start, options.end) == ("earliest", "latest")  # other positions may omit partitions
         if source.starts.keys() - target.starts.keys() or (is_whole and target.starts.keys() - source.starts.keys()):
             raise ValueError(
                 f"topic={options.topic} has {len(source.starts)} partitions and target={options.target} "
@@ -85,8 +85,8 @@ def _target_by_key(job: Job[AuditOptions]) -> Bounds:
 
 def with_all(source: Bounds, target: Bounds, options: AuditOptions) -> Bounds:
     """
-    Return the offset ranges to compare of two topics: from the first offset that both still have to the last offset of
-    either topic.
+    Return the offset ranges in which two topics are compared: from the first offset that both still have to the last
+    offset of either topic.
 
     A start or end that is set by an option applies to both topics.
     """

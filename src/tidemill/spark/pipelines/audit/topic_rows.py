@@ -12,7 +12,7 @@ from tidemill.spark.pipelines.frame.positions import parse_position
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASK_RECORDS = 500_000  # the most offsets per task, so that every core has work
+TASK_RECORDS = 500_000  # at most this many offsets per task, so that every core has work
 
 
 def bounds_of(kafka: Mapping[str, str], topic: str, start: str, end: str) -> Bounds:

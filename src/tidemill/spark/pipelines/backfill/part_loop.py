@@ -26,7 +26,7 @@ class PartLoop:
 
     Before the first attempt to write a part, the topic's end offsets are stored.  After the part is done, comparing
     them with the new end offsets shows how many records all attempts have written in total.  The next part of the run
-    counts from these new end offsets, because a process of a killed run may still be writing.
+    counts from these new end offsets, which also counts records that a process of a killed run is still writing.
     """
 
     job: Job[BackfillOptions]

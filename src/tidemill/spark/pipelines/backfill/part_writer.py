@@ -72,7 +72,8 @@ def task_rates(rate: float | None, partitions: dict[int, int], tasks: int) -> tu
         return (None,) * tasks
     total = sum(partitions.values())
     records = [sum(count for number, count in partitions.items() if number % tasks == task) for task in range(tasks)]
-    return tuple(rate * (count or 1) / total for count in records)  # a task without records sends nothing
+    # A rate must be above 0, even that of a task without records, which sends nothing.
+    return tuple(rate * (count or 1) / total for count in records)
 
 
 @contextmanager

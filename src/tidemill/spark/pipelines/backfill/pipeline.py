@@ -106,7 +106,7 @@ def _cores(spark: "SparkSession") -> int:
 
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except PySparkException:  # Spark Connect does not provide it
+    except PySparkException:  # Spark Connect provides no SparkContext
         return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 

@@ -95,7 +95,8 @@ class Scan:
 
         path = min(bad)
         judged = self._judged([path])
-        # Read all columns of the record, because Spark parses only the columns that a query needs.
+        # Collect all columns of the record: Spark parses only the columns that a query needs, and would miss a fault in
+        # another column.
         first = judged.filter(fault.name).orderBy(BLOCK, ROW).limit(1).collect()[0]
         block, row, text = first[BLOCK], first[ROW], first[UNPARSED]
         number = judged.filter((f.col(BLOCK) < block) | ((f.col(BLOCK) == block) & (f.col(ROW) <= row))).count()

@@ -22,7 +22,7 @@ _GLOB: Final = re.compile(r"([\\\[\]{}*?,])")
 class ListedFile:
     """A source file, with the attributes from the directory listing."""
 
-    uri: str  # percent-encoded, as in the rows' metadata
+    uri: str  # percent-encoded, as in Spark's column `_metadata.file_path`
     path: str
     size: int
     modified_ms: int

@@ -62,7 +62,7 @@ def time_groups(files: Iterable[SourceFile], part_records: int) -> list[FileGrou
     Consecutive files that do not overlap share a group, and therefore a part, of up to `part_records` records.
     """
     groups: list[FileGroup] = []
-    waiting: list[SourceFile] = []  # consecutive files of the next group that is not sorted first
+    waiting: list[SourceFile] = []  # the files, so far, of the next group that needs no sorting
     for overlapping in _overlapping(files):
         records = sum(file.records for file in overlapping)
         is_sorted_first = len(overlapping) > 1 or records > part_records

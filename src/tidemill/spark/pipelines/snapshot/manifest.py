@@ -1,8 +1,8 @@
 """The manifest of a snapshot, which names the directory of the current version.  Format: docs/formats/pipelines.md.
 
 Each version is written to its own directory.  It becomes current when the manifest names it: the manifest is replaced
-atomically, and only after the files of the version are durable.  After an earlier crash, the previous version remains
-current.
+atomically, and only after the files of the version are durable.  If the run crashes before that, the previous
+version remains current.
 """
 
 import json

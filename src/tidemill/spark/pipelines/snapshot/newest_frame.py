@@ -13,7 +13,7 @@ PARTITIONS: Final = "partitions"
 
 def newest(rows: "DataFrame") -> "DataFrame":
     """
-    Return the newest row of every key, with the sum of MERGED and the column PARTITIONS.
+    Return the newest row of every key, with the columns MERGED (summed over all rows of the key) and PARTITIONS.
 
     Within a partition, the row with the greatest offset is the newest.  A key can be in several partitions if the
     partition count was changed or producers use different partitioners; then the row with the newest timestamp is kept,

@@ -70,7 +70,7 @@ def _without_record(schema: "pa.Schema") -> "pa.Table":
 
 
 def _newest(rows: "pa.Table") -> "pa.Table":
-    """Return the last row of every key, with the sum of MERGED."""
+    """Return the last row of every key, with the column MERGED summed over all rows of the key."""
     import pyarrow as pa
 
     numbers = pa.array(range(rows.num_rows), pa.int64())

@@ -34,7 +34,7 @@ class Counts:
     records: int = 0
     without_key: int = 0
     deleted: int = 0  # keys whose newest record is a tombstone
-    in_several_partitions: int = 0  # keys, counted once per version in which a partition had to be chosen
+    in_several_partitions: int = 0  # keys found in several partitions, counted once per version
 
 
 class SnapshotRun:

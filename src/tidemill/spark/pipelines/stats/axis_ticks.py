@@ -36,7 +36,7 @@ def whole_numbers(first: float, last: float, count_max: int) -> list[float]:
 
 
 def powers_of_two(first: float, last: float, count_max: int) -> list[float]:
-    """Return at most `count_max` + 1 powers of two from `first` to `last`, after 0 if the axis begins there."""
+    """Return at most `count_max` + 1 powers of two from `first` to `last`, preceded by 0 if `first` is 0."""
     lowest, highest = math.ceil(math.log2(max(first, 1))), math.floor(math.log2(last))
     every = max(1, math.ceil((highest - lowest) / count_max))
     found = [float(2**power) for power in range(lowest, highest + 1, every)]

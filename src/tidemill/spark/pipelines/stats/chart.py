@@ -19,7 +19,7 @@ class Steps:
     series: tuple[Series, ...]
     is_time: bool = False  # edges are seconds since 1970
     is_size_axis: bool = False  # edges are bytes
-    is_logarithmic: bool = False  # the axis of the edges
+    is_logarithmic: bool = False  # whether the axis of the edges is logarithmic
     is_separate: bool = False  # a bar per step, with gaps between them
     is_size: bool = False  # values are bytes
     mean: float | None = None  # a dashed line

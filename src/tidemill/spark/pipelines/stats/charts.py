@@ -9,7 +9,7 @@ from tidemill.spark.pipelines.stats.chart import Bars, Chart, Series, Steps, Tab
 from tidemill.spark.pipelines.stats.figures import HotKey, TopicFigures
 from tidemill.spark.pipelines.stats.key_label import label
 
-KEYS_DRAWN_MAX: Final = 12  # more bars would not fit on a screen; the table has all counted ranks
+KEYS_DRAWN_MAX: Final = 12  # more bars would not fit on a screen; the table has all top keys
 ROWS_MAX: Final = 400  # rows of a table in the page; the Parquet tables have all rows
 SEPARATE_MAX: Final = 64  # more bars would have no room for gaps
 HOT_FACTOR: Final = 2  # a bucket or partition with more than this many times the mean is hot
@@ -147,7 +147,7 @@ def _partitions(figures: TopicFigures) -> Chart:
     mean = total.records / len(partitions)
     fullest = max(partitions, key=lambda it: it.sizes.records)
     by_number = {one.partition: one.sizes.records for one in partitions}
-    numbers = range(min(by_number), max(by_number) + 1)  # a range may leave partitions out
+    numbers = range(min(by_number), max(by_number) + 1)  # includes partitions that the options exclude
     values = [by_number.get(number, 0) for number in numbers]
     return Chart(
         name="partitions",

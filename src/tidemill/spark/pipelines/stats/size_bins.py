@@ -16,7 +16,7 @@ def edges(smallest: int, largest: int) -> list[int]:
     Return the edges of bins that contain every size from `smallest` to `largest`, in bytes.
 
     A bin includes its lower edge and excludes its upper edge.  The bins have equal width; on a logarithmic axis, the
-    ratio of their edges is as equal as whole bytes allow.
+    ratios of their edges are as equal as whole bytes allow.
     """
     if is_logarithmic(smallest, largest):
         return _logarithmic(max(smallest, 1), largest, has_zero=smallest == 0)
