@@ -170,7 +170,7 @@ def _load(
     compression: Compression,
     linger_ms: float,
 ) -> "BenchLoad":
-    address = resolve(bootstrap)  # Report usage errors before importing the library.
+    address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka.
 
     from tidemill.cli.bench_load import BenchLoad  # imported late (decision 12)
 

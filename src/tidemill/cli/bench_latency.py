@@ -13,7 +13,7 @@ from tidemill.cli.bench_produce import QUEUE_FULL_POLL_S, Deliveries
 from tidemill.cli.bench_report import Stopwatch, Timing, advance_bar, percentiles_ms, rates
 from tidemill.cli.kafka import failed
 
-LATE_MAX_S: Final = 30.0  # after the last record was sent
+LATE_MAX_S: Final = 30.0  # limits the wait for the consumer's start, and for late records after the last one was due
 POLL_MAX_S: Final = 0.1  # bounds the latency of Ctrl-C
 TAG_BYTES: Final = 8  # distinguishes this run's records from others; eight bytes with the record's number follow
 

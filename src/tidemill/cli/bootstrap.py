@@ -39,8 +39,8 @@ def check_reachable(bootstrap: str, deadline: Deadline | None = None) -> None:
     """
     Raise `Failed` with exit code NO_BROKER unless one of the addresses accepts a connection and may be a Kafka port.
 
-    The check does not wait beyond the deadline.  Without it, librdkafka would retry for minutes.  A port that accepts
-    the connection but does not respond is left to librdkafka: the broker may be slow.
+    The check does not wait beyond the deadline.  Without the check, librdkafka would retry for minutes.  A port that
+    accepts the connection but does not respond is left to librdkafka: the broker may be slow.
     """
     from tidemill.client.port_probe import PortProtocol, probe  # imported late (decision 12)
 

@@ -6,7 +6,7 @@ from tidemill.cli.failure import usage
 
 
 def parse_pairs(texts: Sequence[str], *, prefix: str = "") -> dict[str, str]:
-    """Return the values by key.  Errors quote each text after `prefix`, which names its option.
+    """Return the values by key.  An error quotes the text after `prefix`, which names the option.
 
     Raise a usage error for a text without `=`, and for a key that is given twice.
     """

@@ -11,7 +11,7 @@ from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
 from tidemill.cli.topic_admin import Partition, TopicAdmin
 
-LIST_TIMEOUT_S: Final = 10.0  # how long the library waits for a broker that has just died
+LIST_TIMEOUT_S: Final = 10.0  # how long confluent-kafka waits for a broker that has just died
 _STATES: Final = {
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
     ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
@@ -36,7 +36,7 @@ class GroupAdmin:
         ]
         problem = None
         if listed.errors:
-            first = listed.errors[0]  # depending on the failure, the library returns an exception or a plain error
+            first = listed.errors[0]  # an exception or a plain error, depending on the failure
             error = first.args[0] if isinstance(first, KafkaException) else first
             problem = refusal(error_name(error), "groups", f"the list is incomplete: {error.str()}")
         return sorted(rows, key=lambda row: row["group"]), problem

@@ -40,7 +40,7 @@ def register(application: typer.Typer) -> None:
 def _admin(bootstrap: str | None, *groups: str) -> "GroupAdmin":
     if "" in groups:
         raise usage("GROUP is empty; `tidemill groups list` lists the groups")
-    address = resolve(bootstrap)  # Report usage errors before importing the library and connecting.
+    address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka and connecting.
 
     from tidemill.cli.group_admin import GroupAdmin  # imported late (decision 12)
     from tidemill.cli.topic_admin import TopicAdmin

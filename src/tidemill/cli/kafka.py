@@ -12,7 +12,7 @@ from tidemill.cli.refusal import refusal
 from tidemill.model import errors
 
 REQUEST_TIMEOUT_S: Final = 30.0
-GRACE_S: Final = 5.0  # lets the library report its own timeout first, with the results of the brokers that responded
+GRACE_S: Final = 5.0  # lets confluent-kafka report its timeout first, with the results of the brokers that responded
 T = TypeVar("T")
 
 
@@ -46,7 +46,7 @@ def error_name(error: KafkaError) -> str:
 
 def awaited(future: "Future[T]", about: str, bootstrap: str, timeout_s: float | None = None) -> T:
     """
-    Return the result of a request to which the library applies `timeout_s`, by default REQUEST_TIMEOUT_S.
+    Return the result of a request to which confluent-kafka applies `timeout_s`, by default REQUEST_TIMEOUT_S.
 
     Raise `Failed` if the request, whose subject is `about`, failed or timed out.
     """

@@ -15,7 +15,7 @@ from tidemill.cli.topic_admin import TopicAdmin, check_partition
 from tidemill.client.producer_properties import PRODUCER_PROPERTIES
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
-PARTITIONS_SHOWN_MAX: Final = 10  # the most partitions named in the summary of timed-out records
+PARTITIONS_SHOWN_MAX: Final = 10  # the summary of timed-out records names at most this many partitions
 FLUSH_POLL_S: Final = 0.5  # bounds the latency of Ctrl-C
 LOOKUP_TIMEOUT_S: Final = 2.0  # for looking up the current leaders of partitions whose records timed out
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies

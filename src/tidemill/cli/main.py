@@ -30,7 +30,7 @@ COMMANDS: Final = (
     "cluster",
     "doctor",
 )
-"""Commands in the order of `--help`.  Each has a module of this name in `cli`, with `register(application)`."""
+"""Commands in the order of `--help`.  Each has a module of the same name in `cli`, with a function `register`."""
 
 _Misuse: Final[Any] = typer.BadParameter.__mro__[1]
 """`UsageError`, which typer raises for an invalid command line.  typer exports only its subclass."""

@@ -63,7 +63,8 @@ def table_of(
         is_whole = index == 0 and max(map(len, texts), default=0) <= FIRST_COLUMN_MAX
         table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_whole)
     for cells in rows:
-        table.add_row(*(Text(str(or_dash(cell))) for cell in cells))  # Text, because rich reads brackets in a str
+        # Cells are Text, because rich interprets brackets in a str as markup.
+        table.add_row(*(Text(str(or_dash(cell))) for cell in cells))
     return table
 
 

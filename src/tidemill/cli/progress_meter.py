@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Final
 
-WINDOW_S: Final = 30.0  # the window over which the rate is averaged, so that it follows a slowing source
+WINDOW_S: Final = 30.0  # the rate is averaged over this window, so that it drops soon after a source slows down
 SAMPLES_MAX: Final = 256  # bounds memory; the oldest samples are dropped
 
 

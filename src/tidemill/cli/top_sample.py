@@ -16,7 +16,7 @@ from tidemill.client.broker_http import NoResponse, Refused, ask, ask_text
 from tidemill.telemetry.prometheus import counters_of
 
 HTTP_TIMEOUT_S: Final = 1.0  # a slower broker is shown as down, because the tables are updated every second
-ANSWER_TIMEOUT_S: Final = 2.0  # how long the library waits for a broker that has just died
+ANSWER_TIMEOUT_S: Final = 2.0  # how long confluent-kafka waits for a broker that has just died
 GROUPS_MAX: Final = 200  # each group costs a request, so only the first groups by name are shown
 
 

@@ -36,7 +36,7 @@ class TopicAdmin:
     """Requests about topics.  Every method raises `Failed` if the broker refuses or does not respond."""
 
     def __init__(self, bootstrap: str, deadline: Deadline | None = None) -> None:
-        """Connect.  Requests take no longer than until the deadline, and REQUEST_TIMEOUT_S each."""
+        """Connect.  Each request takes at most REQUEST_TIMEOUT_S and ends by the deadline."""
         self._bootstrap = bootstrap
         self._deadline = deadline or Deadline()
         self.client = AdminClient(client_config(bootstrap, self._deadline))

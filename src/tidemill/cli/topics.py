@@ -40,7 +40,7 @@ def register(application: typer.Typer) -> None:
 
 
 def _admin(bootstrap: str | None) -> "TopicAdmin":
-    address = resolve(bootstrap)  # Report usage errors before importing the library and connecting.
+    address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka and connecting.
 
     from tidemill.cli.topic_admin import TopicAdmin  # imported late (decision 12)
 

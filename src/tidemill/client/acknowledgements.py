@@ -10,7 +10,7 @@ class Acknowledged(NamedTuple):
     """The acknowledged records of one partition."""
 
     records: int
-    bytes: int  # of their batches, compressed
+    bytes: int  # of the record batches, compressed
     first_offset: int  # -1 if the broker did not return it
     end_offset: int  # the offset after the last record; records of other producers may be in between
 

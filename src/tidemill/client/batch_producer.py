@@ -4,10 +4,9 @@
     producer.send(partition, batch, record_count)
     acknowledged = producer.flush()
 
-The producer has no threads.  Its methods send to all leaders without waiting for one another's responses, up to
-`in_flight_max` requests per leader, and wait only if the buffer is full, or in `flush`.  Time between calls does not
-count towards timeouts: the producer never gives up a batch before it has checked for the response and could have
-retried.
+The producer has no threads.  Its methods send to all leaders concurrently, up to `in_flight_max` requests per
+leader, and wait only if the buffer is full, or in `flush`.  Time between calls does not count towards timeouts: the
+producer never gives up a batch before it has checked for the response and could have retried.
 """
 
 import random
@@ -165,7 +164,7 @@ class BatchProducer:
         self._send_all(bytes_min)
 
     def _refresh(self) -> None:
-        """Refresh the metadata of the topics in use, but wait no longer than until the first deadline."""
+        """Refresh the metadata of the topics in use, but wait at most until the first deadline."""
         topics = dict.fromkeys([*(queue.partition.topic for queue in self._busy), *self._acknowledged.topics()])
         seconds_left = min(queue.batches[0].deadline for queue in self._busy) - self._now()
         deadline_ms = min(self._cluster.settings.api_timeout_ms, max(int(seconds_left * 1_000), 1))

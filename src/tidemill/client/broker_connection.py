@@ -36,7 +36,7 @@ _BUFFER_BYTES_KEPT: Final = 16 << 20  # a larger buffer, for a response with one
 _API_VERSIONS_VERSION: Final = 3  # v4 adds nothing that this client needs
 _CLIENT_NAME: Final = "tidemill"
 _CLIENT_VERSION: Final = "0.1"
-_LOGIN_LIFETIME_USED: Final = 0.85  # as in Java's client, which adds up to a tenth, so that clients do not all coincide
+_LOGIN_LIFETIME_USED: Final = 0.85  # plus up to 0.1 at random, so that clients do not log in all at once
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # the first bytes of an alert and of a handshake
 
 
@@ -52,7 +52,7 @@ class BrokerConnection:
         BrokerUnreachable.
         """
         self.endpoint = endpoint
-        self._given = settings  # references in it are resolved again for each login
+        self._given = settings  # references in the settings are resolved again for each login
         self._settings = settings = settings.resolved()
         self._opens_until = None if open_within_ms is None else time.monotonic() + open_within_ms / 1_000
         self._requests = ClientConnection(settings.client_id)
@@ -230,7 +230,7 @@ class BrokerConnection:
         api = api_versions.API
         request = api_versions.Request(client_software_name=_CLIENT_NAME, client_software_version=_CLIENT_VERSION)
         response = self._ask(api, request, _API_VERSIONS_VERSION)
-        if response.error_code == errors.UNSUPPORTED_VERSION:  # a broker before 2.4
+        if response.error_code == errors.UNSUPPORTED_VERSION:  # as a Kafka broker before 2.4 does
             response = self._ask(api, request, 0)
         if response.error_code != errors.NONE:
             raise ProtocolMismatch(f"broker {self._name} refuses ApiVersions: {errors.name(response.error_code)}")

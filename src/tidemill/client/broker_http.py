@@ -12,7 +12,7 @@ NOT_KAFKA: Final = frozenset({"PEER", "HTTP"})  # the endpoints of a broker that
 
 
 class NoResponse(Exception):
-    """Nothing responds at the address, or it is not a Tidemill broker."""
+    """Nothing responds at the address, or what responds is not a Tidemill broker."""
 
 
 class Refused(Exception):

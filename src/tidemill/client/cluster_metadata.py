@@ -15,7 +15,7 @@ from tidemill.wire.messages import metadata
 
 NO_LEADER_EPOCH: Final = -1
 
-_FIRST_CONTACT_SHARE: Final = 0.95  # of the time limit of the first contact, so that the error is raised in time
+_FIRST_CONTACT_SHARE: Final = 0.95  # of the first contact's time limit; the rest is for raising the error in time
 
 _Answer = TypeVar("_Answer")
 
@@ -148,8 +148,9 @@ class ClusterMetadata:
         Call `ask` with a connection to one broker after another, and return the answer of the first broker that
         responds.
 
-        Connected brokers are tried first, then known brokers, then bootstrap servers.  Until `ends_at`, each endpoint
-        gets an equal share of the time that is left to open a connection.  Raise BrokerUnreachable if none responds.
+        Connected brokers are tried first, then known brokers, then bootstrap servers.  The time left
+        until `ends_at` is divided equally among the endpoints that are not tried yet, and limits how long opening a
+        connection may take.  Raise BrokerUnreachable if none responds.
         """
         endpoints = dict.fromkeys([*self._connections, *self._brokers.values(), *self.settings.bootstrap])
         failures = []

@@ -39,7 +39,7 @@ NO_EFFECT: Final = frozenset(
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
         "max.poll.records",  # whole batches are read
-        "metadata.max.age.ms",  # metadata is refreshed when a leader moves, and for each plan
+        "metadata.max.age.ms",  # metadata is refreshed when a leader moves, and when a read is planned
         "metadata.recovery.strategy",
         "metric.reporters",
         "metrics.num.samples",

@@ -56,7 +56,7 @@ class LeaderConnections:
         return LostConnection(link.batches_in_flight(), cause)
 
     def receive(self, timeout_s: float) -> Iterator[ProduceAnswer | LostConnection]:
-        """Yield all answers that have arrived, and the connections that failed.  Wait for the first up to `timeout_s`.
+        """Yield all answers that have arrived, and the connections that failed.  Wait up to `timeout_s` for the first.
 
         If no answer is outstanding, sleep for `timeout_s`.
         """

@@ -21,7 +21,7 @@ from tidemill.client.failures import BrokerUnreachable, SettingsError
 from tidemill.client.tls_settings import trusting
 
 _TOKEN_BYTES_MAX: Final = 1 << 20
-_KEPT_MAX: Final = 16  # cached tokens, one per settings; the oldest is dropped, and requested again when needed
+_KEPT_MAX: Final = 16  # cached tokens; the oldest is dropped, and requested again when needed
 _LIFETIME_USED: Final = 0.8
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 

@@ -49,7 +49,7 @@ class PendingBatch:
         self.record_count = record_count
         self.deadline = deadline  # when its delivery fails, on the producer's clock
         self.attempts = 0
-        self.sequence = NO_SEQUENCE  # of its first record, set when it is first sent
+        self.sequence = NO_SEQUENCE  # of the first record; set when the batch is first sent
         self.cause: ClientError | None = None  # of the last failure
 
     @property
@@ -81,7 +81,7 @@ class PartitionQueue:
         self.broker_id = -1  # the broker to which the batches in flight were sent
         self.next_sequence = 0
         self.is_known = False  # whether the broker has stored a batch, and therefore refuses batches out of order
-        self.must_restart = False  # the broker has lost the sequence, so it restarts at 0 in a new epoch
+        self.must_restart = False  # the broker has lost the sequence, which must restart at 0 in a new epoch
         self.failures = 0  # failed attempts of the first batch since the last success; 0: send without waiting
         self.ready_at = 0.0  # when to make the next attempt, on the producer's clock; in the future after a failure
 

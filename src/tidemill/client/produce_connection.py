@@ -43,7 +43,7 @@ class ProduceConnection:
 
     def send(self, batches: Sequence[PendingBatch], now: float) -> None:
         """Send one request with these batches, each of a different partition.  Raise BrokerUnreachable."""
-        self._in_flight.append((now, batches))  # even if sending fails: the broker may have received it
+        self._in_flight.append((now, batches))  # even if sending fails: the broker may have received the request
         by_topic: dict[str, list[produce.Request.Topic.Partition]] = {}
         for pending in batches:
             topic, partition = pending.queue.partition

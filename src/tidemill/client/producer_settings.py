@@ -1,7 +1,7 @@
 """Producer settings: Kafka's producer keys as one frozen, picklable value.
 
-Connection keys, such as addresses, TLS and `request.timeout.ms`, are in `connection_settings`.  Unlike those, no
-producer key is a secret: a reference (`setting_values`) is resolved once, when the settings are parsed.
+Connection keys, such as addresses, TLS and `request.timeout.ms`, are in `connection_settings`.  A producer
+key is never a secret, so a reference (`setting_values`) is resolved once, when the settings are parsed.
 """
 
 from collections.abc import Collection, Mapping
@@ -80,7 +80,7 @@ class ProducerSettings:
     codec: Codec = Codec.NONE
     level: int | None = None  # None: the codec's default
     batch_bytes: int = 1 << 20  # batch.size: a batch has at most this size before compression
-    request_bytes_max: int = 4 << 20  # max.request.size: total of the batches in a Produce request, and so of a record
+    request_bytes_max: int = 4 << 20  # max.request.size: limits the batches of a request in total, and so each record
     buffer_bytes: int = 32 << 20  # buffer.memory: batches that wait or are in flight
     delivery_timeout_ms: int = 120_000
     in_flight_max: int = IN_FLIGHT_MAX  # requests in flight per connection

@@ -24,7 +24,7 @@ from tidemill.wire.messages import fetch
 _NO_SESSION_EPOCH: Final = -1  # a full fetch without a session, because a read concerns a single partition
 _LAST_VERSION_BY_NAME: Final = 12  # later versions identify topics by id
 _BYTES_PER_OFFSET: Final = 1_024  # an initial estimate, which observed sizes replace
-_BYTES_MIN: Final = 64 << 10  # smaller responses would need more round trips, which cost more than they save
+_BYTES_MIN: Final = 64 << 10  # smaller requests would need more round trips, which would cost more than the bytes saved
 
 _TOPIC_ID_PROBLEMS: Final = frozenset(
     {errors.UNKNOWN_TOPIC_ID, errors.INCONSISTENT_TOPIC_ID, errors.FETCH_SESSION_TOPIC_ID_ERROR}

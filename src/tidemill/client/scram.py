@@ -25,7 +25,7 @@ class ScramError(Exception):
 
 
 class ScramClient:
-    """One login.  Call `first`, `final` and `check` in this order, each with the server's message before it."""
+    """One login.  Call `first`, then `final` and `check`, each with the server's response to the previous message."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
         self._hash = HASHES[mechanism]

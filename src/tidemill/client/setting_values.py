@@ -32,7 +32,7 @@ def is_reference(key: str, value: str) -> bool:
 class SettingValues(Mapping[str, str]):
     """Kafka's keys with their values; reading a value resolves its reference.
 
-    Raise SettingsError for a reference to a variable or a file that is missing, and for a value that a method refuses.
+    Methods raise SettingsError for a reference to a missing variable or file, and for a value that they refuse.
     """
 
     def __init__(self, keys: Mapping[str, str]) -> None:
