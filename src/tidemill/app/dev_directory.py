@@ -191,9 +191,10 @@ def _replication(count: int) -> dict[str, str]:
 
 
 def _chosen_replication(stored: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the replication settings in the `stored` settings that differ from the defaults for that many brokers.
+    """Return the replication settings that a user has changed in the settings files of brokers, which `stored` holds.
 
-    The returned settings apply to all brokers, because any broker may become the controller.
+    These differ from the defaults for a cluster of `len(stored)` brokers.  They apply to all brokers, because any
+    broker may become the controller.
     """
     written = _replication(len(stored))
     chosen: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The console as an ASGI application.  It checks no addresses: `http` passes on only requests from this machine.
+"""The console as an ASGI application.  It serves every request, because `http` passes on only those from this machine.
 
 The pages work without JavaScript.  With it, htmx reloads the content every few seconds.  The content security policy
 allows only files from this server, and no inline scripts or styles, so that nothing that a record contains can run.
@@ -70,7 +70,7 @@ class Console:
         self._application = Starlette(
             routes=[
                 *(Route(path, site.endpoint(page)) for path, page in PAGES.items()),
-                Route("/groups/{group:path}", group),  # for users who type a group's address in the form of a topic's
+                Route("/groups/{group:path}", group),  # for users who expect an address like that of a topic
                 Route("/charts.json", charts),
                 Mount("/static", StaticFiles(packages=[("tidemill.console", "static")])),
             ],

@@ -133,7 +133,7 @@ class Overview:
     has_quorum_contact: bool
     leaderless: Sequence[ShardRow]
     under_replicated: Sequence[ShardRow]
-    problems: Sequence[BrokerProblem]  # except those that the fields above show
+    problems: Sequence[BrokerProblem]  # except those that other fields show
 
     @property
     def is_whole(self) -> bool:
@@ -142,7 +142,11 @@ class Overview:
 
 
 class ClusterView(Protocol):
-    """The methods are called in worker threads, and return values that no other thread changes."""
+    """
+    The port through which pages read the data of the serving broker.
+
+    Its methods are called in worker threads, and return values that no other thread changes.
+    """
 
     def overview(self) -> Overview: ...
 

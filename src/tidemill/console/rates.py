@@ -1,6 +1,7 @@
 """Computes how fast partitions grow, from the end offsets that were read for earlier pages.
 
-A broker does not count what others append, but two observations of a partition's end offset give its rate.
+A broker does not count the records that other leaders append, but two observations of a partition's end offset give its
+rate.
 """
 
 from collections.abc import Mapping

@@ -28,7 +28,7 @@ class AdmitBroker:
     directory_id: DirectoryId
     broker_id: BrokerId | None  # the requested id; None: the controller assigns one
     live: frozenset[BrokerId]  # live brokers, whose directories cannot be replaced
-    was_admitted: bool = False  # the directory already has this id: confirm or refuse the id, but assign none
+    was_admitted: bool = False  # the directory already has `broker_id`: confirm or refuse it, but assign no id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,8 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TOPIC_ID_TAG = 0
-_EXPIRY_TAG = 10_000  # Tidemill's own tag: version 1, Kafka's only one with an expiry, has no epoch or topic id
+# A tag of Tidemill: Kafka has an expiry time only in version 1 of offset values, which has no leader epoch or topic id.
+_EXPIRY_TAG = 10_000
 
 
 class BadRecord(ValueError):
