@@ -15,12 +15,14 @@ from tests.fault.judgement import show_kept
 JOINER = 3
 TOPIC = "joined"
 CALLS = "fsync,fdatasync,pwritev2,rename"
-STEPS_MAX = 60  # joining takes fewer `CALLS` than this; later calls write the replicas that the broker is then assigned
+STEPS_MAX = 60  # joining takes fewer of the calls in `CALLS`; later ones write the replicas that the broker is assigned
 STEPS = (5,)  # the steps at which the regular test suite kills the broker
 
 
 def killed_before(step: int) -> list[str]:
-    """Return the strace command that kills the process when it attempts its system call number `step`."""
+    """Return the strace command that kills the process at the start of its system call number `step`, counting only
+    those in `CALLS`.
+    """
     inject = ["-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=KILL:when={step}"]
     return ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
 

@@ -69,8 +69,8 @@ def test_writes_resume_when_a_leader_is(
 def test_a_leader_that_loses_one_follower_keeps_leading(
     proxied: tuple[ClusterProcesses, PeerProxies], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A leader that loses one follower continues to lead, because the other follower has contact with it and refuses to
-    vote against it.
+    """A leader that loses one follower continues to lead, because the other follower still hears from it and therefore
+    votes for no candidate.
     """
     cluster, proxies = proxied
     cluster.recover()

@@ -1,6 +1,6 @@
 """
-No response leaves before its sync, as the system calls of a running broker show.  Transcripts in the wrong order test
-the auditor itself.
+No response leaves before its sync, as the system calls of a running broker show.  Transcripts whose calls are in the
+wrong order test the auditor itself.
 """
 
 import shutil

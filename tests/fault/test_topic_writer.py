@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Route few rows at a time, so that rows are sent before, during and after the kill."""
+    """Let the writer send after every few rows, so that it sends before, during and after the kill."""
     monkeypatch.setattr(topic_writer, "_GROUP_BYTES", 50_000)
     yield
     producer_pool.close_all()

@@ -26,10 +26,11 @@ from tidemill.storage.recovery import JournalDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
-TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # runs with several brokers; four out of five have at least three
+# The number of runs with several brokers.  Four out of five of these runs, as in SEVERAL, have at least three brokers.
+TOGETHER = -(-int(ASKED or "30") * 5 // 4)
 SEVERAL = (2, 3, 3, 3, 5)
-# Seeds that once found bugs, each with its number of brokers.  In 1043, a learner and then a voter lost their disks,
-# and the leader promoted the learner.
+# Seeds that once found bugs, each with its number of brokers.  With seed 1043, a learner and then a voter lost their
+# disks, and the leader promoted the learner.
 FOUND = ((1043, 5),)
 RUN = """
 from random import Random

@@ -260,7 +260,7 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
 
 def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
     """A broker that was down becomes ready only once its metadata is current, because under its outdated configuration
-    its records would have expired.
+    it would delete records that the current one keeps.
     """
     scene, controller, away = old_records(1)
     away.kill()
@@ -276,8 +276,8 @@ def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
 
 
 def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None:
-    """A paused broker checks retention by the current configuration.  Its link survived the pause, but the broker has
-    not yet read the new configuration from it.
+    """A broker that resumes after a pause checks retention only by the configuration that was changed during the pause.
+    Its link survived the pause, but the broker has yet to read the change from it.
     """
     scene, controller, away = old_records(3)
     assert away.broker is not None

@@ -19,7 +19,7 @@ from tidemill.simulation.shard.shard_simulation import ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # the seeds are divided into this many tests, so that a failure is reported early
-SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged, and the newest membership was on disk but in no memory
+SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged, and the newest membership was only on disk
 RUN = """
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 for seed in (7, 11):

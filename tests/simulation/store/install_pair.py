@@ -358,7 +358,7 @@ class Pair:
                 found.append(f"partition {number}: producers {copy.producers.newest()}")
             if (
                 summed_of(ours, number).with_pending != summed_of(theirs, number).with_pending
-            ):  # some values may be uncommitted
+            ):  # pending values count, too: the follower may not know that they have committed
                 found.append(f"partition {number}: {summed_of(ours, number)}, not {summed_of(theirs, number)}")
             is_equally_committed = ours.commit_index == theirs.commit_index
             if is_equally_committed and shares_of(ours, number) != shares_of(theirs, number):

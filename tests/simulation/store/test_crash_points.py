@@ -21,7 +21,7 @@ from tidemill.storage.recovery import initialize_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
-SHARES = 4  # of the crash points, so that all cores are used
+SHARES = 4  # the crash points are divided among this many tests, so that all cores are used
 # The script must execute each of these actions several times.
 ACTIONS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
 
