@@ -74,5 +74,5 @@ def live_view(*arguments: str, redraws: int, **variables: str) -> str:
 
 
 def heed_interrupts() -> None:
-    """Restore the default handler: a suite that runs in the background ignores SIGINT, and children inherit that."""
+    """Restore SIGINT's default handler: a suite in the background ignores SIGINT, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -210,7 +210,7 @@ def test_ctrl_c_ends_following_with_success(bootstrap: str) -> None:
 
 
 def _as_at_a_terminal() -> None:
-    """Restore the default handler: a suite that runs in the background ignores SIGINT, and children inherit that."""
+    """Restore SIGINT's default handler: a suite in the background ignores SIGINT, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

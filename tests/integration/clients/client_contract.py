@@ -595,7 +595,7 @@ def a_group_commits_and_resumes(stage: Stage) -> None:
 
     second = stage.consumer(group)
     second.subscribe([topic])
-    with stage.still():  # a lost LeaveGroup leaves a session that must time out; a new coordinator would renew it
+    with stage.still():  # if LeaveGroup is lost, the session must time out; a new coordinator would renew it
         records = stage.take(second, 8)
 
     assert list(range(12, 20)) == [record.offset for record in records]
@@ -624,7 +624,7 @@ def a_member_that_joins_and_one_that_leaves_move_partitions(stage: Stage) -> Non
     second.subscribe([topic])
     stage.assign_until([first, second], split_evenly(topic, 4), "two members share")
     stage.leave(first)
-    with stage.still():  # a lost LeaveGroup leaves a session that must time out; a new coordinator would renew it
+    with stage.still():  # if LeaveGroup is lost, the session must time out; a new coordinator would renew it
         stage.assign_until([second], lambda held: held == [whole], "the remaining member has all")
 
     values = [b"%d" % index for index in range(40)]

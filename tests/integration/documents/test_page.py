@@ -1,4 +1,4 @@
-"""A page is parsed into steps, cells and quotes."""
+"""A page is parsed into steps and patterns of its illustrations; a notebook and a terminal execute the steps."""
 
 import os
 from pathlib import Path

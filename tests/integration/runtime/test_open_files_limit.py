@@ -1,4 +1,4 @@
-"""A process started with a low limit of open files raises it."""
+"""A process that starts with a low limit on open files raises it."""
 
 import subprocess
 import sys

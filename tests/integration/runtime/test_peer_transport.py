@@ -604,8 +604,8 @@ def test_a_broker_dials_an_address_of_its_own_once() -> None:
 
 def test_the_end_of_a_long_outage_is_reported_also_by_a_new_dialler(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Broker 2 comes back with an empty directory, so its address is unknown until it registers.  Meanwhile it dials
-    broker 1, which reports the end of the outage once it may dial the address again.
+    Broker 2 comes back with an empty directory, so broker 1 does not dial its address until broker 2 has registered.
+    Meanwhile broker 2 dials broker 1.  Broker 1 reports the end of the outage once it may dial the address again.
     """
     monkeypatch.setattr(link_reports, "NOTICE_MS", 0)
     monkeypatch.setattr(link_reports, "OUTAGE_MS", 100)

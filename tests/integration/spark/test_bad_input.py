@@ -1,5 +1,5 @@
 """
-Bad input to a query causes an error of one clear sentence, and no record is lost when a broker fails.
+Bad input to a query causes an error that is one clear sentence, and no record is lost when a broker fails.
 
 `docs/spark.md` quotes the sentences.  The tests of this file produce each of them, so the page cannot differ.
 """
@@ -142,13 +142,13 @@ def session(spark, bootstrap, make_topic, produce):
 
 
 def test_every_error_of_the_guide_is_produced_here():
-    """The guide quotes only errors that a test of this file has produced."""
+    """`docs/spark.md` quotes only errors that a test of this file has produced."""
     assert CASES.keys() | OF_OTHER_TESTS == QUOTES.keys()
 
 
 @pytest.mark.parametrize("title", CASES)
 def test_an_error_is_the_sentence_of_the_guide(session, title):
-    """The error contains the sentence that the guide explains, and no traceback of a Python worker."""
+    """The error contains the sentence that `docs/spark.md` explains, and no traceback of a Python worker."""
     with pytest.raises(Exception) as failed:
         CASES[title](session)
 

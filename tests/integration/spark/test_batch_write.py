@@ -88,8 +88,8 @@ def test_what_is_written_is_what_is_read(spark, bootstrap, save, make_topic, kin
 
 
 def test_rows_without_headers_take_time_in_proportion_to_their_number(spark, save, make_topic):
-    """The session's settings prevent Spark from measuring Arrow batches, which made four times as many rows take 12
-    times as long.
+    """With the settings of `session.builder`, Spark does not measure its Arrow batches after each row.  With Spark's
+    defaults, four times as many rows took 12 times as long.
     """
     topic = make_topic()
 

