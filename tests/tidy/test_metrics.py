@@ -54,7 +54,7 @@ def test_every_counter_of_an_api_is_counted_and_shown() -> None:
 
 def test_every_counter_of_a_topic_is_counted_and_shown() -> None:
     """
-    The handlers increment the counters of the partition's topic in place.
+    Code outside `telemetry` increments each counter that `/metrics` shows per topic.
     """
     raised = {*re.findall(r"counters\.(\w+) \+= ", code_outside_telemetry())}
 

@@ -106,7 +106,7 @@ def test_the_operations_pages_say_what_to_do_about_every_alert() -> None:
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
     """
-    The panels do not overlap; Grafana would move them, so the dashboard would not look as intended.
+    The panels do not overlap: Grafana would move overlapping ones, and the dashboard would not look as intended.
     """
     taken: dict[tuple[int, int], str] = {}
     for panel in PANELS:

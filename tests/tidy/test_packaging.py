@@ -47,7 +47,7 @@ def unit_values(key: str) -> list[str]:
 
 def test_the_image_is_made_from_files_that_exist() -> None:
     """
-    Each copied file exists, and `.dockerignore` does not exclude it from the build.
+    Each file that the container file copies exists, and `.dockerignore` does not exclude it from the build.
     """
     copied = [word for text in arguments("COPY") if "--from" not in text for word in text.split()[:-1]]
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]

@@ -16,7 +16,7 @@ from tidemill.app.start_problem import StartProblem
 
 
 def prepared(directory: Path, count: int = 3, kafka: str = "127.0.0.1:0", **environment: str) -> list[DevBroker]:
-    """Write the files of the brokers as the command does, release the directory, and return the brokers."""
+    """Write the files of the brokers as `tidemill dev` does, release the directory, and return the brokers."""
     locked = DevDirectory(str(directory))
     try:
         return locked.brokers(count, kafka=kafka, http="127.0.0.1:0", environment=environment)
@@ -74,7 +74,7 @@ def test_new_topics_are_replicated(tmp_path: Path, count: int, written: dict[str
 
 def test_the_environment_overrides_the_replication_settings(tmp_path: Path) -> None:
     """
-    A key that is set in the environment has that value, and the other key keeps the value that the command writes.
+    A replication setting in the environment takes precedence; the other one keeps the value that `tidemill dev` writes.
     """
     brokers = prepared(tmp_path, TIDEMILL_SET_DEFAULT_REPLICATION_FACTOR="1")
 
@@ -82,7 +82,7 @@ def test_the_environment_overrides_the_replication_settings(tmp_path: Path) -> N
 
 
 def test_an_existing_directory_gets_replication_settings(tmp_path: Path) -> None:
-    """If an older version wrote the settings files without these keys, the next start adds them."""
+    """If an older version wrote the settings files without the replication settings, the next start adds them."""
     for broker in prepared(tmp_path):
         lines = Path(broker.config).read_text().splitlines(keepends=True)
         Path(broker.config).write_text("".join(line for line in lines if "replica" not in line.partition(":")[0]))
@@ -115,7 +115,7 @@ def test_ports_are_consecutive(tmp_path: Path) -> None:
 
 def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: Path) -> None:
     """Once the cluster exists, the settings of broker 1 make it join that cluster.  They are written immediately, and
-    the next start of the command keeps them, even if broker 1 has lost its data by then.
+    the next start of `tidemill dev` keeps them, even if broker 1 has lost its data by then.
     """
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
@@ -174,7 +174,7 @@ def test_a_directory_that_was_created_in_vain_is_removed(tmp_path: Path) -> None
 
 
 def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
-    """Ports above 65535 are refused, and so are HTTP addresses that the command itself cannot reach."""
+    """Ports above 65535 are refused, and so are HTTP addresses that `tidemill dev` itself cannot reach."""
     with pytest.raises(SettingRefused, match="beyond the last port, 65535"):
         prepared(tmp_path, kafka="127.0.0.1:65534")
     locked = DevDirectory(str(tmp_path))
@@ -184,7 +184,7 @@ def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_running_broker_are_not_overwritten(tmp_path: Path) -> None:
-    """The command does not overwrite the settings of a broker that is running, for example because it was restarted
+    """`tidemill dev` does not overwrite the settings of a broker that is running, for example because it was restarted
     separately.
     """
     prepared(tmp_path, count=2)

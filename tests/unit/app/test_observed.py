@@ -15,7 +15,7 @@ def samples(world: BrokerWorld) -> dict[str, str]:
 
 def test_a_scrape_shows_the_state_of_the_broker() -> None:
     """
-    The broker is alone, so it leads everything, including the metadata shard.
+    The scrape of a single broker shows that it leads everything, including the metadata shard.
     """
     world = BrokerWorld()
     world.create("flights", partitions=3)

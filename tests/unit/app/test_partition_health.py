@@ -31,8 +31,8 @@ def world() -> ClusterWorld:
 
 def test_a_healthy_cluster_has_no_partition_in_danger(world: ClusterWorld) -> None:
     """
-    Each leader counts the partitions that it leads.  One of the six is the partition of the metadata topic, whichever
-    broker leads it.
+    Each leader counts the partitions that it leads.  Besides the five partitions that broker 1 leads, there is the one
+    of the metadata topic, whichever broker leads it.
     """
     counts = [health_of(world, number) for number in (1, 2, 3)]
 

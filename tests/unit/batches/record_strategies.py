@@ -14,7 +14,7 @@ def lists_of_records(timestamps: st.SearchStrategy[int]) -> st.SearchStrategy[li
 
 
 record_lists = lists_of_records(st.integers(-1, 1 << 42))
-dated_record_lists = lists_of_records(st.integers(0, 1 << 42))  # aiokafka's builder treats -1 as not set
+dated_record_lists = lists_of_records(st.integers(0, 1 << 42))  # aiokafka's builder treats the timestamp -1 as missing
 
 
 def numbered(records: list[Record], base_offset: int = 0) -> list[Record]:

@@ -234,7 +234,9 @@ def test_old_formats_and_decompression_bombs_are_refused(scan):
 @given(records=record_lists, codec=st.sampled_from(list(Codec)), skipped=st.integers(0, 5))
 @settings(max_examples=50)
 def test_columns_are_converted_back_to_their_batches(scan, records, codec, skipped):
-    """Columns are converted back to their batches, including slices, whose Arrow offsets do not start at 0."""
+    """Columns are converted back to batches of the same records, even if they are slices, whose Arrow offsets do not
+    start at 0.
+    """
     run, _ = run_of([Record(b"skipped", None, (("a", b"b"),))] * skipped + records)
     rows = record_batch_from(run, "t", 0, include_headers=True).slice(skipped)
 

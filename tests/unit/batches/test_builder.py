@@ -67,7 +67,7 @@ def test_an_uncompressed_batch_equals_aiokafkas_byte_for_byte(records):
 
 
 def test_an_empty_batch_cannot_be_built():
-    """Kafka's clients refuse an empty batch, and its timestamps would be undefined."""
+    """Kafka's clients refuse an empty batch, and without a record it would have no timestamps."""
     with pytest.raises(ValueError, match="at least one record"):
         build_batch([])
 

@@ -163,7 +163,7 @@ def test_a_raw_snappy_block_of_four_gigabytes_is_refused_before_memory_is_alloca
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_an_unknown_codec_is_refused(codec):
-    """The three undefined values of the codec field are refused."""
+    """The three unassigned values of the codec field are refused."""
     with pytest.raises(CompressionError, match="unknown"):
         decompress(codec, b"x")
     with pytest.raises(CompressionError, match="unknown"):

@@ -77,7 +77,7 @@ def test_a_row_goes_to_its_partition_or_else_to_that_of_its_key(scan: ModuleType
 
 
 def test_rows_without_key_stay_in_one_partition_until_it_has_a_batch(scan: ModuleType):
-    """The sticky partition changes after the given number of bytes, and is kept for the next call."""
+    """After the given number of bytes, the sticky partition changes; the next call continues with the new one."""
     sticky = array("q", [1, 0])
 
     _, slots = routed(scan, [b"x" * 93] * 5, counts=[3], sticky=sticky, sticky_bytes=200)

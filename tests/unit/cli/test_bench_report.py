@@ -19,7 +19,8 @@ def test_a_percentile_is_a_value_that_occurred() -> None:
 
 def test_rates_say_whether_the_client_was_the_limit() -> None:
     """
-    Rates are per second of wall-clock time.  If a thread computes nearly all the time, the client is the limit.
+    Rates are per second of wall-clock time.  If a thread of the client computes nearly all the time, the client limits
+    the rate.
     """
     idle = rates(1_000, 2 << 20, Timing(seconds=2.0, cpu_seconds=1.0, thread_seconds=0.5))
     busy = rates(1_000, 2 << 20, Timing(seconds=2.0, cpu_seconds=3.0, thread_seconds=1.9))

@@ -117,7 +117,8 @@ def test_an_unknown_lag_is_shown_as_unknown() -> None:
 
 def test_each_broker_lists_its_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Shards are ok while the disk of a broker is full, so the problems of every broker that responds are shown, too.
+    All shards may be ok while the disk of a broker is full, so the problems of every broker that responds are shown,
+    too.
     """
     brokers = Brokers([broker(1), broker(2), broker(3)], {1: [], 2: [], 3: []})
     full, late = [{"problem": name, "count": 1, "detail": f"{name}: act"} for name in ("disk_full", "draining")]

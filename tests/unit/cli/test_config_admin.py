@@ -70,8 +70,7 @@ def test_what_applies_if_a_key_is_unset_is_the_next_level(
 
 def test_a_key_that_is_only_set_by_a_synonym_is_not_set_itself() -> None:
     """
-    The broker reports a key that is set only by a synonym without a value and with the source of the synonym, as in
-    Kafka.
+    For a key that is set only by a synonym, the broker reports no value and the source of the synonym, as Kafka does.
     """
     hours, minutes = [
         config(f"log.retention.{unit}", value, STATIC, IN_FILE, IN_HOURS)

@@ -27,7 +27,8 @@ class Admin:
 
 def test_a_new_topic_is_asked_for_until_the_broker_knows_it(capsys: pytest.CaptureFixture[str]) -> None:
     """
-    The broker that receives the request may learn of a new topic later than the broker that has created it.
+    The command repeats its request, because the broker that receives it may learn of a new topic later than the broker
+    that has created the topic.
     """
     print_notes(Admin(2), ORDERS, ["flush.ms"], as_json=False, is_new=True)  # type: ignore[arg-type]
 

@@ -53,7 +53,7 @@ def test_the_file_system_is_that_of_the_deepest_mount(tmp_path: Path) -> None:
 
 def test_measuring_syncs_leaves_nothing_behind(tmp_path: Path) -> None:
     """
-    The measurement is bounded, and its file has been removed afterwards.
+    The number of measured syncs is bounded, and the file that was written for them is removed afterwards.
     """
     durations = sync_seconds(tmp_path)
 

@@ -13,7 +13,9 @@ from tidemill.client.port_probe import PortProtocol
 
 
 class SilentAdmin:
-    """A stand-in for confluent-kafka's admin client: every request times out, after the time in `timeouts_s`."""
+    """A stand-in for confluent-kafka's admin client: every request times out immediately, and `timeouts_s` collects the
+    timeouts that were given.
+    """
 
     timeouts_s: list[float]
 

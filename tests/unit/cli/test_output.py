@@ -30,7 +30,8 @@ def test_numbers_are_aligned_to_the_right() -> None:
 
 def test_a_narrow_terminal_keeps_the_first_column_whole() -> None:
     """
-    The first column names the row, and users can copy it.  The other columns wrap, and no text is lost.
+    The first column, which names the row, does not wrap, so that users can copy it.  The other columns wrap, and no
+    text is lost.
     """
     rows = [["a.configuration.key.of.40.characters.xx", "[x]" * 20, "broker's start", "[y]" * 5]]
 

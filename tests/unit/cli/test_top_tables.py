@@ -74,7 +74,7 @@ def drawn_rows(screen: str) -> Iterator[list[str]]:
 
 def test_rates_are_printed_in_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
     """
-    A pipe gets one line of names and one line of values per table.
+    A pipe gets, for each table, a line of column names and a line of values.
     """
     top_tables.print_once(view_of(sample(0), sample(1)))
 
