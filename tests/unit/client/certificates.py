@@ -38,7 +38,7 @@ class Authority:
         return pair
 
     def encrypted(self, key: Path, password: str) -> Path:
-        """Return a copy of a private key that is encrypted with this password."""
+        """Write a copy of a private key, encrypted with this password, and return its path."""
         copy = key.with_suffix(".encrypted")
         self._openssl("pkcs8", "-topk8", "-in", key, "-out", copy, "-passout", f"pass:{password}")
         return copy

@@ -303,7 +303,7 @@ def test_after_the_last_epoch_the_producer_gets_a_new_id(make: Make):
 
 
 def test_a_batch_that_is_known_but_forgotten_counts_as_stored(make: Make):
-    """DUPLICATE_SEQUENCE_NUMBER means that the batch is stored, but does not say at which offset."""
+    """After DUPLICATE_SEQUENCE_NUMBER, the producer counts the batch as stored, but does not know its offsets."""
     with FakeCluster() as cluster:
         on_produce(cluster, error(errors.DUPLICATE_SEQUENCE_NUMBER))
         producer = make(cluster)
@@ -425,9 +425,7 @@ def test_the_number_of_retries_can_be_limited(make: Make):
 
 
 def test_time_between_calls_does_not_count(make: Make):
-    """A batch does not time out while the caller is busy elsewhere, because its response was already waiting to be
-    read.
-    """
+    """Before a batch times out, the producer reads the responses that arrived while the caller was busy elsewhere."""
     with FakeCluster() as cluster:
         away = SimpleNamespace(seconds=0.0)
         ticks = count()

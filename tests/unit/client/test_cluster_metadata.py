@@ -131,7 +131,7 @@ def test_after_the_first_response_outages_are_waited_for(was_reached):
 
 def test_a_refresh_asks_again_while_a_topic_has_no_leader():
     """
-    The first response is not used twice: a topic without a leader is requested again until it has one.
+    A refresh does not reuse its first response: it requests a topic without a leader again until the topic has one.
     """
     with FakeCluster() as running:
 

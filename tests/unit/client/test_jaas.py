@@ -22,7 +22,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 )
 def test_user_and_password_are_read(text):
     """
-    Quoted and bare values, spaces, line breaks, other options and renamed packages are accepted.
+    Quoted and bare values, spaces, line breaks, other options, and login modules in renamed packages are accepted.
     """
     assert ("alice", "p") == jaas.parse(text)
 

@@ -83,7 +83,8 @@ def test_the_request_is_api_versions() -> None:
 
 def test_a_closed_port_raises() -> None:
     """
-    If a port accepts no connection, the caller reports the port together with the reason.
+    A probe of a port that accepts no connection raises, so that the caller can report the port together with the
+    reason.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

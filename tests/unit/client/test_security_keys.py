@@ -118,8 +118,8 @@ def test_every_key_of_java_is_in_the_table():
 @pytest.mark.parametrize("key", [key for key in SECURITY_KEYS.values() if key.use is Use.REFUSED], ids=lambda k: k.name)
 def test_a_refused_key_is_named_with_the_fix(key):
     """
-    A refused key raises an error with the name of the key and the text of its row, but without the value if it is a
-    secret.
+    A refused key raises an error with the name of the key and the text of its row in the table, but without the value
+    if it is a secret.
     """
     with pytest.raises(SettingsError) as refused:
         connection_settings.from_keys({"bootstrap.servers": "b:1", key.name: "hunter2"})

@@ -8,8 +8,8 @@ from tidemill.client.setting_values import SettingValues, is_reference
 
 def test_a_reference_is_looked_up_at_each_read(monkeypatch, tmp_path):
     """
-    `env:NAME` yields the variable, and `file:PATH` the text of the file without its last line break.  Both are read at
-    each use, so that the next connection uses a changed password.
+    `env:NAME` yields the value of the variable, and `file:PATH` the text of the file without its last line break.  Both
+    are read at each use, so that the next connection uses a changed password.
     """
     path = tmp_path / "password"
     path.write_text("one\n")

@@ -66,7 +66,7 @@ def test_filters_make_the_plan_smaller(cluster, condition, parts):
 
 def test_a_loss_counts_only_where_the_query_reads(cluster):
     """
-    Missing offsets are a loss only for a query whose filters need them.
+    Missing offsets count as data loss only if the query's filters do not exclude them.
     """
     cluster.topics["t"].partitions[0].log_start_offset = 10
     options = {"startingoffsets": '{"t":{"0":0,"1":0}}'}

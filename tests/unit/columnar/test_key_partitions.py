@@ -1,4 +1,4 @@
-"""The partitions of many keys, compared with the hash of a single key, which has tests of its own."""
+"""The partitions of many keys, compared with those that follow from `murmur2`, which has tests of its own."""
 
 import pytest
 

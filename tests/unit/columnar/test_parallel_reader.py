@@ -129,7 +129,8 @@ def test_closing_early_ends_the_threads(cluster: FakeCluster) -> None:
 
 def test_a_lost_partition_ends_the_read(cluster: FakeCluster) -> None:
     """
-    Records that were removed after the plan raise DataLossError, which shows no other error, and end all threads.
+    If records were removed after the read was planned, DataLossError is raised without a chained exception, and all
+    threads end.
     """
     parsed = options_for(cluster)
     ranges = batch_plan.plan(parsed)

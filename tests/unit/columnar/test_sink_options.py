@@ -50,7 +50,7 @@ def test_unknown_options_are_named_in_a_warning(caplog: pytest.LogCaptureFixture
 
 
 def test_the_documented_options_are_known():
-    """The table lists only options that the parsers know, and spells each Kafka key as the parsers do."""
+    """The parsers know every documented option, and the documentation spells each Kafka key as the parsers do."""
     documented = [option.name for option in sink_options.OPTIONS]
     kafka = [name.removeprefix("kafka.") for name in documented if name.startswith("kafka.")]
     unknown = connection_settings.unknown_keys(dict.fromkeys(producer_settings.unknown_keys(kafka), ""))

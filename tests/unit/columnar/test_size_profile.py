@@ -39,7 +39,7 @@ def log_of(*batches):
 
 def test_the_bytes_before_an_offset_are_the_inverse_of_the_offset_at_bytes():
     """
-    `size_before` is monotonic, from 0 to the total, and exact at borders.
+    `size_before` is monotonic, from 0 to the total, and exact at the borders between batches.
     """
     profile = SizeProfile((10, 20, 30), (100, 1_000))
 

@@ -103,7 +103,7 @@ def test_fail_on_data_loss_is_an_alias(options, on_data_loss):
 )
 def test_losses_are_written_to_a_directory_or_a_uri(directory, written):
     """
-    dataLossLog is a URI or a directory.
+    dataLossLog may be a URI or the absolute path of a directory; both are kept as they were written.
     """
     options = {**AT, "ondataloss": "report", "datalosslog": directory}
 

@@ -1,4 +1,4 @@
-"""The writer of Arrow rows against fake brokers: where rows arrive, which rows are refused, and what is kept."""
+"""Writing Arrow rows to fake brokers: where rows arrive, which rows are refused, and which producers are reused."""
 
 from collections.abc import Iterator
 
@@ -171,7 +171,7 @@ def test_a_producer_serves_later_writes_with_the_same_options(cluster: FakeClust
 
 
 def test_a_failed_producer_is_not_used_again(cluster: FakeCluster):
-    cluster.message_bytes_max = None  # so that only the broker refuses
+    cluster.message_bytes_max = None  # the client does not know the limit, so only the broker refuses the record
     good = rows_of(value=pa.array(["a"]), partition=pa.array([1]))
     write(cluster, good)
     with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
