@@ -39,7 +39,8 @@ def test_rates_have_three_digits(per_second: float | None, text: str) -> None:
 )
 def test_moments_are_utc(timestamp_ms: int | None, text: str) -> None:
     """
-    Producers set timestamps, which may therefore be outside the range of any calendar.
+    A timestamp is shown in UTC, or as a number if no calendar date corresponds to it, because producers may set any
+    value.
     """
     assert text == formats.moment(timestamp_ms)
 

@@ -25,7 +25,7 @@ def test_a_rate_needs_two_looks() -> None:
 
 def test_frequent_looks_do_not_shorten_the_span() -> None:
     """
-    Even if several people look at a topic, the rate is measured over at least five seconds.
+    Even if several people look at a topic at the same time, its rate is measured over at least five seconds.
     """
     clock = Clock()
     known = Rates(clock)

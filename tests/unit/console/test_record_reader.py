@@ -34,7 +34,7 @@ def test_bytes_are_shown_as_asked(data: bytes, asked: str, format_: str, text: s
 
 def test_no_value_differs_from_an_empty_one() -> None:
     """
-    A tombstone is not the same as an empty value.
+    A null value is not shown as an empty one, because it makes the record a tombstone.
     """
     assert show(None, AUTO, 10) is None
 

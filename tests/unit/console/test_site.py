@@ -32,7 +32,7 @@ def test_a_banner_names_what_is_in_danger_on_every_page(path: str) -> None:
 
 def test_a_banner_names_the_problems_of_the_broker_itself() -> None:
     """
-    A full disk refuses writes although every broker is up and every replica in sync.
+    The banner names a full disk, which stops writes although every broker is up and every replica in sync.
     """
     view = View(shard(1))
     view.problems = [BrokerProblem("disk_full", 1, "writes are refused: free some"), BrokerProblem("many", 2, "b & c")]

@@ -152,7 +152,8 @@ def test_the_console_does_not_get_the_paths_of_the_api(path: str) -> None:
 )
 def test_the_console_is_served_on_this_machine_only(scope: dict[str, Any]) -> None:
     """
-    The console shows records, and authentication is not implemented, so the same rule applies to it as to `/v1`.
+    The console shows records, and authentication is not implemented, so only clients on this machine are served, as
+    below `/v1`.
     """
     status, body = answer_of(Application(Broker(), Cluster, console), "/topics", **scope)
 

@@ -181,7 +181,7 @@ def hostile_bodies() -> list[tuple[Api, int, bytes]]:
                 apis.ALL[0],
                 7,
                 b"\xff\xff" + b"\0\1" + bytes(4) + b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0" + raw + b"x",
-            ),  # records
+            ),  # the records of a Produce request
             (apis.ALL[9], 5, b"\0\1g\0\0\0\1\0\1t" + raw + bytes(64)),  # an array of numbers
             (apis.ALL[11], 0, b"\0\1g\0\0\0\0\0\0\0\1c\0\0\0\1\0\1p" + raw),  # bytes
         ]
