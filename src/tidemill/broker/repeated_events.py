@@ -6,7 +6,7 @@ from typing import Final
 from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.model.clock import Clock
 
-INTERVAL_MS: Final = 60_000  # short enough to show, after a change to the client, that the problem is still there
+INTERVAL_MS: Final = 60_000  # short, so that the log soon shows whether a change to the client has solved the problem
 KEYS_MAX: Final = 1_000  # bounds the memory; the event of a forgotten key is logged again
 
 

@@ -22,7 +22,7 @@ from tidemill.model.clock import Clock
 RESPONSES_BYTES_MAX: Final = 256 << 20  # about five of the largest responses that clients request by default
 RESPONSE_BYTES_MIN: Final = 64 << 10  # room for a response even at the bound; its first batch may be larger
 SHARE: Final = 4  # one response takes at most a quarter of the remaining room
-ARRIVAL_MS_MAX: Final = 10_000  # enough for 100 MiB at 10 MB/s
+ARRIVAL_MS_MAX: Final = 10_000  # enough to receive about 100 MB at 10 MB/s
 UNREAD_MS_MAX: Final = 10_000  # longer than a client's garbage collection pauses
 REFRESH_MS: Final = 20  # minimum interval between updates of the unread bytes of all connections
 

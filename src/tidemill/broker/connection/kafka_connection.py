@@ -316,7 +316,7 @@ class KafkaConnection:
                 self._is_paused = True
                 self.writer.pause_reading()
             if not is_full:
-                self._schedule_turn()  # frames were left because a bound was reached, but it no longer is
+                self._schedule_turn()  # frames were left at a bound that is no longer reached
         elif self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()

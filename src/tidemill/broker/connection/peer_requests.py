@@ -76,8 +76,8 @@ class PeerRequests:
             image_offset.API: self._image_offset,
         }
         anywhere: dict[Api, Handler] = {
-            # A Join is forwarded, because a joining broker may know only one address.  The joining broker itself
-            # retries a refused Join.
+            # A Join is forwarded, because a joining broker may know only one address.  Forwarding does not wait for
+            # a controller, because the joining broker itself retries a refused Join.
             join.API: forwarded(join.API, self._join, _refused_join, wait_ms=0),
             transfer_leadership.API: self._transfer_leadership,
         }

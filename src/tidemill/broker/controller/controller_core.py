@@ -65,4 +65,4 @@ class ControllerCore:
 
     @property
     def snapshot_first_offset(self) -> int | None:
-        return None  # the state does not contain the start of a snapshot; the log start moves after the next one
+        return None  # the image does not record where a snapshot starts; the log start moves after the next snapshot

@@ -76,7 +76,7 @@ class ControllerHost:
             return
         self._follower.catch_up()
         if not self._follower.is_caught_up:
-            return  # this broker cannot read the log: another will become leader, or `tick` will try again
+            return  # this broker cannot read the log: another broker will become leader, or `tick` will try again
         self._grown_with = frozenset()
         controller = Controller(
             self._follower.image,

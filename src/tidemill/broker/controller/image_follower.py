@@ -140,7 +140,7 @@ class ImageFollower:
                     offset = end_offset
                     yield from (record for record in records if isinstance(record, BrokerRecord))
             except (SegmentDamaged, MetadataFormatError):
-                return  # brokers whose records come after this position will contact this one
+                return  # the rest of the log cannot be read: brokers whose records are in it will contact this broker
 
 
 def _records_in(buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:

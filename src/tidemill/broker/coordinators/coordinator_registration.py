@@ -31,7 +31,7 @@ class CoreContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopics(Generic[RequestT, CoreT]):
-    """How to notify a core that stores topic ids of the deletion of topics."""
+    """How the deletion of topics is reported to a core that stores topic ids."""
 
     topic_ids: Callable[[CoreT], Set[TopicId]]  # all ids that the core's state refers to
     forget: Callable[[frozenset[TopicId]], RequestT]  # returns the request that removes the ids; it needs no reply

@@ -1,6 +1,7 @@
 """Refuses members of groups whose protocol is not implemented, so that the client reports an error instead of waiting.
 
-Without these APIs in ApiVersions, librdkafka's consumers look up the coordinator and then wait without an error.
+Brokers offer the heartbeat APIs of these protocols only to refuse them: without these APIs in ApiVersions, librdkafka's
+consumers look up the coordinator and then wait without an error.
 """
 
 from typing import Final
@@ -9,7 +10,7 @@ from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.model.clock import Clock
 from tidemill.telemetry.event_log import EventLog
 
-CLIENT_IDS_MAX: Final = 256  # the most recently logged client ids that are remembered
+CLIENT_IDS_MAX: Final = 256  # how many of the most recently logged client ids are remembered
 
 CONSUMER_PROTOCOL: Final = (
     "the consumer protocol of KIP-848 (ConsumerGroupHeartbeat) is not implemented: set group.protocol=classic in the "
@@ -21,7 +22,7 @@ SHARE_GROUPS: Final = (
 
 
 class UnbuiltProtocols:
-    """Logs each client id whose group protocol was refused, once."""
+    """Logs that a client's group protocol was refused, once per client id."""
 
     def __init__(self, clock: Clock, events: EventLog) -> None:
         self._events = events

@@ -4,8 +4,8 @@ DescribeQuorum (key 55): v0-2
 Returns the voters and learners of the metadata log with their progress.  Every broker forwards the request to the
 controller.
 
-The topic has two names: `__cluster_metadata`, which Kafka's tools use, and Tidemill's own name.  Offsets in the
-response are log indexes of the shard, so entries without records are counted, too.
+A request may use either name of the metadata topic: `__cluster_metadata`, which Kafka's tools use, or Tidemill's own
+name.  Offsets in the response are log indexes of the metadata shard, so entries without records are counted, too.
 
 v1  last_fetch_timestamp, last_caught_up_timestamp (KIP-836)
 v2  nodes with their peer endpoints, directory ids, error_message (KIP-853)

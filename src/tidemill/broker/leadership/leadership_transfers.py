@@ -1,7 +1,7 @@
 """LeadershipTransfers: begins leadership transfers of shards that this broker or other brokers lead.
 
     move (shard, to) ─┬─▶ led by this broker ─▶ shard.transfer_leadership
-                      └─▶ led by another broker ─▶ request (`peer/transfer_leadership.py`) ─▶ its `here`
+                      └─▶ led by another broker ─▶ request (`peer/transfer_leadership.py`) ─▶ `here` on that broker
 
 A transfer loses no entries: the leader stops accepting entries, waits until all have committed, and only then lets the
 target campaign.

@@ -1,7 +1,7 @@
 """A partition as clients see it: its leader, its replicas, and which of them are in sync or offline.
 
 A leader and its epoch are one pair, and a leader is never shown with another leader's epoch: clients ignore epochs
-older than the newest one that they know.  While no leader that the client can reach is known, the epoch is undefined,
+older than the newest one that they know.  While no leader that the client can reach is known, the epoch is -1,
 and the error is LEADER_NOT_AVAILABLE.
 """
 

@@ -25,10 +25,10 @@ class LeaderTable:
     def __init__(self, me: ReplicaKey) -> None:
         self.version = 0
         self._me = me
-        # (term, version of the change), oldest change first.  Term 0 means that this broker does not lead the shard.
+        # Each shard's (term, version of the change), oldest change first; term 0: this broker does not lead the shard.
         self._own: dict[ShardId, tuple[int, int]] = {}
         self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
-        # Each value includes the replica key that reported the leader, because a broker id may get a new directory.
+        # Each leader has the replica key that reported it, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest term known so far
 

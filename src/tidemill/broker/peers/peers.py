@@ -144,7 +144,7 @@ class Peers:
         self._call_soon = call_soon
         self._peers: dict[Link, _Peer] = {}
         self._by_key: dict[ReplicaKey, _Peer] = {}
-        # Version, flags and lagging replicas in the last heartbeat.
+        # The leader table's version, the flags and the lagging replicas in the last heartbeat that this broker encoded.
         self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None
         self._to_silent: list[Buffer] = []
         self._to_heard: list[Buffer] = []

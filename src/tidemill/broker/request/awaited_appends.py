@@ -26,7 +26,8 @@ class AwaitedAppends(Pending[Response | None]):
     def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response: Response | None = response
-        self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int, Waiter]] = {}  # third item: log index
+        # The appends with an unknown outcome, by number; the third item of each is the log index of its entry.
+        self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int, Waiter]] = {}
         self._begun = 0  # number of appends so far; −1 when all have begun
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)

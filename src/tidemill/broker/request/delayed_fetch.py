@@ -150,7 +150,7 @@ class DelayedFetch(Pending[Response]):
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                # This empty response is used if the other partitions have enough bytes without this one.
+                # The partition's part of the response stays empty if the other partitions have enough bytes without it.
                 answers.append((key, wanted, partition, _answer(partition, key, [])))
                 continue
             if isinstance(found, int):

@@ -29,8 +29,8 @@ JITTER_MS_MAX: Final = 300
 FIRST_JITTER_MS: Final = 200  # head start of the preferred leader in the first election of a new shard
 EARLY_MAX: Final = 1_000  # messages kept for shards that are not open yet: the newest from each sender for each shard
 
-# These messages are not kept for a shard that is not open yet: they would keep entire frames in memory, and their
-# senders repeat them.
+# Messages of these types are not kept for a shard that is not open yet: they would keep entire frames in memory, and
+# their senders repeat them.
 _WITH_BYTES: Final = (AppendEntries, SnapshotOffer, SnapshotChunk)
 
 
