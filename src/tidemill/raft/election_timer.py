@@ -1,8 +1,8 @@
 """The timer that decides when a replica without a live leader campaigns.
 
 A replica learns the time only from ticks, and an idle replica is not ticked.  So a timeout that starts between two
-ticks is stored as a duration, and becomes a deadline at the next tick.  Otherwise a replica that is woken after an hour
-would measure the timeout from its last tick, and abandon the election that woke it.
+ticks is stored as a duration, and becomes a deadline at the next tick.  Otherwise a replica that an election wakes
+after an idle hour would measure the timeout from its last tick, an hour ago, and would not give the election any time.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,8 @@ ATTEMPTS_MAX: Final = 8  # attempts beyond this are not counted: by then the tim
 
 class ElectionTimer:
     """
+    The election timer of one replica.
+
     Invariant: at most one of `_deadline` and `_pause_ms` is set.  If neither is set, the next tick chooses a timeout.
     """
 

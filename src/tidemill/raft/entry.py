@@ -1,7 +1,8 @@
 """One entry of a shard's log, as Raft, storage and peers see it.
 
-An entry is a record batch of one partition, a reference to a batch, or a command (which has no offset).  Storage
-writes an entry as a row of the journal; control rows have other kinds (`storage/journal/row.py`).
+An entry is a record batch of one partition, or a command, which has no offset.  The kind REFERENCE is reserved for
+batches in an object store.  Storage writes an entry as a row of the journal; control rows have other kinds
+(`storage/journal/row.py`).
 """
 
 from enum import IntEnum

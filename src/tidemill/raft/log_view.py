@@ -7,6 +7,8 @@ from tidemill.raft.entry import Entry
 
 class LogView(Protocol):
     """
+    The log as the host keeps it.
+
     The entire log is durable when a replica is opened on it.  Afterwards, the host immediately applies all changes that
     `Replica.ready` returns, even before they are durable, and every later read sees the changed log.
     """

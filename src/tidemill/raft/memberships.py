@@ -10,6 +10,8 @@ from tidemill.raft.voters import Membership
 
 class Memberships:
     """
+    The committed membership, and the later memberships in the log.
+
     Invariant: the first membership is committed, the log indexes are ascending, and `current` is the last membership.
     """
 

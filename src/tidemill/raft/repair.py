@@ -20,6 +20,8 @@ DAMAGED_MS: Final = 500  # the interval at which a damaged replica repeats its r
 
 class Repair:
     """
+    The damage of one replica and its install, if any.
+
     Invariant: while `snapshot` is set, the log holds no entry that arrived after the snapshot offer.
     """
 

@@ -243,7 +243,8 @@ class Replica(ReplicaView):
 
     def _on_vote_request(self, sender: ReplicaKey, request: VoteRequest) -> None:
         if self._tracker is not None:
-            self._tracker.peer_reconnected(sender)  # the sender does not know its leader, or knows of a later term
+            # A replica that requests a vote does not follow this leader, and may have ignored the messages in flight.
+            self._tracker.peer_reconnected(sender)
         self._elections.on_vote_request(sender, request, may_grant=not self._repair.is_damaged)
 
     def _on_append_answer(self, sender: ReplicaKey, answer: AppendEntriesResponse) -> None:

@@ -23,7 +23,7 @@ class MemberStatus:
 
 @dataclass(slots=True)
 class ReplicaStatus:
-    """Read-only.  `members` holds the other members while the replica leads, and is empty otherwise."""
+    """What a replica knows about its shard.  Read-only.  `members` is empty unless the replica leads."""
 
     role: Role
     term: int

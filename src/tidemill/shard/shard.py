@@ -35,7 +35,8 @@ from tidemill.storage.machine.shard_machine import UnknownCommand
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
-YIELD_MS: Final = 30_000  # between calls of `_yield_leadership`: a successor without a better copy yields, too
+# The time between two calls of `_yield_leadership`.  It is long, because a successor with the same damage yields, too.
+YIELD_MS: Final = 30_000
 NEAR_ROWS: Final = 64  # a replica that lags by at most this many rows counts as caught up: the rows may be in flight
 
 
@@ -233,8 +234,9 @@ class Shard:
 
     def _receive_entries(self, sender: ReplicaKey, append: AppendEntries) -> None:
         """
-        Pass the entries before the first command that this version does not know to the replica.  It then counts as
-        damaged, as after an offer with an unknown section: it keeps its files, and neither votes nor acknowledges.
+        Pass `append` to the replica, but only the entries before the first command that this version does not know.  If
+        there is such a command, the replica then counts as damaged, as after an offer with an unknown section: it keeps
+        its files, and neither votes nor acknowledges.
         """
         replica, registry = self.replica, self.log.machines.registry
         for at, entry in enumerate(append.entries):
