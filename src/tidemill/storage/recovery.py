@@ -313,9 +313,9 @@ def _size(disk: Disk, path: str) -> int:
 
 def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
     """
-    Write the bytes of all rows after the checkpoint to the segments again, without comparing them (rule R3).  This
-    includes the intact segments of a damaged shard: their ends may be only in the journal, which the next checkpoint
-    frees.
+    Write the bytes of all rows after the checkpoint to the segments again, without comparing them with the old bytes
+    (rule R3).  This includes the intact segments of a damaged shard: their ends may be only in the journal, which the
+    next checkpoint frees.
     """
     ring = store.journal.ring
     made: dict[str, None] = {}

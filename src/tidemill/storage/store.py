@@ -50,7 +50,7 @@ class StoreOptions:
     journal_bytes_max: int = 512 << 20
     block_bytes_max: int = 4 << 20
     cache_bytes_max: int = 64 << 20
-    checkpoint_bytes: int = 128 << 20  # a checkpoint begins when this much of the journal, or half of it, is in use
+    checkpoint_bytes: int = 128 << 20  # a checkpoint begins when this much of the ring, or half of the ring, is in use
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     tail_entries: int = TAIL_ENTRIES  # committed entries of each shard that stay in memory
 

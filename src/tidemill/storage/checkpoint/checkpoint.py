@@ -32,7 +32,7 @@ _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
 _DAMAGED: Final = Struct(">Iq")  # partition, and the offset from which the partition is damaged
-# The snapshot's index and term, and the index and term of this replica's last entry before the install.
+# For an unfinished install: index and term of the snapshot, and of this replica's last entry before the install.
 _INSTALLING: Final = Struct(">QQQQ")
 NOTHING_QUEUED: Final = QueuedRows()
 

@@ -27,7 +27,7 @@ class BlockQueue:
         self.is_journal_full = False  # the last call of `gather` found no room for waiting entries
         self.synced_control_rows = 0  # the number of the newest control row that is durable
         self._last_was_empty = False
-        # (number of a queued vote's row, shard, the vote that it replaces)
+        # The queued votes: (number of the vote's row, shard, the vote that it replaces).
         self._votes_before: deque[tuple[int, ShardId, VoteBefore]] = deque()
         self._stale_files: deque[tuple[int, str]] = deque()  # (number of the row after which to remove it, path)
 

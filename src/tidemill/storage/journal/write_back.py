@@ -25,8 +25,8 @@ class WriteBackQueue:
         self._waiting: list[Block] = []  # oldest first
         self._waiting_bytes = 0
         self.running: WriteBack | None = None
-        self.found_disk_full = False  # if true, only checkpoints write back, until one has succeeded
-        # At least half of the bytes of the last write-back belonged to shards that other brokers lead.
+        self.found_disk_full = False  # if true, only checkpoints write back, until a checkpoint has succeeded
+        # Whether at least half of the bytes of the last write-back belonged to shards that other brokers lead.
         self.mostly_follower_writes = False
 
     def add(self, block: Block) -> None:

@@ -104,8 +104,8 @@ class LeaderEpochs:
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """
         Return (epoch, end offset) for the largest epoch that is at most `epoch`, for OffsetForLeaderEpoch.  The
-        argument `end_offset` is the partition's end offset.  For an epoch newer than the table, return undefined
-        values; for an older one, the table's first start offset.
+        argument `end_offset` is the partition's end offset.  For an epoch newer than the table, return
+        (UNDEFINED_EPOCH, UNDEFINED_OFFSET); for an older one, the table's first start offset.
         """
         if epoch == UNDEFINED_EPOCH or not self.starts or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

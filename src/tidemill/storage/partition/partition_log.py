@@ -206,7 +206,7 @@ class PartitionLog:
             last.is_closed = False
         for base_offset in [base for base in self.tail if base >= self.end_offset]:
             del self.tail[base_offset]
-        # Replaced, not cleared, so that a running read stores its outdated position only in the old deque.
+        # The deque is replaced, not cleared, so that a running read stores its outdated position only in the old deque.
         self._places = deque(maxlen=READ_PLACES_MAX)
         return removed
 
