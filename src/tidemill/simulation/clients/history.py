@@ -1,5 +1,5 @@
-"""The history of a simulated cluster: the records that its clients sent and read, and those acknowledged; and its
-checks.
+"""The history of a simulated cluster, and its checks: the records that clients sent, those that were acknowledged, and
+those that clients read.
 
 Every value is unique: it contains its sender, its partition and its number among the sender's values.  A record that
 was read can therefore be checked by its value alone.

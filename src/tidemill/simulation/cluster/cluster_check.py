@@ -29,7 +29,7 @@ class ClusterCheck:
         self._machines = machines
         self.rot_found = 0  # the number of damaged segments found by the latest comparison of all bytes
         self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # by (shard, term)
-        # By (shard, log index): term and CRC of the payload.
+        # The committed entries by (shard, log index): term and CRC of the payload.
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
         # By (machine, number of its start): the last observed commit index of each shard.
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
@@ -146,7 +146,7 @@ class ClusterCheck:
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
-        # By topic id: a lagging broker may still have an older topic with the same name.
+        # Replicas are compared by topic id: a lagging broker may still have an older topic with the same name.
         batches: dict[tuple[TopicId, int], dict[int, bytes]] = {}
         states: dict[tuple[TopicId, int], list[Any]] = {}
         images: list[ClusterImage] = []

@@ -26,7 +26,7 @@ Node = Directory | Content
 class NameChange:
     number: int
     path: str
-    # Directory, name, and what the name refers to after the change.
+    # The affected names: directory, name, and what the name refers to after the change.
     effects: tuple[tuple[Directory, str, Node | None], ...]
 
     def touches(self, directory: Directory) -> bool:

@@ -40,7 +40,7 @@ class Socket:
         self.lost: Callable[[str], None] | None = None
         self._network = network
         self._other: Socket | None = None
-        # Arrival time and data; None: the end of the connection.
+        # Data in flight: its arrival time and its bytes, or None for the end of the connection.
         self._in_flight: deque[tuple[int, bytes | None]] = deque()
         self._last_arrival_us = 0
         self._retries = 0
@@ -244,7 +244,7 @@ class Network:
                 socket.close()
 
     def power_lost(self, host: str, loop: SimulatedLoop) -> None:
-        """Cut off a host without power: no data reaches it until `power_back`."""
+        """Cut off a host that has lost power: no data reaches it until `power_back`."""
         self.stop_listening(loop)
         self.powered_down.add(host)
         for socket in self._sockets:

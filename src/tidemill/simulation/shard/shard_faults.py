@@ -17,7 +17,7 @@ class ShardFaults:
         self, world: ShardWorld, network: ShardNetwork, nodes: Mapping[ReplicaKey, SimulatedNode], damage_random: Random
     ) -> None:
         """
-        `damage_random` is the source of randomness for damage and full journals; `world.random` for everything else.
+        `damage_random` decides on damage and full journals; `world.random` decides on everything else.
         """
         self.damages = 0
         self._world = world
