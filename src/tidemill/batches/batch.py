@@ -87,7 +87,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The compression codec: a number from `compression.Codec`, or one of the undefined numbers 5 to 7."""
+        """The compression codec: a number from `compression.Codec`, or one of the unassigned numbers 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property

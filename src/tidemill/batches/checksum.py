@@ -10,7 +10,8 @@ from crc32c import crc32c
 
 __all__ = ["JOINED_BYTES_MIN", "crc32c", "crc32c_joined"]
 
-JOINED_BYTES_MIN: Final = 64 << 10  # of the second string; rereading a shorter one is faster than combining CRCs
+# A shorter string is read again, because that is faster than combining its CRC with the CRC of the string before it.
+JOINED_BYTES_MIN: Final = 64 << 10
 _POLYNOMIAL: Final = 0x82F63B78  # in reflected bit order
 
 _Operator = tuple[list[int], list[int], list[int], list[int]]  # a linear map of CRCs: one table per byte, lowest first

@@ -48,7 +48,7 @@ def build_end_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """Return the control batch that ends a transaction.  It takes one offset.  `timestamp` is in milliseconds."""
+    """Return the control batch that ends a transaction.  It occupies one offset.  `timestamp` is in milliseconds."""
     key = _KEY.pack(_VERSION, marker)
     value = _VALUE.pack(_VERSION, coordinator_epoch)
     return build_batch(

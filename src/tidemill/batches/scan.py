@@ -49,7 +49,7 @@ RECORD_BYTES_MIN = 7  # each of the seven fields in the module docstring has at 
 INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 # One more than the smallest int64, for which C has no literal.
 INT64_MIN = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
-# A larger value would overflow when converted to microseconds.
+# The largest timestamp that can be converted to microseconds without an overflow.
 MILLISECONDS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)
 # The largest block for which the GIL is kept: for fewer bytes, releasing it costs more than it gains.
 GIL_BYTES_MAX = cython.declare(cython.Py_ssize_t, 64 << 10)

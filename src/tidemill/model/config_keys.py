@@ -33,8 +33,8 @@ BROKER_KEYS: Final = _by_name(_BROKER, _LOG, _COORDINATOR, _CLUSTER, _SECURITY, 
 GROUP_KEYS: Final = _by_name(_GROUP)
 
 # For each topic key, the broker keys that set its default, highest precedence first (Kafka's
-# `ServerTopicConfigSynonyms`).  The broker key's value is multiplied by the number to convert it to the topic key's
-# unit.
+# `ServerTopicConfigSynonyms`).  The value of a broker key times the number next to the key is the value in the topic
+# key's unit.
 TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),

@@ -1,4 +1,4 @@
-"""CreateInternalTopic: a broker needs an internal topic; the controller answers once the topic exists."""
+"""CreateInternalTopic: a broker requests an internal topic; the controller answers once the topic exists."""
 
 from tidemill.wire.primitives import INT16, STRING
 from tidemill.wire.schema import Api, Message, field

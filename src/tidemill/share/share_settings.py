@@ -24,8 +24,8 @@ class BackOff:
 
     growth: Growth = Growth.NONE
     first_ms: int = 0  # after the first delivery
-    step_ms: int = 0  # added for each further delivery, for linear growth
-    factor: float = 2.0  # multiplied for each further delivery, for exponential growth
+    step_ms: int = 0  # added to the delay for each further delivery, for linear growth
+    factor: float = 2.0  # multiplies the delay for each further delivery, for exponential growth
     max_ms: int = DELAY_MS_MAX
     jitter: float = 0.0  # the largest fraction of the delay, 0 to 1, that is subtracted at random
 

@@ -23,7 +23,8 @@ class ClientProtocol(StrEnum):
 
 def protocol_of(first: bytes | memoryview) -> ClientProtocol | None:
     """
-    Return the protocol of a client that sends `first`, or None if it is not a known protocol.  Eight bytes are enough.
+    Return the protocol of a client that sends `first`, or None if it is not a known protocol.  The first
+    eight bytes suffice.
     """
     start = bytes(first[: _HEADER.size])
     if start[:2] == _TLS_HANDSHAKE:

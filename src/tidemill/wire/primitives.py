@@ -19,7 +19,7 @@ TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five, but
 
 
 class ProtocolError(ValueError):
-    """The other end sent bytes that are not a Kafka message.  The text names the problem.  Close the connection."""
+    """Received bytes are not a Kafka message.  The text names the problem.  The connection must be closed."""
 
 
 @dataclass(frozen=True, slots=True)
