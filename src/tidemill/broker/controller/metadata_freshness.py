@@ -15,7 +15,7 @@ from tidemill.broker.peers.unanswered import Unanswered
 from tidemill.metadata.image import ClusterImage
 from tidemill.peer.image_offset import API, Request, Response
 
-CURRENT_MS: Final = 1_000  # counted from the request; after this time, the result may be outdated
+CURRENT_MS: Final = 1_000  # how long after the request a result may be used; a later one could be outdated
 CHECK_S: Final = 0.05  # between checks of the image's offset
 
 

@@ -20,7 +20,7 @@ from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.shard.pending import OutcomeUnknown
 from tidemill.shard.shard import Shard
 
-DELETED_MAX: Final = 10_000  # deleted topics that are remembered; the state of older ones is kept until it expires
+DELETED_MAX: Final = 10_000  # how many deleted topics are remembered; state of earlier ones is kept until it expires
 
 
 class HostingBroker(Protocol):

@@ -141,7 +141,7 @@ class DiskTree:
                         visit(node, f"{above}{name}/")
 
         visit(self.root, "")
-        # A content may have had its only names in states between the durable state and the present one.
+        # A content may have no name in the durable or the present state, but one in a state between the two.
         for change in self.pending:
             for directory, _, node in change.effects:
                 if isinstance(node, Content):

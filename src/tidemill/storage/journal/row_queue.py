@@ -19,7 +19,7 @@ from tidemill.storage.journal.journal_block import HEADER_BYTES, padded
 from tidemill.storage.journal.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
-KEPT_QUARTERS: Final = 3  # quarters of the reserve only for control rows; log starts and metadata may use the rest
+KEPT_QUARTERS: Final = 3  # quarters of the reserve for control rows only; log starts and metadata may use the other one
 
 
 class RowQueue:

@@ -37,7 +37,7 @@ from tidemill.storage.partition.segment import Segment, SegmentDamaged, load_ind
 from tidemill.storage.partition.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
-READ_PLACES_MAX: Final = 32  # remembered positions at which readers will continue; other readers use the index
+READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered; other readers use the index
 UNREAD_BYTES_MAX: Final = 256 << 20  # after this many appended bytes without a segment read, no read is expected soon
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23

@@ -23,7 +23,7 @@ class TailCache:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.bytes = 0  # including the overhead
+        self.bytes = 0  # the memory of all cached batches, with `BATCH_OVERHEAD_BYTES` for each
         self._batches: deque[tuple[Tail, Entry, Buffer]] = deque()
         self._gone: dict[int, Tail] = {}  # forgotten tails by `id`, which is unique while this dict references the tail
 
