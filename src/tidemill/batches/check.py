@@ -37,7 +37,7 @@ class BatchProblem(NamedTuple):
 
     error_code: int
     message: str
-    max_timestamp: int | None = None  # only if the header's is wrong: the caller corrects it, as Kafka does
+    max_timestamp: int | None = None  # set only if the header's max timestamp is wrong: the caller corrects it
 
 
 def checked_header(

@@ -10,7 +10,8 @@ from crc32c import crc32c
 
 __all__ = ["JOINED_BYTES_MIN", "crc32c", "crc32c_joined"]
 
-# A shorter string is read again, because that is faster than combining its CRC with the CRC of the string before it.
+# The length from which a string's CRC is combined with the CRC of the string before it.  Reading a shorter string again
+# is faster than that.
 JOINED_BYTES_MIN: Final = 64 << 10
 _POLYNOMIAL: Final = 0x82F63B78  # in reflected bit order
 

@@ -35,7 +35,7 @@ from tidemill.batches.compression import (
 from tidemill.model import errors
 from tidemill.model.topic_config import TopicConfig
 
-RECOMPRESSED_BYTES_MAX: Final = 64 << 20  # per request: small batches can decompress to far more bytes
+RECOMPRESSED_BYTES_MAX: Final = 64 << 20  # for one request, because small batches can decompress to far more bytes
 
 _LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's default, at which its clients and brokers use the fast method
 _LZ4_FAST: Final = 0

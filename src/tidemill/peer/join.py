@@ -17,7 +17,7 @@ from tidemill.wire.schema import Api, Message, field
 class Request(Message):
     directory_id: bytes = field(UUID)
     broker_id: int = field(INT32, default=-1)  # the requested id; -1: the controller assigns one
-    was_admitted: bool = field(BOOL, tag=0, default=False)  # the directory already has this id, to be confirmed
+    was_admitted: bool = field(BOOL, tag=0, default=False)  # the directory claims to have this id already
 
 
 class Response(Message):

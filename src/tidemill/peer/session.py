@@ -189,7 +189,7 @@ class Session:
             )
         _, oldest, newest = _VERSIONS.unpack_from(frame)
         if not oldest <= VERSION_NEWEST or not newest >= VERSION_OLDEST:
-            if not self.is_dialler:  # so that the dialler learns this end's versions
+            if not self.is_dialler:  # answer before refusing, so that the dialler learns this end's versions
                 self._version_answer = [
                     _LENGTH.pack(len(self._opening) + _PROOF_BYTES) + self._opening + bytes(_PROOF_BYTES)
                 ]

@@ -209,7 +209,7 @@ class OsFile:
         if size >= READ_AHEAD_SIZE_MIN:  # The kernel's own read-ahead is only 128 KiB.
             os.posix_fadvise(descriptor.number, position, size + READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         data = os.pread(descriptor.number, size, position)
-        while len(data) < size:  # after a short read, or at the end of the file
+        while len(data) < size:  # read on: a read may be short even before the end of the file
             more = os.pread(descriptor.number, size - len(data), position + len(data))
             if not more:
                 break

@@ -34,7 +34,7 @@ class Share:
     state_epoch: int
     start: int
     runs: IntervalMap[RecordStatus] = field(default_factory=lambda: IntervalMap(NEVER_DELIVERED))
-    letters: dict[int, Letter] = field(default_factory=dict)  # by offset: assigned, but not known to be written
+    letters: dict[int, Letter] = field(default_factory=dict)  # by offset; assigned, but not known to be written
     expired_unread: int = 0  # offsets that retention removed before they were finished
 
     def set_runs(self, runs: Iterable[Run]) -> None:

@@ -23,7 +23,7 @@ class BackOff:
     """How long a record waits before its next delivery, depending on the number of its deliveries."""
 
     growth: Growth = Growth.NONE
-    first_ms: int = 0  # after the first delivery
+    first_ms: int = 0  # the delay after the first delivery
     step_ms: int = 0  # added to the delay for each further delivery, for linear growth
     factor: float = 2.0  # multiplies the delay for each further delivery, for exponential growth
     max_ms: int = DELAY_MS_MAX

@@ -11,7 +11,9 @@ class Histogram:
     __slots__ = ("bounds", "counts", "per_second", "sum")
 
     def __init__(self, bounds: tuple[int, ...], *, per_second: int) -> None:
-        """Create a histogram with ascending, inclusive upper `bounds`; one second is `per_second` of their units."""
+        """
+        Create a histogram with ascending, inclusive upper `bounds`.  `per_second` of their units make one second.
+        """
         self.bounds = bounds
         self.per_second = per_second
         self.counts = [0] * (len(bounds) + 1)  # one for each bucket; the last is for durations above all bounds

@@ -109,7 +109,7 @@ class PrometheusText:
         return generate_latest(self._registry).decode()
 
     def describe(self) -> list["Metric"]:
-        """Return no metrics.  Without this method, the library would collect all at registration to get their names."""
+        """Return no metrics.  Otherwise, the library would collect them at registration to get their names."""
         return []
 
     def collect(self) -> Iterator["Metric"]:

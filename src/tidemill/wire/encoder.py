@@ -29,7 +29,8 @@ class _Packers(dict[int | tuple[int, ...], Callable[..., bytes]]):
     """Maps array lengths to a function that packs a run with arrays of these lengths in one call."""
 
     def __init__(self, *formats: str) -> None:
-        self._formats = formats  # every second item is the element of an array: ("ihB", "i", "B") is ihB, array of i, B
+        # Every second format is that of an array's elements: ("ihB", "i", "B") stands for ihB, an array of i, and B.
+        self._formats = formats
 
     def __missing__(self, key: int | tuple[int, ...]) -> Callable[..., bytes]:
         counts = (key,) if isinstance(key, int) else key

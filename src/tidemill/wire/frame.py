@@ -59,7 +59,8 @@ class FrameBuffer:
         self.frame_bytes_max = frame_bytes_max  # may be changed: the limit may be lower until the peer is authenticated
         self._limit_name = limit_name
         self._chunk_bytes = CHUNK_BYTES_MIN
-        self._initial_bytes = OWN_BYTES_INITIAL_MIN  # for the next large frame: the largest size so far, within bounds
+        # The initial size of the next large frame's buffer: the size of the largest frame so far, within bounds.
+        self._initial_bytes = OWN_BYTES_INITIAL_MIN
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes received into the buffer

@@ -30,7 +30,7 @@ class Fixed:
     format: str  # in the notation of the `struct` module
     size: int  # bytes
     zero: object
-    minimum: int | None = None  # the lowest and the highest number of the type, for tests that draw random values
+    minimum: int | None = None  # and `maximum`: the range of the type, for tests that draw random values
     maximum: int | None = None
 
 
