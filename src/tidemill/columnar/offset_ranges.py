@@ -18,7 +18,7 @@ Profiles = Mapping[TopicPartition, SizeProfile]
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The work of one Spark partition: a range of offsets of one topic partition.  It is pickled to an executor."""
+    """The work of one Spark partition: a range of offsets of one topic partition.  Spark pickles it."""
 
     topic: str
     partition: int

@@ -38,7 +38,8 @@ def plans_in_the_web_pages(spark):
 
 def test_a_batch_query_shows_no_secret(spark, bootstrap, topic, reference, capfd):
     """
-    Every kind of explained plan, the plans that Spark stores, and the log contain no secrets, not even literal ones.
+    Every kind of explained plan, the plans that Spark stores, and the log contain no secrets, not even those that are
+    given as plain values instead of references.
     """
     frame = (
         spark.read.format("tidemill")
@@ -141,7 +142,8 @@ def events(spark, tmp_path):
 
 def test_a_batch_write_shows_no_secret(spark, bootstrap, topic, reference, events, capfd):
     """
-    The plans of a write, the event log and the printed output contain no secrets, not even literal ones.
+    The plans of a write, the event log and the printed output contain no secrets, not even those that are
+    given as plain values instead of references.
     """
     sink = spark.range(3).selectExpr("CAST(id AS STRING) AS value").write.format("tidemill").mode("append")
 

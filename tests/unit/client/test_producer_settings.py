@@ -75,7 +75,7 @@ def test_unknown_keys_are_found():
 
 
 def test_references_are_looked_up(monkeypatch: pytest.MonkeyPatch):
-    """Errors show the reference instead of its value."""
+    """A setting may be a reference to an environment variable.  Errors show the reference instead of its value."""
     monkeypatch.setenv("CODEC", "zstd")
     monkeypatch.setenv("BYTES", "hunter2")
 

@@ -275,7 +275,7 @@ def test_a_checkpoint(hand: Any) -> None:
     segment = hand.log.segments[0]
     assert [0, 0, 0, 3, 1] == [take(size) for size in (4, 8, 8, 8, 4)]
     assert [0, segment.size, segment.max_timestamp, segment.created_at] == [take(8) for _ in range(4)]
-    assert [1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8)]  # epochs
+    assert [1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8)]  # the epoch table
     assert [1, 0, 0, 0, 0, 1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8, 4, 4, 8, 8, 8)]  # partition 1
     assert [1, 2, 1, len(data) - at - 12] == [take(size) for size in (4, 2, 2, 4)]  # sections: producer states
     assert [0, len(data) - at - 8] == [take(size) for size in (4, 4)]  # partition 0

@@ -50,7 +50,8 @@ def test_a_snapshot_and_the_rest_give_what_all_commands_give(before: list[Entry]
 @given(COMMANDS)
 def test_the_start_is_the_first_record_that_is_not_finished(commands: list[Entry]) -> None:
     """
-    Every share starts at its first unfinished record, and dead letters at or after the start belong to dead records.
+    Every share starts at its first unfinished record, and each dead letter at or after the start is that of a record in
+    state ARCHIVING.
     """
     for shares in applied(commands).shares.values():
         for share in shares.by_number.values():
@@ -79,7 +80,7 @@ def test_a_command_of_a_newer_version_stops_the_replica() -> None:
 
 
 def filled() -> bytes:
-    """Return a section with a share that has runs and a dead letter."""
+    """Return a machine section with one share, which contains runs and a dead letter."""
     one = applied(
         [
             Entry(COMMAND, encode_row([OpenShare(0, "group", 1, 0, 5), OpenShare(0, "empty", 1, 0, 5)])),

@@ -38,7 +38,7 @@ class RecordTimesAhead:
     def __init__(self, offset: int, read: ReadTimes, *, chunk_offsets: int = CHUNK_OFFSETS) -> None:
         self._read = read
         self._chunk_offsets = chunk_offsets
-        self._read_end = offset  # all records before this offset are read
+        self._read_end = offset  # all records before this offset have been read
         self._offsets: pa.Int64Array | None = None  # of records that are read and not yet due; never empty
         self._times: pa.Int64Array | None = None  # their timestamps in milliseconds
 

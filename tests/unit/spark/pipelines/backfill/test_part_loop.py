@@ -68,8 +68,8 @@ class Reader:
 
     def sort(self, group, directory, part_count):
         """
-        Divide the group's records, whose event times are consecutive numbers, in a different way at each call, as Spark
-        may.
+        Divide the group's records, whose event times are consecutive numbers, into parts.  As in Spark, the parts may
+        differ from call to call.
         """
         self.machine.step()
         self.machine.sorts += 1
