@@ -44,8 +44,8 @@ class ClusterScene:
 
     def strike(self, fault: str, victim: int, begin: Callable[[], object]) -> int:
         """
-        Apply a fault that prevents the victim from leading.  Wait until other brokers lead and every partition is
-        written again.  Record the fault for each shard that the victim led, so that `finish` can measure the pauses,
+        Apply a fault that prevents the victim from leading.  Wait until other brokers lead and every partition
+        accepts writes again.  Record the fault for each shard that the victim led, so that `finish` can measure the pauses,
         and return the number of these shards.
         """
         leaders = self.cluster.leaders(self.topic)

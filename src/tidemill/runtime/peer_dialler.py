@@ -55,7 +55,7 @@ class PeerDialler:
         """The incarnation that was last reached at this address; the link to it may be through another address."""
         self._transport = transport
         self._failures = -1  # consecutive failed dials; -1 before the first dial, which is not delayed
-        self._is_busy = False  # True from a dial until the dialled socket has ended
+        self._is_busy = False  # True from the start of a dial until its socket is closed
         self.is_stopped = False
         self.is_own = False  # True if this process itself listens at the address
         self._timer: asyncio.TimerHandle | None = None

@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 KEY: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNLIMITED: Final = str((1 << 31) - 1)  # the value with which Spark does not measure batches
-_NULLS_MAX: Final = 1_000  # with fewer, measuring takes less time than sending the batch
+_NULLS_MAX: Final = 1_000  # Spark measures a batch with fewer null headers in less time than sending takes
 
 
 def warn(rows: "pa.RecordBatch", bytes_max: str | None) -> bool:

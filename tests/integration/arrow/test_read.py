@@ -246,7 +246,8 @@ print_peak()
 
 def test_memory_does_not_grow_with_the_topic(bootstrap, make_topic):
     """
-    Reading 500 MB that are compressed to one hundredth takes less than 300 MB of memory; keeping all rows takes more.
+    Reading 500 MB, which compression has reduced to a hundredth, takes less than 300 MB of memory.  Keeping all rows
+    takes more.
     """
     topic = make_topic(partitions=4)
     rows = pa.record_batch({"value": [b"%06d" % n * 1_600 for n in range(1_000)]})  # 10 MB

@@ -147,8 +147,8 @@ def test_the_first_batch_is_repeated_with_its_start(spark, bootstrap, numbered, 
 
 def test_lag_tools_see_the_query_and_a_new_query_starts_from_its_group(spark, bootstrap, numbered, tmp_path):
     """
-    With commitGroup, the committed offsets of a group are the ends of all completed batches, and another query starts
-    there with `group:NAME`.
+    With commitGroup, the committed offsets of a group are the end offsets of the last completed batch, and another
+    query starts there with `group:NAME`.
     """
     from confluent_kafka import Consumer, TopicPartition
 

@@ -267,8 +267,8 @@ def test_the_records_of_a_result_are_split_unless_they_belong_together(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, is_atomic: bool, expected: list[int]
 ) -> None:
     """
-    Batches are bounded, so the records of one result may need several batches.  The records of an atomic core form a
-    single batch, which is committed as a whole or not at all.
+    Batches are bounded, so the records of one result may need several batches.  If the core is
+    atomic, all records of one result form a single batch, which is committed as a whole or not at all.
     """
     monkeypatch.setattr(hosted_partition, "BATCH_RECORDS_MAX", 3)
     hosted = Hosted(world, core=MemberSets(is_atomic=is_atomic))
