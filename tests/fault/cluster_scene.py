@@ -45,8 +45,8 @@ class ClusterScene:
     def strike(self, fault: str, victim: int, begin: Callable[[], object]) -> int:
         """
         Apply a fault that prevents the victim from leading.  Wait until other brokers lead and every partition
-        accepts writes again.  Record the fault for each shard that the victim led, so that `finish` can measure the pauses,
-        and return the number of these shards.
+        accepts writes again.  Record the fault for each shard that the victim led, so that `finish` can measure the
+        pauses, and return the number of these shards.
         """
         leaders = self.cluster.leaders(self.topic)
         hit = [shard for shard in SHARDS if leaders[shard.start] == victim]

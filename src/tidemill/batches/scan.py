@@ -1016,8 +1016,8 @@ class RowRouter:
     """
     Chooses the partition of each row, and sorts the rows by partition.
 
-    The rows of one call may belong to several topics.  The partitions of all these topics have consecutive numbers, here
-    called *slots*: `counts` contains the number of partitions of each topic, and the first topic starts at slot 0.
+    The rows of one call may belong to several topics.  The partitions of all these topics have consecutive numbers,
+    here called *slots*: `counts` contains the number of partitions of each topic, and the first topic starts at slot 0.
 
     A row goes to the partition that it specifies, or else to the partition that its key's hash selects.  A row with
     neither a partition nor a key goes to the topic's sticky partition, which changes after `sticky_bytes` bytes of

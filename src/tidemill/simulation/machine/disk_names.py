@@ -34,7 +34,7 @@ class NameChange:
 
 
 def dependent(changes: Iterable[NameChange]) -> list[list[NameChange]]:
-    """Group the changes so that changes that depend on each other are in one list, in the order in which they were made."""
+    """Group the changes: those that depend on each other are in one list, in the order in which they were made."""
     run_of: dict[tuple[int, str], list[NameChange]] = {}
     runs: list[list[NameChange]] = []
     for change in changes:
