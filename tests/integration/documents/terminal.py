@@ -19,13 +19,14 @@ _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 _END: Final = "@@end"
 _FAILED: Final = "_failed_with"  # the shell's variable with the status of the first command that failed
 _SHELL: Final = """
-import fcntl, os, termios
+import fcntl, os, signal, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execvp("bash", ["bash", "--norc", "--noprofile", "+o", "history"])
 """
 """Makes the pseudo-terminal, which is stdin, the controlling terminal, so that Ctrl-C works, and becomes a shell.
 
-It is a program, because Python may not run code between fork and exec in a process with threads.
+A test run that was started in the background ignores SIGINT, and so would Java processes that inherit that.  It is a program, because Python may not run code between fork and exec in a process with threads.
 """
 
 
