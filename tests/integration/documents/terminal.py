@@ -26,7 +26,9 @@ os.execvp("bash", ["bash", "--norc", "--noprofile", "+o", "history"])
 """
 """Makes the pseudo-terminal, which is stdin, the controlling terminal, so that Ctrl-C works, and becomes a shell.
 
-A test run that was started in the background ignores SIGINT, and so would Java processes that inherit that.  It is a program, because Python may not run code between fork and exec in a process with threads.
+A test run that was started in the background ignores SIGINT, and so would Java processes that inherit that.
+
+It is a program, because Python may not run code between fork and exec in a process with threads.
 """
 
 
