@@ -11,76 +11,18 @@ release times.
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidemill.model import errors
+from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
+from tidemill.share.claim import Acquired, Claim, Decided, Held, is_replaced_by, joined
 from tidemill.share.interval_map import Interval, IntervalMap
-from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
+from tidemill.share.outcome import after_acknowledgement, after_failure
+from tidemill.share.record_status import RecordState, RecordStatus, Run
 from tidemill.share.share import Share
 from tidemill.share.share_settings import Random, ShareSettings
 
-
-class Acknowledgement(IntEnum):
-    """A consumer's acknowledgement type for a record, with the numbers from KIP-932 and KIP-1222."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
-
-_KINDS: Final = frozenset(Acknowledgement)
-
-
-class Held(NamedTuple):
-    """The record is acquired by a consumer, and locked until the deadline."""
-
-    member: str
-    deadline: int
-    delivery_count: int  # including this delivery
-
-
-class Decided(NamedTuple):
-    """
-    A row with the record's new status has been proposed, but is not committed yet.
-
-    Until it commits, nothing else can happen to the record, unless `is_available`: a record whose lock has expired, or
-    whose consumer's session has ended, can be acquired again immediately.
-    """
-
-    status: RecordStatus
-    is_available: bool
-
-
-Claim = Held | Decided
-
-
-class Acquired(NamedTuple):
-    """Records that a consumer has acquired, all with the same delivery count."""
-
-    first: int
-    end: int
-    delivery_count: int
-
-
-class AcknowledgementBatch(NamedTuple):
-    """
-    A consumer's acknowledgements for the offsets from `first` up to `end`: one type for all offsets, or one for each.
-    """
-
-    first: int
-    end: int
-    types: tuple[int, ...]
-
-
-class AcknowledgementRefused(Exception):
-    """A batch of acknowledgements is rejected as a whole, with a Kafka protocol error code."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+_NO_RELEASE_TIME: Final = 1 << 63  # as the time, makes records available whose release is delayed
 
 
 class Leases:
@@ -102,6 +44,11 @@ class Leases:
     def held_count(self) -> int:
         """The number of records that are currently acquired by consumers."""
         return self._held_count
+
+    @property
+    def lock_room(self) -> int:
+        """The number of further records that consumers can acquire before the limit on locks is reached."""
+        return self.settings.locks_max - self._held_count
 
     # Acquiring
 
@@ -128,6 +75,7 @@ class Leases:
         batches: Iterable[tuple[int, int]],
         *,
         records_max: int,
+        batch_size: int,
         is_limit_strict: bool,
         now: int,
         wall: int,
@@ -136,31 +84,12 @@ class Leases:
         Acquire the available records of `batches` (first offset, end offset; ascending) for a consumer.
 
         Without `is_limit_strict`, the batch in which `records_max` is reached is acquired as a whole (KIP-1206).  The
-        limit on locks is always strict.  A record that has failed often is delivered with few others, and finally
-        alone, so that a record that crashes consumers does not use up the delivery attempts of its neighbours.
+        limit on locks is always strict.  A record that has failed often is delivered with few others, a fraction of
+        `batch_size`, and finally alone, so that a record that crashes consumers does not use up the delivery attempts
+        of its neighbours.
         """
-        acquired: list[Acquired] = []
-        room = self.settings.locks_max - self._held_count
-        wanted = records_max
-        for first, end in batches:
-            if wanted <= 0:
-                break
-            offset = first
-            while found := self.next_available(offset, end, wall):
-                count = min(found.end - found.first, room, wanted if is_limit_strict else room)
-                at_once = self._at_once(found.value, records_max)
-                if at_once is not None and acquired:
-                    return acquired
-                count = count if at_once is None else min(count, at_once)
-                if count <= 0:
-                    return acquired
-                acquired.append(self._hold(member, found.first, found.first + count, found.value + 1, now))
-                room -= count
-                wanted -= count
-                offset = found.first + count
-                if at_once is not None:
-                    return acquired
-        return acquired
+        chosen = list(self._choose(batches, records_max, batch_size, is_limit_strict, wall))
+        return [self._hold(member, one.first, one.end, one.value + 1, now) for one in joined(chosen)]
 
     def undo(self, acquired: Iterable[Acquired]) -> None:
         """Release acquired records whose response could not be sent, without counting a delivery."""
@@ -173,25 +102,42 @@ class Leases:
 
     # Deciding
 
-    def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], *, now: int, wall: int) -> list[Run]:
+    def acknowledge(self, member: str, ranges: Sequence[AcknowledgedRange], *, now: int, wall: int) -> list[Run]:
         """
         Return the decisions that follow from a consumer's acknowledgements.
 
         Offsets below the share's start count as acknowledged.  Raise AcknowledgementRefused before anything changes:
-        with INVALID_REQUEST for malformed batches, and INVALID_RECORD_STATE if the consumer has not acquired one of the
-        records.
+        with INVALID_REQUEST for offsets that were never acquired, and INVALID_RECORD_STATE if the consumer does not
+        hold one of the records.
         """
-        said = list(_parts(batches))
-        for first, end, kind in said:
-            self._check(member, first, end, kind)
+        for acknowledged in ranges:
+            self._check(member, *acknowledged)
         decided: list[Run] = []
-        for first, end, kind in said:
+        for first, end, kind in ranges:
             for held in list(self._claims.within(max(first, self._share.start), end)):
                 assert isinstance(held.value, Held), "it was checked"
+                count = held.value.delivery_count
                 if kind == Acknowledgement.RENEW:
-                    self._hold(member, held.first, held.end, held.value.delivery_count, now)
-                else:
-                    decided.append(self._decide(held, self._status(held.value, kind, wall)))
+                    self._hold(member, held.first, held.end, count, now)
+                    continue
+                is_delayed = kind in (Acknowledgement.GAP, Acknowledgement.RELEASE)
+                release_at = self._back_off(held.value, wall) if is_delayed else 0
+                status = after_acknowledgement(kind, count, self.settings, release_at=release_at)
+                decided.append(self._decide(held, status))
+        return decided
+
+    def archive(self, first: int, end: int) -> list[Run]:
+        """
+        Archive the offsets from `first` up to `end` that are available, and return the decisions.  No consumer can use
+        these offsets: they have control records, or records of an aborted transaction.
+        """
+        decided: list[Run] = []
+        offset = max(first, self._share.start)
+        while found := self._find(offset, end, _NO_RELEASE_TIME):
+            status = RecordStatus(RecordState.ARCHIVED, found.value)
+            self._claims.assign(found.first, found.end, Decided(status, is_available=False))
+            decided.append(Interval(found.first, found.end, status))
+            offset = found.end
         return decided
 
     def expire(self, *, now: int, wall: int) -> list[Run]:
@@ -214,16 +160,10 @@ class Leases:
         return [self._return(one, one.value, 0) for one in held if isinstance(one.value, Held)]
 
     def committed(self, runs: Iterable[Run]) -> None:
-        """
-        Drop the claims that these decisions have replaced.  Call this when the decisions have been applied to the
-        share.
-
-        Each decision about a record has a greater delivery count than the previous one, so the count identifies the
-        decision.
-        """
+        """Drop the claims that these decisions have replaced.  Call this when the share has applied the decisions."""
         for run in runs:
             for claim in list(self._claims.within(run.first, run.end)):
-                if isinstance(claim.value, Decided) and claim.value.status.delivery_count == run.value.delivery_count:
+                if is_replaced_by(claim.value, run.value):
                     self._claims.assign(claim.first, claim.end, None)
             self._scan_from = min(self._scan_from, run.first)
         self.start_moved()
@@ -256,15 +196,30 @@ class Leases:
                 offset = claim.end
         return None
 
-    def _at_once(self, delivery_count: int, records_max: int) -> int | None:
-        """Return how many records with this delivery count to deliver together; None: no limit."""
-        limit = self.settings.delivery_limit
-        threshold = max(2, (limit + 1) // 2)
-        if delivery_count < threshold:
-            return None
-        if delivery_count >= limit - 1 and limit > 2:
-            return 1
-        return max(records_max >> (delivery_count - threshold + 1), 1)
+    def _choose(
+        self, batches: Iterable[tuple[int, int]], records_max: int, batch_size: int, is_limit_strict: bool, wall: int
+    ) -> Iterator[Interval[int]]:
+        """Yield the records to acquire.  An interval's value is the number of earlier deliveries."""
+        room, wanted, is_first = self.lock_room, records_max, True
+        for first, end in batches:
+            if wanted <= 0:
+                return
+            offset = first
+            while found := self.next_available(offset, end, wall):
+                at_once = self.settings.records_at_once(found.value, batch_size)
+                if at_once is not None and not is_first:
+                    return
+                count = min(found.end - found.first, room, wanted if is_limit_strict else room)
+                count = count if at_once is None else min(count, at_once)
+                if count <= 0:
+                    return
+                yield found._replace(end=found.first + count)
+                if at_once is not None:
+                    return
+                room -= count
+                wanted -= count
+                is_first = False
+                offset = found.first + count
 
     def _hold(self, member: str, first: int, end: int, delivery_count: int, now: int) -> Acquired:
         deadline = now + self.settings.lock_ms
@@ -292,7 +247,7 @@ class Leases:
 
     def _return(self, interval: Interval[Claim | None], held: Held, release_at: int) -> Run:
         """Release an interval that its consumer did not acknowledge; it is available immediately, unless it is dead."""
-        status = self._failed(held, release_at)
+        status = after_failure(held.delivery_count, self.settings, release_at=release_at)
         if status.state != RecordState.AVAILABLE:
             return self._decide(interval, status)
         self._unhold(interval, Decided(status, is_available=True))
@@ -300,29 +255,13 @@ class Leases:
         return Interval(interval.first, interval.end, status)
 
     def _forget_durable(self, first: int, end: int) -> None:
-        """Drop the claims of released records for which the share already has the same delivery count."""
-        for run in list(_statuses(self._share.runs, first, end)):
+        """Drop the claims of released records for which the share already has the same state and delivery count."""
+        while first < end:
+            run = self._share.runs.at(first, end)
+            first = run.end
             for claim in list(self._claims.within(run.first, run.end)):
-                if isinstance(claim.value, Decided) and claim.value.status.delivery_count == run.value.delivery_count:
+                if is_replaced_by(claim.value, run.value):
                     self._claims.assign(claim.first, claim.end, None)
-
-    def _status(self, held: Held, kind: int, wall: int) -> RecordStatus:
-        match kind:
-            case Acknowledgement.ACCEPT:
-                return RecordStatus(RecordState.ACKNOWLEDGED, held.delivery_count)
-            case Acknowledgement.REJECT:
-                return self._dead(held, Reason.REJECTED)
-        # A consumer that acknowledges an existing record as a gap could not read it, so the record is released.
-        return self._failed(held, self._back_off(held, wall))
-
-    def _failed(self, held: Held, release_at: int) -> RecordStatus:
-        if held.delivery_count >= self.settings.delivery_limit:
-            return self._dead(held, Reason.DELIVERY_LIMIT)
-        return RecordStatus(RecordState.AVAILABLE, held.delivery_count, release_at)
-
-    def _dead(self, held: Held, reason: Reason) -> RecordStatus:
-        state = RecordState.ARCHIVING if self.settings.has_dead_letters else RecordState.ARCHIVED
-        return RecordStatus(state, held.delivery_count, reason=reason)
 
     def _back_off(self, held: Held, wall: int) -> int:
         """Return the release time after a failed delivery, or 0 for immediate release."""
@@ -346,37 +285,3 @@ class Leases:
             if not isinstance(claim.value, Held) or claim.value.member != member:
                 raise AcknowledgementRefused(errors.INVALID_RECORD_STATE, f"{member} does not hold offset {offset}")
             offset = claim.end
-
-
-def _parts(batches: Sequence[AcknowledgementBatch]) -> Iterator[tuple[int, int, int]]:
-    """
-    Yield (first, end, type) for consecutive offsets of the same type.  Raise AcknowledgementRefused if the batches are
-    invalid.
-    """
-    last_end = 0
-    for first, end, types in batches:
-        if first < last_end or end <= first or len(types) not in (1, end - first):
-            raise AcknowledgementRefused(
-                errors.INVALID_REQUEST,
-                f"the acknowledgement of offsets {first} to {end - 1} with {len(types)} types: batches ascend, and "
-                "have one type, or one for each offset",
-            )
-        last_end = end
-        for kind in types:
-            if kind not in _KINDS:
-                raise AcknowledgementRefused(errors.INVALID_REQUEST, f"acknowledgement type {kind} is unknown")
-        if len(types) == 1:
-            yield first, end, types[0]
-            continue
-        begin = 0
-        for place in range(1, len(types) + 1):
-            if place == len(types) or types[place] != types[begin]:
-                yield first + begin, first + place, types[begin]
-                begin = place
-
-
-def _statuses(runs: IntervalMap[RecordStatus], first: int, end: int) -> Iterator[Run]:
-    while first < end:
-        run = runs.at(first, end)
-        yield run
-        first = run.end

@@ -54,3 +54,17 @@ class ShareSettings:
     is_renewable: bool = True
     has_dead_letters: bool = False
     back_off: BackOff = field(default_factory=BackOff)
+
+    def records_at_once(self, delivery_count: int, batch_size: int) -> int | None:
+        """
+        Return how many records that were delivered `delivery_count` times to deliver together; None: no limit.
+
+        From half of the permitted deliveries on, the number halves with each delivery, from half of `batch_size`.  The
+        last delivery of a record is its own.
+        """
+        threshold = max(2, (self.delivery_limit + 1) // 2)
+        if delivery_count < threshold:
+            return None
+        if delivery_count >= self.delivery_limit - 1 and self.delivery_limit > 2:
+            return 1
+        return max(batch_size >> (delivery_count - threshold + 1), 1)

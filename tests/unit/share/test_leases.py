@@ -8,8 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from tidemill.model import errors
+from tidemill.share.acknowledgement import (
+    AcknowledgedRange,
+    Acknowledgement,
+    AcknowledgementBatch,
+    AcknowledgementRefused,
+    acknowledged_ranges,
+)
+from tidemill.share.claim import Acquired
 from tidemill.share.interval_map import Interval
-from tidemill.share.leases import Acknowledgement, AcknowledgementBatch, AcknowledgementRefused, Acquired, Leases
+from tidemill.share.leases import Leases
 from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
 from tidemill.share.share import Share
 from tidemill.share.share_settings import BackOff, Growth, ShareSettings
@@ -30,12 +38,12 @@ class Hand:
 
     def acquire(self, member: str, *batches: tuple[int, int], records_max: int = 500, strict: bool = True):  # type: ignore[no-untyped-def]
         return self.leases.acquire(
-            member, batches, records_max=records_max, is_limit_strict=strict, now=self.now, wall=self.now
+            member, batches, records_max=records_max, batch_size=64, is_limit_strict=strict, now=self.now, wall=self.now
         )
 
     def say(self, member: str, first: int, end: int, *types: int) -> list[Run]:
-        said = AcknowledgementBatch(first, end, types)
-        return self.propose(self.leases.acknowledge(member, [said], now=self.now, wall=self.now))
+        said = acknowledged_ranges([AcknowledgementBatch(first, end, types)], may_renew=True)
+        return self.propose(self.leases.acknowledge(member, said, now=self.now, wall=self.now))
 
     def expire(self) -> list[Run]:
         return self.propose(self.leases.expire(now=self.now, wall=self.now))
@@ -106,26 +114,12 @@ def test_acknowledgements_are_refused_as_a_whole() -> None:
     assert [Interval(0, 5, RecordStatus(RecordState.ACKNOWLEDGED, 1))] == hand.say("a", 0, 5, ACCEPT)
 
 
-@pytest.mark.parametrize(
-    ("batches", "code"),
-    [
-        ([(3, 3, (1,))], errors.INVALID_REQUEST),
-        ([(2, 4, (1,)), (3, 5, (1,))], errors.INVALID_REQUEST),
-        ([(2, 5, (1, 1))], errors.INVALID_REQUEST),
-        ([(2, 5, ())], errors.INVALID_REQUEST),
-        ([(2, 3, (5,))], errors.INVALID_REQUEST),
-        ([(9, 11, (1,))], errors.INVALID_REQUEST),
-        ([(2, 3, (1,)), (4, 5, (-1,))], errors.INVALID_REQUEST),
-    ],
-    ids=["empty", "overlap", "types", "no type", "unknown", "beyond", "later batch"],
-)
-def test_senseless_acknowledgements_are_refused(batches: list[tuple[int, int, tuple[int, ...]]], code: int) -> None:
-    """An invalid acknowledgement request is refused, and no part of it takes effect."""
+def test_an_offset_that_was_never_acquired_is_refused() -> None:
+    """An acknowledgement beyond the acquired offsets is an invalid request, and no part of it takes effect."""
     hand = Hand()
     hand.acquire("a", (0, 10))
-    said = [AcknowledgementBatch(*batch) for batch in batches]
 
-    assert code == hand.code_of(lambda: hand.leases.acknowledge("a", said, now=0, wall=0))
+    assert errors.INVALID_REQUEST == hand.code_of(lambda: hand.say("a", 9, 11, ACCEPT))
     assert 10 == hand.leases.held_count
 
 
@@ -268,6 +262,138 @@ def test_a_new_leader_waits_for_the_time_in_the_row() -> None:
     assert [Acquired(0, 1, 2)] == hand.acquire("b", (0, 1))
 
 
+@pytest.mark.parametrize("first_event", ["acknowledge", "expire", "leave"])
+def test_a_pending_decision_has_no_rival(first_event: str) -> None:
+    """
+    KAFKA-18084, KAFKA-19476: While one decision is pending, an acknowledgement is refused, the lock does not expire
+    again, and the log start may pass the record.  A late commit then changes nothing.
+    """
+    hand = Hand(delivery_limit=1)
+    hand.acquire("a", (0, 4))
+    hand.now = LOCK_MS
+    match first_event:
+        case "acknowledge":
+            hand.say("a", 0, 4, RELEASE)
+        case "expire":
+            hand.expire()
+        case "leave":
+            hand.propose(hand.leases.leave("a"))
+    assert 1 == len(hand.proposed)
+
+    assert errors.INVALID_RECORD_STATE == hand.code_of(lambda: hand.say("a", 0, 4, ACCEPT))
+    assert ([], [], []) == (hand.expire(), hand.leases.leave("a"), hand.acquire("b", (0, 4)))
+    hand.share.log_starts_at(2)
+    hand.leases.start_moved()
+    assert [] == hand.say("a", 0, 2, ACCEPT)
+    hand.commit()
+
+    assert (4, 0, []) == (hand.share.start, hand.leases.held_count, list(hand.leases._claims))
+
+
+def test_a_late_acknowledgement_is_refused() -> None:
+    """An acknowledgement after the lock has expired is refused, even if the next consumer holds the record already."""
+    hand = Hand()
+    hand.acquire("a", (0, 2))
+    hand.now = LOCK_MS
+    hand.expire()
+    assert errors.INVALID_RECORD_STATE == hand.code_of(lambda: hand.say("a", 0, 2, RELEASE))
+
+    hand.acquire("b", (0, 2))
+
+    assert errors.INVALID_RECORD_STATE == hand.code_of(lambda: hand.say("a", 0, 2, ACCEPT))
+    assert [Interval(0, 2, RecordStatus(RecordState.ACKNOWLEDGED, 2))] == hand.say("b", 0, 2, ACCEPT)
+
+
+def test_acknowledgements_of_several_batches_are_refused_as_a_whole() -> None:
+    """If one of several batches is refused, an earlier batch has no effect either, not even a renewal."""
+    hand = Hand()
+    hand.acquire("a", (0, 4))
+    said = [AcknowledgedRange(0, 1, Acknowledgement.RENEW), AcknowledgedRange(1, 2, ACCEPT)]
+    hand.now = LOCK_MS // 2
+
+    refused = [*said, AcknowledgedRange(9, 10, ACCEPT)]
+    assert errors.INVALID_REQUEST == hand.code_of(lambda: hand.leases.acknowledge("a", refused, now=hand.now, wall=0))
+
+    hand.now = LOCK_MS
+    assert [(0, 4)] == [run[:2] for run in hand.expire()]
+
+
+def test_acknowledgements_below_the_start_succeed() -> None:
+    """A range below the start is finished; of a range around the start, the records above it must be held."""
+    hand = Hand(is_renewable=False)
+    hand.acquire("a", (0, 4))
+    hand.say("a", 0, 2, ACCEPT)
+    hand.commit()
+
+    assert [] == hand.say("b", 0, 2, Acknowledgement.RENEW)
+    assert errors.INVALID_RECORD_STATE == hand.code_of(lambda: hand.say("b", 1, 3, ACCEPT))
+    assert [Interval(2, 3, RecordStatus(RecordState.ACKNOWLEDGED, 1))] == hand.say("a", 1, 3, ACCEPT)
+
+
+def test_a_gap_does_not_destroy_a_record() -> None:
+    """A consumer that says that an acquired record does not exist could not read it: the record is released."""
+    hand = Hand(delivery_limit=2)
+    hand.acquire("a", (0, 1))
+
+    assert [Interval(0, 1, RecordStatus(RecordState.AVAILABLE, 1))] == hand.say("a", 0, 1, Acknowledgement.GAP)
+
+
+def test_sessions_that_end_reach_the_delivery_limit() -> None:
+    """KAFKA-19972: The end of a session does not lower the delivery count, so a record cannot be delivered forever."""
+    hand = Hand(delivery_limit=3)
+    counts = []
+    while (got := hand.acquire("a", (0, 1))) and len(counts) < 10:
+        counts.append(got[0].delivery_count)
+        hand.propose(hand.leases.leave("a"))
+        hand.commit()
+
+    assert [1, 2, 3] == counts
+    assert 1 == hand.share.start
+
+
+def test_an_archived_offset_is_not_freed_by_an_earlier_decision() -> None:
+    """
+    A record is released, and found to be useless before the release commits.  The commit of the release does not make
+    the record available again: two consumers would then decide about it.
+    """
+    hand = Hand()
+    hand.acquire("a", (0, 2))
+    hand.propose(hand.leases.leave("a"))
+    archived = hand.propose(hand.leases.archive(0, 1))
+    assert [Interval(0, 1, RecordStatus(RecordState.ARCHIVED, 1))] == archived
+
+    hand.commit_one()
+    assert [Acquired(1, 2, 2)] == hand.acquire("b", (0, 2))
+
+    hand.commit()
+    assert 1 == hand.share.start
+
+
+def test_held_and_pending_records_are_not_archived() -> None:
+    """Only available offsets are archived, also if their release is delayed."""
+    hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500))
+    hand.acquire("a", (0, 4))
+    hand.say("a", 1, 2, ACCEPT)
+    hand.say("a", 2, 3, RELEASE)
+    hand.commit()
+    hand.say("a", 3, 4, ACCEPT)
+
+    archived = hand.leases.archive(0, 6)
+
+    assert [(2, 3), (4, 6)] == [run[:2] for run in archived]
+    assert [] == hand.leases.archive(0, 6)
+
+
+def test_small_batches_are_held_as_one_range() -> None:
+    """Records of adjacent batches with equal delivery counts are one range, so locks cost nothing per batch."""
+    hand = Hand()
+
+    got = hand.acquire("a", *((offset, offset + 1) for offset in range(100)))
+
+    assert [Acquired(0, 100, 1)] == got
+    assert 1 == len(hand.leases._claims)
+
+
 def test_the_limit_of_locks_divides_a_batch() -> None:
     """The limit applies to the total number of records locked by all consumers, and is never exceeded."""
     hand = Hand(locks_max=7)
@@ -287,7 +413,7 @@ def test_the_limit_of_records_is_strict_on_request(strict: bool, end: int) -> No
 
     got = hand.acquire("a", (0, 5), (5, 10), (10, 15), records_max=7, strict=strict)
 
-    assert [Acquired(0, 5, 1), Acquired(5, end, 1)] == got
+    assert [Acquired(0, end, 1)] == got
 
 
 def test_a_record_that_kills_its_consumers_ends_alone() -> None:
