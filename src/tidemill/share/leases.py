@@ -39,6 +39,7 @@ class Leases:
         self._scan_from = share.start  # no offset below this one is available before the first release time in `_due`
         self._due = [(run.value.release_at, run.first) for run in share.runs if run.value.release_at]
         heapq.heapify(self._due)  # heap of (release time, first offset); some are outdated
+        self._wall = 0  # the latest time seen: if the clock steps back, a record whose delay has ended stays available
 
     @property
     def held_count(self) -> int:
@@ -57,6 +58,7 @@ class Leases:
         Return the first interval of records between `offset` and `end` that can be acquired now and have the same
         delivery count.  The interval's value is that count.
         """
+        self._wall = wall = max(self._wall, wall)
         while self._due and self._due[0][0] <= wall:
             self._scan_from = min(self._scan_from, heapq.heappop(self._due)[1])
         begin = max(self._scan_from, self._share.start)

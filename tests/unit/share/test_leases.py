@@ -351,6 +351,19 @@ def test_sessions_that_end_reach_the_delivery_limit() -> None:
     assert 1 == hand.share.start
 
 
+def test_a_clock_that_steps_back_strands_no_record() -> None:
+    """A record whose delay has ended stays available if the clock is set back afterwards."""
+    hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500))
+    hand.acquire("a", (0, 1))
+    hand.say("a", 0, 1, RELEASE)
+    hand.commit()
+    assert hand.leases.next_available(0, 10, 500) is not None
+
+    found = hand.leases.next_available(0, 1, 400)
+
+    assert Interval(0, 1, 1) == found
+
+
 def test_an_archived_offset_is_not_freed_by_an_earlier_decision() -> None:
     """
     A record is released, and found to be useless before the release commits.  The commit of the release does not make
