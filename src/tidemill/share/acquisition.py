@@ -1,0 +1,142 @@
+"""What a ShareFetch acquires from the record batches that a read has returned.
+
+Only records whose bytes are in the response are acquired.  Otherwise, a consumer would acknowledge the missing records
+as gaps (Java's consumer does), and they would be lost without an error.  Offsets in a batch are consecutive, so the
+headers suffice: no batch is opened.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tidemill.batches.batch import BatchHeader, Buffer, spans
+from tidemill.share.claim import Acquired
+from tidemill.share.leases import Leases
+from tidemill.share.record_status import Run
+
+
+class AbortedRecords(NamedTuple):
+    """The transactional records of a producer at the offsets from `first` up to `end` were aborted."""
+
+    producer_id: int
+    first: int
+    end: int
+
+
+class FetchLimits(NamedTuple):
+    """The limits of a ShareFetch on the records from one partition."""
+
+    records_max: int
+    batch_size: int  # the number of records after which a range of acquired records ends, at the end of a batch
+    is_strict: bool  # records_max divides a batch, and ranges are not divided (KIP-1206: record limit mode)
+
+
+class ShareFetched(NamedTuple):
+    """A partition's part of the response to a ShareFetch."""
+
+    records: list[memoryview]  # complete batches, ascending, each with an acquired record
+    acquired: list[Acquired]  # ascending and disjoint
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.records))
+
+
+class _Batch(NamedTuple):
+    first: int
+    end: int
+    bytes: memoryview
+
+
+class BatchesRead:
+    """
+    The complete batches that one read of a partition has returned, below the offset `end`.
+
+    `parts` are the buffers of the read, each with complete batches, except that the last one may be incomplete.  `end`
+    is the high watermark, or the last stable offset for a group that reads committed records only, with the records in
+    `aborted`.
+    """
+
+    def __init__(self, parts: Iterable[Buffer], end: int, aborted: Iterable[AbortedRecords] = ()) -> None:
+        aborted = tuple(aborted)
+        self._data: list[_Batch] = []
+        self._without_data: list[tuple[int, int]] = []
+        last_end = 0
+        for part in parts:
+            view = memoryview(part)
+            for position, size, header in spans(part):
+                if header.end_offset > end:
+                    return
+                assert last_end <= header.base_offset, "a read returns batches in the order of their offsets"
+                last_end = header.end_offset
+                if header.is_control or _is_aborted(header, aborted):
+                    self._without_data.append((header.base_offset, last_end))
+                else:
+                    self._data.append(_Batch(header.base_offset, last_end, view[position : position + size]))
+
+    def archive(self, leases: Leases) -> list[Run]:
+        """
+        Archive the available offsets without data for consumers, and return the decisions, which the caller proposes.
+
+        Call this after every read.  Otherwise, the start of the share never passes these offsets, and the next read
+        begins at them again.
+        """
+        return [run for first, end in self._without_data for run in leases.archive(first, end)]
+
+    def available_bytes(self, leases: Leases, wall: int) -> int:
+        """
+        Return the size of the batches with available records.
+
+        A fetch compares it with min_bytes before it acquires anything, because it acquires only what it returns.
+        """
+        if leases.lock_room <= 0:
+            return 0
+        return sum(len(one.bytes) for one in self._data if leases.next_available(one.first, one.end, wall))
+
+    def acquire(self, leases: Leases, member: str, limits: FetchLimits, *, now: int, wall: int) -> ShareFetched:
+        """Acquire the available records for a consumer."""
+        acquired = leases.acquire(
+            member,
+            [(one.first, one.end) for one in self._data],
+            records_max=limits.records_max,
+            batch_size=limits.batch_size,
+            is_limit_strict=limits.is_strict,
+            now=now,
+            wall=wall,
+        )
+        sent = list(_with_records_of(self._data, acquired))
+        if not limits.is_strict:
+            acquired = list(_divided(acquired, [one.first for one in sent], limits.batch_size))
+        return ShareFetched([one.bytes for one in sent], acquired)
+
+
+def _is_aborted(header: BatchHeader, aborted: Sequence[AbortedRecords]) -> bool:
+    if not header.is_transactional:
+        return False
+    return any(one.producer_id == header.producer_id and one.first <= header.base_offset < one.end for one in aborted)
+
+
+def _with_records_of(batches: Iterable[_Batch], acquired: Iterable[Acquired]) -> Iterator[_Batch]:
+    """Yield the batches that contain at least one acquired record."""
+    ranges = iter(acquired)
+    current = next(ranges, None)
+    for batch in batches:
+        while current is not None and current.end <= batch.first:
+            current = next(ranges, None)
+        if current is None:
+            return
+        if current.first < batch.end:
+            yield batch
+
+
+def _divided(acquired: Iterable[Acquired], batch_starts: Sequence[int], batch_size: int) -> Iterator[Acquired]:
+    """
+    Divide long ranges where a batch starts after at least `batch_size` records, because clients acknowledge the records
+    of a range together.
+    """
+    for first, end, delivery_count in acquired:
+        for at in range(bisect_right(batch_starts, first), bisect_left(batch_starts, end)):
+            if batch_starts[at] - first >= batch_size:
+                yield Acquired(first, batch_starts[at], delivery_count)
+                first = batch_starts[at]
+        yield Acquired(first, end, delivery_count)
