@@ -13,9 +13,10 @@ coordinator starts from the last logged generation.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidemill.coordinator.group.log_records import BadRecord, GroupMetadata, LoggedMember
+from tidemill.coordinator.group.log_records import GroupMetadata, LoggedMember
 from tidemill.coordinator.group.responses import JoinedMember
 from tidemill.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from tidemill.coordinator.record_fields import BadRecord
 from tidemill.coordinator.result import Key, Waiter
 from tidemill.model import errors
 

@@ -10,10 +10,10 @@ The host passes the current time as a `Timestamps`.
 
 from collections.abc import Iterator
 
+from tidemill.coordinator.deadlines import Deadlines
 from tidemill.coordinator.group import administration, joining, membership, offsets, rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
 from tidemill.coordinator.group.committed_offsets import TopicPartitionKey
-from tidemill.coordinator.group.deadlines import Deadlines
 from tidemill.coordinator.group.decision_builder import DecisionBuilder
 from tidemill.coordinator.group.group_settings import OFFSETS_PER_EXPIRY_STEP_MAX, GroupSettings, name_fits
 from tidemill.coordinator.group.log_records import (

@@ -10,6 +10,17 @@ in `docs/formats/consumer_offsets.md`.
 import struct
 from dataclasses import dataclass
 
+from tidemill.coordinator.record_fields import (
+    INT16,
+    INT32,
+    INT64,
+    BadRecord,
+    RecordReader,
+    nullable_string,
+    string,
+    tagged,
+    unsigned_varint,
+)
 from tidemill.coordinator.result import LogRecord
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 
@@ -23,16 +34,9 @@ GROUP_VALUE_VERSION = 3
 SNAPSHOT_END_KEY_VERSION = 32_000  # far above Kafka's own key versions; Kafka's tools ignore unknown ones
 SNAPSHOT_END_VALUE_VERSION = 0
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _TOPIC_ID_TAG = 0
 # A tag of Tidemill: Kafka has an expiry time only in version 1 of offset values, which has no leader epoch or topic id.
 _EXPIRY_TAG = 10_000
-
-
-class BadRecord(ValueError):
-    """Bytes that are not a valid record of `__consumer_offsets`: damaged, or written by a newer version."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,17 +102,17 @@ def offset_commit(key: OffsetKey, value: CommittedOffset) -> LogRecord:
     metadata = value.metadata.encode()
     tags = []
     if value.topic_id != NO_TOPIC_ID:
-        tags.append(_tagged(_TOPIC_ID_TAG, value.topic_id))
+        tags.append(tagged(_TOPIC_ID_TAG, value.topic_id))
     if value.expires_at_ms != -1:
-        tags.append(_tagged(_EXPIRY_TAG, _INT64.pack(value.expires_at_ms)))
+        tags.append(tagged(_EXPIRY_TAG, INT64.pack(value.expires_at_ms)))
     parts = [
-        _INT16.pack(OFFSET_VALUE_VERSION),
-        _INT64.pack(value.offset),
-        _INT32.pack(value.leader_epoch),
-        _unsigned_varint(len(metadata) + 1),
+        INT16.pack(OFFSET_VALUE_VERSION),
+        INT64.pack(value.offset),
+        INT32.pack(value.leader_epoch),
+        unsigned_varint(len(metadata) + 1),
         metadata,
-        _INT64.pack(value.committed_at_ms),
-        _unsigned_varint(len(tags)),
+        INT64.pack(value.committed_at_ms),
+        unsigned_varint(len(tags)),
         *tags,
     ]
     return LogRecord(_offset_key(key), b"".join(parts))
@@ -120,25 +124,25 @@ def offset_tombstone(key: OffsetKey) -> LogRecord:
 
 def group_metadata(group_id: str, value: GroupMetadata) -> LogRecord:
     parts = [
-        _INT16.pack(GROUP_VALUE_VERSION),
-        _string(value.protocol_type),
-        _INT32.pack(value.generation),
-        _nullable_string(value.protocol_name),
-        _nullable_string(value.leader),
-        _INT64.pack(value.state_since_ms),
-        _INT32.pack(len(value.members)),
+        INT16.pack(GROUP_VALUE_VERSION),
+        string(value.protocol_type),
+        INT32.pack(value.generation),
+        nullable_string(value.protocol_name),
+        nullable_string(value.leader),
+        INT64.pack(value.state_since_ms),
+        INT32.pack(len(value.members)),
     ]
     for member in value.members:
         parts += (
-            _string(member.member_id),
-            _nullable_string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
-            _INT32.pack(member.rebalance_timeout_ms),
-            _INT32.pack(member.session_timeout_ms),
-            _INT32.pack(len(member.subscription)),
+            string(member.member_id),
+            nullable_string(member.instance_id),
+            string(member.client_id),
+            string(member.client_host),
+            INT32.pack(member.rebalance_timeout_ms),
+            INT32.pack(member.session_timeout_ms),
+            INT32.pack(len(member.subscription)),
             member.subscription,
-            _INT32.pack(len(member.assignment)),
+            INT32.pack(len(member.assignment)),
             member.assignment,
         )
     return LogRecord(_group_key(group_id), b"".join(parts))
@@ -150,14 +154,14 @@ def group_tombstone(group_id: str) -> LogRecord:
 
 def snapshot_end(value: SnapshotEnd) -> LogRecord:
     return LogRecord(
-        _INT16.pack(SNAPSHOT_END_KEY_VERSION),
+        INT16.pack(SNAPSHOT_END_KEY_VERSION),
         struct.pack(">hqiq", SNAPSHOT_END_VALUE_VERSION, value.first_offset, value.record_count, value.written_at_ms),
     )
 
 
 def read_key(data: bytes) -> RecordKey | None:
     """Decode a key.  Return None for a type of record that Tidemill ignores."""
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
         return OffsetKey(group_id=reader.string(), topic=reader.string(), partition=reader.int32())
@@ -169,7 +173,7 @@ def read_key(data: bytes) -> RecordKey | None:
 
 
 def read_offset(data: bytes) -> CommittedOffset:
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.version(OFFSET_VALUE_VERSIONS)
     reader.flexible = version >= 4
     value = CommittedOffset(
@@ -182,9 +186,9 @@ def read_offset(data: bytes) -> CommittedOffset:
     tags = reader.tags()
     expiry = tags.get(_EXPIRY_TAG)
     if expiry is not None:
-        if len(expiry) != _INT64.size:
-            raise BadRecord(f"expiry of {len(expiry)} bytes; expected {_INT64.size}")
-        (value.expires_at_ms,) = _INT64.unpack(expiry)
+        if len(expiry) != INT64.size:
+            raise BadRecord(f"expiry of {len(expiry)} bytes; expected {INT64.size}")
+        (value.expires_at_ms,) = INT64.unpack(expiry)
     topic_id = tags.get(_TOPIC_ID_TAG)
     if topic_id is not None:
         if len(topic_id) != 16:
@@ -194,7 +198,7 @@ def read_offset(data: bytes) -> CommittedOffset:
 
 
 def read_group(data: bytes) -> GroupMetadata:
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.version(GROUP_VALUE_VERSIONS)
     reader.flexible = version >= 4
     value = GroupMetadata(
@@ -224,119 +228,16 @@ def read_group(data: bytes) -> GroupMetadata:
 
 
 def read_snapshot_end(data: bytes) -> SnapshotEnd:
-    reader = _Reader(data)
+    reader = RecordReader(data)
     reader.version(range(SNAPSHOT_END_VALUE_VERSION + 1))
     return SnapshotEnd(first_offset=reader.int64(), record_count=reader.int32(), written_at_ms=reader.int64())
 
 
 def _offset_key(key: OffsetKey) -> bytes:
     return b"".join(
-        (_INT16.pack(OFFSET_KEY_VERSION), _string(key.group_id), _string(key.topic), _INT32.pack(key.partition))
+        (INT16.pack(OFFSET_KEY_VERSION), string(key.group_id), string(key.topic), INT32.pack(key.partition))
     )
 
 
 def _group_key(group_id: str) -> bytes:
-    return _INT16.pack(GROUP_KEY_VERSION) + _string(group_id)
-
-
-def _string(value: str) -> bytes:
-    data = value.encode()
-    return _INT16.pack(len(data)) + data
-
-
-def _nullable_string(value: str | None) -> bytes:
-    return b"\xff\xff" if value is None else _string(value)
-
-
-def _tagged(tag: int, data: bytes) -> bytes:
-    return _unsigned_varint(tag) + _unsigned_varint(len(data)) + data
-
-
-def _unsigned_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-class _Reader:
-    """Reads one key or value field by field, and checks every length against the number of remaining bytes."""
-
-    __slots__ = ("_at", "_data", "flexible")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-        self.flexible = False  # whether this version has compact lengths and tagged fields
-
-    def take(self, size: int) -> bytes:
-        end = self._at + size
-        if size < 0 or end > len(self._data):
-            raise BadRecord(f"{size} bytes expected at position {self._at}; the record has {len(self._data)} bytes")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
-
-    def int16(self) -> int:
-        return int.from_bytes(self.take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def int64(self) -> int:
-        return int.from_bytes(self.take(8), "big", signed=True)
-
-    def unsigned_varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise BadRecord("varint of more than five bytes")
-
-    def version(self, known: range) -> int:
-        version = self.int16()
-        if version not in known:
-            raise BadRecord(f"value version {version}; versions {known.start} to {known.stop - 1} are supported")
-        return version
-
-    def string(self) -> str:
-        value = self.nullable_string()
-        if value is None:
-            raise BadRecord("null instead of a string")
-        return value
-
-    def nullable_string(self) -> str | None:
-        size = self.unsigned_varint() - 1 if self.flexible else self.int16()
-        if size == -1:
-            return None
-        try:
-            return self.take(size).decode()
-        except UnicodeDecodeError as error:
-            raise BadRecord(f"string is not UTF-8: {error}") from error
-
-    def sized_bytes(self) -> bytes:
-        return self.take(self.unsigned_varint() - 1 if self.flexible else self.int32())
-
-    def count(self) -> int:
-        count = self.unsigned_varint() - 1 if self.flexible else self.int32()
-        # An encoded member takes more than one byte, so there are fewer members than bytes.
-        if not 0 <= count <= len(self._data) - self._at:
-            raise BadRecord(f"claims to have {count} members in {len(self._data) - self._at} bytes")
-        return count
-
-    def tags(self) -> dict[int, bytes]:
-        """
-        Read the tagged fields and return them by tag number.  For a version without tagged fields, return an empty
-        dict.
-        """
-        if not self.flexible:
-            return {}
-        found: dict[int, bytes] = {}
-        for _ in range(self.unsigned_varint()):
-            tag = self.unsigned_varint()
-            found[tag] = self.take(self.unsigned_varint())
-        return found
+    return INT16.pack(GROUP_KEY_VERSION) + string(group_id)

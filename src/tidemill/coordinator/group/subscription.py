@@ -1,6 +1,6 @@
 """Reads the subscribed topics from a consumer's member metadata; every version of the format begins with them."""
 
-from tidemill.coordinator.group.log_records import BadRecord
+from tidemill.coordinator.record_fields import BadRecord
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

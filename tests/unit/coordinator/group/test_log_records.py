@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tidemill.coordinator.group import log_records
 from tidemill.coordinator.group.log_records import (
-    BadRecord,
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -17,6 +16,7 @@ from tidemill.coordinator.group.log_records import (
     SnapshotEnd,
     SnapshotEndKey,
 )
+from tidemill.coordinator.record_fields import BadRecord
 from tidemill.model.topic import TopicId
 
 # Keys and values by version, in hexadecimal, as written by the generated classes of Apache Kafka 4.3.1

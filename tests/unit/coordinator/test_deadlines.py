@@ -1,6 +1,6 @@
 """If a deadline is postponed, the host has nothing to do until its timer fires."""
 
-from tidemill.coordinator.group.deadlines import Deadlines
+from tidemill.coordinator.deadlines import Deadlines
 
 KEY = ("session", "g", "m")
 
