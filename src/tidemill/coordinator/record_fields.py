@@ -10,9 +10,16 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
+NAME_BYTES_MAX = 32_767  # the largest int16 length; longer names are refused
+
 
 class BadRecord(ValueError):
     """Bytes that are not a valid record of `__consumer_offsets`: damaged, or written by a newer version."""
+
+
+def name_fits(name: str) -> bool:
+    """Return whether a log record can hold `name`.  The bytes are counted only when they could exceed the limit."""
+    return len(name) * 4 <= NAME_BYTES_MAX or len(name.encode()) <= NAME_BYTES_MAX
 
 
 def string(value: str) -> bytes:

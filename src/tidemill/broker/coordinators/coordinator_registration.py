@@ -22,9 +22,9 @@ NO_KEY_TYPE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreContext:
-    """What a new core may use: the current configuration, a source of random bytes, and the cluster image."""
+    """What a core may use: the current configuration, a source of random bytes, and the cluster image."""
 
-    layers: BrokerLayers
+    layers: Callable[[], BrokerLayers]
     entropy: Entropy
     image: Callable[[], ClusterImage]
 

@@ -20,12 +20,15 @@ from tidemill.coordinator.group.requests import (
 )
 from tidemill.coordinator.group.snapshot import SnapshotChunks
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
+from tidemill.coordinator.share_group.cluster_view import ClusterView, TopicView
+from tidemill.coordinator.share_group.requests import DescribeShareGroups, ShareHeartbeat, ShareOpen, SharesClosed
 from tidemill.coordinator.timestamps import Timestamps
-from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.image import ClusterImage, Topic
+from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
 from tidemill.model import errors
-from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.config_resolution import NOTHING, BrokerLayers, broker_int
 from tidemill.model.internal_topics import OFFSETS
-from tidemill.model.topic import TopicId
+from tidemill.model.share_group_config import ShareGroupConfig, compile_share_group_config
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
 GROUP_KEY_TYPE: Final = 0  # the key type of groups in FindCoordinator
@@ -41,9 +44,7 @@ class GroupCore:
     is_atomic = False  # each record is valid without the others
 
     def __init__(self, context: CoreContext) -> None:
-        self.groups = Groups(
-            group_settings(context.layers), context.entropy, lambda name: _topic_id_of(context.image(), name)
-        )
+        self.groups = Groups(group_settings(context.layers()), context.entropy, _cluster_view(context))
 
     def encode(self, record: LogRecord) -> LogRecord:
         return record
@@ -59,7 +60,7 @@ class GroupCore:
         return self.groups.loaded(timestamps)
 
     def decide(self, request: GroupRequest, waiter: Waiter, timestamps: Timestamps) -> Result[LogRecord]:
-        if not isinstance(request, ForgetTopics):
+        if not isinstance(request, ForgetTopics | SharesClosed):
             request.waiter = waiter
         return self.groups.decide(request, timestamps)
 
@@ -70,14 +71,17 @@ class GroupCore:
         return self.groups.drain(error_code)
 
     def is_refused_when_full(self, request: GroupRequest) -> bool:
+        if isinstance(request, ShareHeartbeat | DescribeShareGroups | ShareOpen | SharesClosed):
+            return not self.groups.appends_nothing(request)
         return not isinstance(request, _SERVED_WHEN_FULL)
 
     def needs_current_metadata(self, request: GroupRequest) -> bool:
         """
         Return True for requests about offsets: offsets belong to a topic id, and a stale image may map a topic's name
-        to the id of a deleted topic.
+        to the id of a deleted topic.  Also return True for the opening of a share, whose start depends on the group's
+        configuration.
         """
-        return isinstance(request, CommitOffsets | FetchOffsets)
+        return isinstance(request, CommitOffsets | FetchOffsets | ShareOpen)
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[LogRecord]]:
         return _closed(self.groups.snapshot_chunks(SNAPSHOT_CHUNK_RECORDS), first_offset, append_time)
@@ -103,9 +107,36 @@ def _closed(chunks: SnapshotChunks, first_offset: int, append_time: int) -> Iter
     yield [chunks.end_record(first_offset, append_time)]
 
 
-def _topic_id_of(image: ClusterImage, name: str) -> TopicId | None:
-    topic = image.topic(name)
-    return None if topic is None else topic.topic_id
+def _cluster_view(context: CoreContext) -> ClusterView:
+    image = context.image
+    return ClusterView(
+        topic=lambda name: _topic_view(image().topic(name)),
+        topic_by_id=lambda topic_id: _topic_view(image().topic_by_id(topic_id)),
+        share_group_config=_ShareGroupConfigs(context).of,
+    )
+
+
+class _ShareGroupConfigs:
+    """The configurations of share groups, compiled once per image, because every heartbeat needs one."""
+
+    def __init__(self, context: CoreContext) -> None:
+        self._context = context
+        self._image: ClusterImage | None = None
+        self._compiled: dict[str, ShareGroupConfig] = {}  # by group id
+
+    def of(self, group_id: str) -> ShareGroupConfig:
+        image = self._context.image()
+        if image is not self._image:
+            self._image, self._compiled = image, {}
+        found = self._compiled.get(group_id)
+        if found is None:
+            overrides = image.configs.get(ConfigResource(GROUP_RESOURCE, group_id), NOTHING)
+            found = self._compiled[group_id] = compile_share_group_config(overrides, self._context.layers())
+        return found
+
+
+def _topic_view(topic: Topic | None) -> TopicView | None:
+    return None if topic is None else TopicView(topic.topic_id, topic.name, topic.partition_count)
 
 
 def _rejection(request: GroupRequest, reason: int | OutcomeUnknown) -> object:
@@ -123,6 +154,7 @@ def group_settings(layers: BrokerLayers) -> GroupSettings:
         session_timeout_ms_max=broker_int(layers, "group.max.session.timeout.ms"),
         initial_rebalance_delay_ms=broker_int(layers, "group.initial.rebalance.delay.ms"),
         size_max=broker_int(layers, "group.max.size"),
+        share_size_max=broker_int(layers, "group.share.max.size"),
         offsets_retention_ms=broker_int(layers, "offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=broker_int(layers, "offsets.retention.check.interval.ms"),
         offset_metadata_bytes_max=broker_int(layers, "offset.metadata.max.bytes"),
@@ -143,6 +175,6 @@ GROUPS: Final[CoordinatorRegistration[GroupRequest, GroupCore]] = CoordinatorReg
 
 def ask_group(coordinators: CoordinatorHost, group_id: str, request: GroupRequest) -> None:
     """Pass a request to the group's coordinator.  The request's `waiter` is called once, with the reply."""
-    answer = None if isinstance(request, ForgetTopics) else request.waiter
+    answer = None if isinstance(request, ForgetTopics | SharesClosed) else request.waiter
     assert callable(answer), "a handler passes the callback that takes the reply"
     coordinators.of(GROUPS).ask(group_id, request, answer)

@@ -139,7 +139,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
             if number in self._hosted or not partition.shard.is_serving:
                 continue
             entropy = broker.machine.entropy
-            context = CoreContext(layers=broker.layers, entropy=entropy, image=lambda: self._broker.image)
+            context = CoreContext(layers=lambda: self._broker.layers, entropy=entropy, image=lambda: self._broker.image)
             hosted = HostedPartition(partition, registration.new_core(context), broker.machine, self)
             self._hosted[number] = hosted
             hosted.load()

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 OFFSETS_PER_EXPIRY_STEP_MAX = 5_000  # an expiry step blocks the event loop; the next step examines the rest
 PENDING_MEMBERS_MAX = 10_000  # unused member ids per group; further joins get GROUP_MAX_SIZE_REACHED
-NAME_BYTES_MAX = 32_767  # the largest int16 length; longer names are refused
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000  # as in Kafka: a new member cannot send heartbeats while its JoinGroup is parked
 
 
@@ -16,12 +15,8 @@ class GroupSettings:
     session_timeout_ms_max: int = 1_800_000  # group.max.session.timeout.ms
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     size_max: int = 2**31 - 1  # group.max.size
+    share_size_max: int = 200  # group.share.max.size
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
     group_metadata_bytes_max: int = 1_000_000  # must fit in one record (max.message.bytes of __consumer_offsets)
-
-
-def name_fits(name: str) -> bool:
-    """Return whether a log record can hold `name`.  The bytes are counted only when they could exceed the limit."""
-    return len(name) * 4 <= NAME_BYTES_MAX or len(name.encode()) <= NAME_BYTES_MAX

@@ -15,7 +15,7 @@ from tidemill.coordinator.group import administration, joining, membership, offs
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
 from tidemill.coordinator.group.committed_offsets import TopicPartitionKey
 from tidemill.coordinator.group.decision_builder import DecisionBuilder
-from tidemill.coordinator.group.group_settings import OFFSETS_PER_EXPIRY_STEP_MAX, GroupSettings, name_fits
+from tidemill.coordinator.group.group_settings import OFFSETS_PER_EXPIRY_STEP_MAX, GroupSettings
 from tidemill.coordinator.group.log_records import (
     CommittedOffset,
     GroupMetadata,
@@ -46,11 +46,24 @@ from tidemill.coordinator.group.responses import (
     Left,
     LeftMember,
     OffsetsDeleted,
+    OffsetsFetched,
     Synced,
 )
 from tidemill.coordinator.group.snapshot import CHUNK_RECORDS_MAX, SnapshotChunks
-from tidemill.coordinator.group.state import LoggedState, TopicIdOf
+from tidemill.coordinator.group.state import LoggedState
+from tidemill.coordinator.record_fields import name_fits
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
+from tidemill.coordinator.share_group.cluster_view import ClusterView
+from tidemill.coordinator.share_group.membership import SESSION as SHARE_SESSION
+from tidemill.coordinator.share_group.requests import (
+    DescribeShareGroups,
+    ShareGroupRequest,
+    ShareHeartbeat,
+    ShareOpen,
+    SharesClosed,
+)
+from tidemill.coordinator.share_group.share_groups import ShareGroups
+from tidemill.coordinator.share_group.topic_incarnations import ShareToClose
 from tidemill.coordinator.timestamps import Timestamps
 from tidemill.model import errors
 from tidemill.model.entropy import Entropy
@@ -60,18 +73,18 @@ OFFSETS_KEY: Key = ("offsets",)  # the deadline of the next expiry step
 
 
 class Groups:
-    __slots__ = ("_deadlines", "_entropy", "_expiry_queue", "_groups", "_is_loaded", "_settings", "_state")
+    __slots__ = ("_deadlines", "_entropy", "_expiry_queue", "_groups", "_is_loaded", "_settings", "_share", "_state")
 
-    def __init__(self, settings: GroupSettings, entropy: Entropy, topic_id_of: TopicIdOf) -> None:
+    def __init__(self, settings: GroupSettings, entropy: Entropy, cluster: ClusterView) -> None:
         """Create a coordinator without state.
 
-        `topic_id_of` returns a topic's current id.  It is used for offset records without a topic id, which old
-        versions of Kafka wrote.
+        For offset records without a topic id, which old versions of Kafka wrote, the id comes from `cluster`.
         """
         self._settings = settings
         self._entropy = entropy
-        self._state = LoggedState(topic_id_of)  # only `replay` changes it
+        self._state = LoggedState(cluster.topic_id)  # only `replay` changes it
         self._groups: dict[str, ClassicGroup] = {}  # soft state; includes groups with offsets but no members
+        self._share = ShareGroups(self._state.share, cluster, settings.share_size_max, self._groups)
         self._deadlines = Deadlines()
         self._is_loaded = False
         self._expiry_queue: list[str] = []  # groups not yet examined in this round of expiry
@@ -103,6 +116,7 @@ class Groups:
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id, timestamps.append_time)
+        self._share.loaded(decision)
         decision.wake_after(OFFSETS_KEY, self._settings.offsets_retention_check_interval_ms)
         return decision.result()
 
@@ -119,15 +133,25 @@ class Groups:
         return self._state.snapshot_end
 
     def topic_ids(self) -> set[TopicId]:
-        """Return the topic ids of all committed offsets.
+        """Return the topic ids of all committed offsets, and of the topics that share groups read.
 
         After loading, the host sends ForgetTopics for the topics that no longer exist.
         """
-        return self._state.offsets.topic_ids()
+        return self._state.offsets.topic_ids() | self._state.share.topic_ids()
+
+    def shares_to_close(self) -> Iterator[ShareToClose]:
+        """Yield the shares of deleted share groups that leaders of partitions may still have."""
+        return self._share.shares_to_close()
 
     def counts(self) -> tuple[int, int]:
         """Return the number of groups and the number of their members."""
-        return len(self._groups), sum(len(group.members) for group in self._groups.values())
+        share_groups, share_members = self._share.counts()
+        members = sum(len(group.members) for group in self._groups.values())
+        return len(self._groups) + share_groups, members + share_members
+
+    def appends_nothing(self, request: ShareGroupRequest) -> bool:
+        """Return whether a request about share groups can be served while the disk is full."""
+        return self._share.appends_nothing(request)
 
     def committed_offsets(self) -> Iterator[tuple[str, dict[TopicPartitionKey, CommittedOffset]]]:
         """
@@ -146,6 +170,8 @@ class Groups:
                 self._heartbeat(request, decision)
             case CommitOffsets():
                 self._commit(request, decision)
+            case FetchOffsets() if request.group_id in self._share:
+                decision.reply(request.waiter, OffsetsFetched(error_code=errors.GROUP_ID_NOT_FOUND))
             case FetchOffsets():
                 offsets.fetch(self._state.offsets, request, decision)
             case Join():
@@ -157,15 +183,22 @@ class Groups:
             case DeleteOffsets():
                 self._delete_offsets(request, decision)
             case DescribeGroups():
-                described = tuple(administration.describe(name, self._groups.get(name)) for name in request.group_ids)
+                described = tuple(
+                    administration.describe(name, self._groups.get(name), is_share=name in self._share)
+                    for name in request.group_ids
+                )
                 decision.reply(request.waiter, GroupsDescribed(groups=described))
             case ListGroups():
-                decision.reply(request.waiter, administration.list_groups(self._groups.values(), request))
+                listed = administration.list_groups(self._groups.values(), self._share.states(), request)
+                decision.reply(request.waiter, listed)
             case DeleteGroups():
                 codes = tuple(self._delete(group_id, decision) for group_id in request.group_ids)
                 decision.reply(request.waiter, GroupsDeleted(error_codes=codes))
             case ForgetTopics():
                 decision.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
+                self._share.forget_topics(request.topic_ids, decision)
+            case ShareHeartbeat() | DescribeShareGroups() | ShareOpen() | SharesClosed():
+                self._share.decide(request, decision)
         return decision.result()
 
     def expire(self, key: Key, timestamps: Timestamps) -> Result[LogRecord]:
@@ -175,6 +208,8 @@ class Groups:
         if self._deadlines.fired(key, timestamps.now_ms):
             if key == OFFSETS_KEY:
                 self._delete_expired(decision)
+            elif key[0] == SHARE_SESSION:
+                self._share.expire(key, decision)
             else:
                 group = self._groups[key[1]]
                 match key[0]:
@@ -203,6 +238,7 @@ class Groups:
         """Check the invariants.  They hold only between decisions, when all decided records have been replayed."""
         self._deadlines.check_invariants()
         self._state.offsets.check_invariants()
+        self._share.check_invariants(self._deadlines)
         for group_id, group in self._groups.items():
             assert group_id == group.group_id
             group.check_invariants()
@@ -230,6 +266,8 @@ class Groups:
     def _join(self, request: Join, decision: DecisionBuilder) -> None:
         error_code = joining.problem(request, decision)
         group = self._groups.get(request.group_id)
+        if error_code == errors.NONE and request.group_id in self._share:
+            error_code = errors.INCONSISTENT_GROUP_PROTOCOL
         if error_code == errors.NONE and group is None and request.member_id:
             error_code = errors.UNKNOWN_MEMBER_ID
         if error_code != errors.NONE:
@@ -291,6 +329,8 @@ class Groups:
         group = self._groups.get(request.group_id)
         if group is not None:
             offsets.commit(group, request, decision)
+        elif request.group_id in self._share:
+            offsets.reject_commit(request, errors.GROUP_ID_NOT_FOUND, decision)
         elif not name_fits(request.group_id):
             offsets.reject_commit(request, errors.INVALID_GROUP_ID, decision)
         elif request.generation < 0:
@@ -312,6 +352,8 @@ class Groups:
             offsets.delete(group, self._state.offsets, request, decision)
 
     def _delete(self, group_id: str, decision: DecisionBuilder) -> int:
+        if group_id in self._share:
+            return self._share.delete(group_id, decision)
         group = self._groups.get(group_id)
         if group is None:
             return errors.GROUP_ID_NOT_FOUND

@@ -3,10 +3,11 @@
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from tidemill.coordinator.group.decision_builder import DecisionBuilder
-from tidemill.coordinator.group.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX, name_fits
+from tidemill.coordinator.group.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX
 from tidemill.coordinator.group.log_records import group_metadata
 from tidemill.coordinator.group.requests import Join
 from tidemill.coordinator.group.responses import Joined, Synced
+from tidemill.coordinator.record_fields import name_fits
 from tidemill.model import errors
 
 S = GroupState

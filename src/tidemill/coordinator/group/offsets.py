@@ -4,7 +4,6 @@ from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState
 from tidemill.coordinator.group.committed_offsets import CommittedOffsets
 from tidemill.coordinator.group.decision_builder import DecisionBuilder
-from tidemill.coordinator.group.group_settings import name_fits
 from tidemill.coordinator.group.log_records import (
     CommittedOffset,
     OffsetKey,
@@ -13,6 +12,7 @@ from tidemill.coordinator.group.log_records import (
 )
 from tidemill.coordinator.group.requests import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetToCommit
 from tidemill.coordinator.group.responses import FetchedOffset, OffsetsCommitted, OffsetsDeleted, OffsetsFetched
+from tidemill.coordinator.record_fields import name_fits
 from tidemill.model import errors
 
 S = GroupState

@@ -29,6 +29,13 @@ from tidemill.coordinator.group.responses import (
     OffsetsFetched,
     Synced,
 )
+from tidemill.coordinator.share_group.requests import DescribeShareGroups, ShareHeartbeat, ShareOpen, SharesClosed
+from tidemill.coordinator.share_group.responses import (
+    DescribedShareGroup,
+    ShareGroupsDescribed,
+    ShareHeartbeatTaken,
+    ShareOpened,
+)
 
 
 def refused(request: GroupRequest, error_code: int) -> object:
@@ -55,7 +62,14 @@ def refused(request: GroupRequest, error_code: int) -> object:
             return GroupsListed(error_code=error_code)
         case DeleteGroups():
             return GroupsDeleted(error_codes=(error_code,) * len(request.group_ids))
-        case ForgetTopics():
+        case ShareHeartbeat():
+            return ShareHeartbeatTaken(error_code=error_code)
+        case DescribeShareGroups():
+            described = (DescribedShareGroup(group_id=it, error_code=error_code, state="") for it in request.group_ids)
+            return ShareGroupsDescribed(groups=tuple(described))
+        case ShareOpen():
+            return ShareOpened(error_code=error_code)
+        case ForgetTopics() | SharesClosed():
             return None
         case _:
             assert_never(request)

@@ -7,6 +7,7 @@ of the wire request, the request has a flag, and the comment next to it names th
 from dataclasses import dataclass, field
 
 from tidemill.coordinator.result import Waiter
+from tidemill.coordinator.share_group.requests import ShareGroupRequest
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 
 
@@ -128,7 +129,10 @@ class DeleteGroups:
 
 @dataclass(slots=True, kw_only=True)
 class ForgetTopics:
-    """Delete the committed offsets of deleted topics.  The host sends it and expects no reply."""
+    """
+    Delete the committed offsets of deleted topics, and forget the topics in share groups.  The host sends it and
+    expects no reply.
+    """
 
     topic_ids: frozenset[TopicId] = field(default_factory=frozenset)
 
@@ -145,4 +149,5 @@ GroupRequest = (
     | ListGroups
     | DeleteGroups
     | ForgetTopics
+    | ShareGroupRequest
 )

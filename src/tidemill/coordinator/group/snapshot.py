@@ -16,6 +16,7 @@ from tidemill.coordinator.group.log_records import (
 )
 from tidemill.coordinator.group.state import LoggedState
 from tidemill.coordinator.result import LogRecord
+from tidemill.coordinator.share_group.log_records import RecordKey
 
 CHUNK_RECORDS_MAX = 1_000  # usually about 100 kB of offsets: one append, well below the maximum batch size
 CHUNK_BYTES_MAX = 512 * 1024  # the record that reaches the limit ends the chunk; a group's record may be 1 MB long
@@ -29,6 +30,9 @@ class SnapshotChunks:
         self._records_max = records_max
         self._groups = [*dict.fromkeys((*state.groups, *state.offsets.group_ids()))]
         self._groups.reverse()
+        self._share_groups = [*state.share.group_ids()]
+        self._share_groups.reverse()
+        self._share_keys: list[RecordKey] = []  # keys of a share group whose records are still to be written
         self._group_id = ""
         self._keys: list[tuple[str, int]] = []  # offsets of `_group_id` that are still to be written
         self.record_count = 0
@@ -73,9 +77,20 @@ class SnapshotChunks:
                     key = OffsetKey(group_id=self._group_id, topic=topic, partition=partition)
                     return offset_commit(key, committed)
             if not self._groups:
-                return None
+                return self._next_share_record()
             self._group_id = self._groups.pop()
             self._keys = list(self._state.offsets.of_group(self._group_id))
             metadata = self._state.groups.get(self._group_id)
             if metadata is not None:
                 return group_metadata(self._group_id, metadata)
+
+    def _next_share_record(self) -> LogRecord | None:
+        while True:
+            while self._share_keys:
+                record = self._state.share.record_of(self._share_keys.pop())
+                if record is not None:
+                    return record
+            if not self._share_groups:
+                return None
+            self._share_keys = self._state.share.keys_of(self._share_groups.pop())
+            self._share_keys.reverse()

@@ -19,7 +19,9 @@ from tidemill.coordinator.group.requests import (
 )
 from tidemill.coordinator.group.responses import DescribedGroup, Joined
 from tidemill.coordinator.result import Key, LogRecord, Result
+from tidemill.coordinator.share_group.cluster_view import ClusterView, TopicView
 from tidemill.coordinator.timestamps import Timestamps
+from tidemill.model.share_group_config import ShareGroupConfig
 from tidemill.model.topic import TopicId
 
 BEGIN_MS = 1_700_000_000_000
@@ -45,6 +47,8 @@ class World:
         self.now_ms = BEGIN_MS
         self.log: list[LogRecord] = []
         self.topic_ids = dict(TOPIC_IDS)
+        self.partition_counts = {"flights": 4, "tides": 2}
+        self.share_config = ShareGroupConfig()
         self.answers: dict[object, list[Any]] = {}
         self.timers: dict[Key, int] = {}
         self.asked = 0
@@ -61,10 +65,21 @@ class World:
         return Timestamps(self.now_ms, self.now_ms, self.now_ms)
 
     def replayed(self) -> Groups:
-        groups = Groups(self.settings, self.entropy, self.topic_ids.get)
+        groups = Groups(self.settings, self.entropy, self.cluster)
         for key, value in self.log:
             groups.replay(key, value)
         return groups
+
+    @property
+    def cluster(self) -> ClusterView:
+        names = self.topic_ids
+        return ClusterView(
+            topic=lambda name: TopicView(names[name], name, self.partition_counts[name]) if name in names else None,
+            topic_by_id=lambda topic_id: next(
+                (TopicView(it, name, self.partition_counts[name]) for name, it in names.items() if it == topic_id), None
+            ),
+            share_group_config=lambda _: self.share_config,
+        )
 
     def execute(self, result: Result) -> None:
         for key, value in result.records:

@@ -357,7 +357,7 @@ TestLivesOfGroups = LivesOfGroups.TestCase
 def test_a_coordinator_decides_nothing_before_it_is_loaded():
     """Until the coordinator is loaded, its responses could be based on an outdated state."""
     world = World()
-    groups = Groups(world.settings, world.entropy, world.topic_ids.get)
+    groups = Groups(world.settings, world.entropy, world.cluster)
 
     try:
         groups.decide(DescribeGroups(waiter="w", group_ids=("g",)), world.timestamps)

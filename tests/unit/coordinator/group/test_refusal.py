@@ -31,7 +31,15 @@ from tidemill.coordinator.group.responses import (
     OffsetsFetched,
     Synced,
 )
+from tidemill.coordinator.share_group.requests import DescribeShareGroups, ShareHeartbeat, ShareOpen, SharesClosed
+from tidemill.coordinator.share_group.responses import (
+    DescribedShareGroup,
+    ShareGroupsDescribed,
+    ShareHeartbeatTaken,
+    ShareOpened,
+)
 from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID
 
 CODE = errors.COORDINATOR_LOAD_IN_PROGRESS
 OFFSETS = tuple(OffsetToCommit(topic="flights", partition=number, offset=1) for number in range(2))
@@ -57,6 +65,13 @@ OFFSETS = tuple(OffsetToCommit(topic="flights", partition=number, offset=1) for 
         (ListGroups(waiter=1), GroupsListed(error_code=CODE)),
         (DeleteGroups(waiter=1, group_ids=("a", "b")), GroupsDeleted(error_codes=(CODE, CODE))),
         (ForgetTopics(), None),
+        (ShareHeartbeat(waiter=1, group_id="g", member_id="m", epoch=1), ShareHeartbeatTaken(error_code=CODE)),
+        (
+            DescribeShareGroups(waiter=1, group_ids=("g",)),
+            ShareGroupsDescribed(groups=(DescribedShareGroup(group_id="g", error_code=CODE, state=""),)),
+        ),
+        (ShareOpen(waiter=1, group_id="g", topic_id=NO_TOPIC_ID, partition=0), ShareOpened(error_code=CODE)),
+        (SharesClosed(group_id="g", topic_id=NO_TOPIC_ID, incarnation=1), None),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -1,0 +1,1 @@
+"""Share groups in the group coordinator; the entry point is `share_groups`."""

@@ -1,0 +1,77 @@
+"""The part of a share group's configuration that its coordinator obeys, as plain values."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.model.config_keys import GROUP_KEYS
+from tidemill.model.config_resolution import BrokerLayers, broker_int, resolve_group
+from tidemill.model.errors import KafkaError
+from tidemill.model.offset_reset import LATEST, OffsetReset, parse_offset_reset
+
+SESSION: Final = "share.session.timeout.ms"
+HEARTBEAT: Final = "share.heartbeat.interval.ms"
+ASSIGNMENT: Final = "share.assignment.interval.ms"
+
+# For each group key, the broker keys that bound its value: (smallest, largest).
+BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
+    SESSION: ("group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
+    HEARTBEAT: ("group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
+    ASSIGNMENT: ("group.share.min.assignment.interval.ms", "group.share.max.assignment.interval.ms"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupConfig:
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    offset_reset: OffsetReset = LATEST
+
+
+def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayers) -> ShareGroupConfig:
+    """
+    Return the effective configuration of a group with these settings.  A value is moved into its bounds, which may have
+    changed since it was set.
+    """
+    return ShareGroupConfig(
+        session_timeout_ms=_bounded(SESSION, overrides, layers),
+        heartbeat_interval_ms=_bounded(HEARTBEAT, overrides, layers),
+        assignment_interval_ms=_bounded(ASSIGNMENT, overrides, layers),
+        offset_reset=parse_offset_reset(_text("share.auto.offset.reset", overrides, layers)),
+    )
+
+
+def check_share_group_settings(changed: Set[str], settings: Mapping[str, str], layers: BrokerLayers) -> None:
+    """Check the keys in `changed`, with their values in the group's new `settings`; a deleted key is not in them.
+
+    Raises KafkaError (INVALID_CONFIG) for a value out of bounds, or for a session timeout that is not longer than the
+    heartbeat interval: the members could not keep their sessions.
+    """
+    for name, (smallest, largest) in BOUNDS.items():
+        if name in changed and name in settings:
+            value, low, high = int(settings[name]), broker_int(layers, smallest), broker_int(layers, largest)
+            if not low <= value <= high:
+                raise KafkaError(
+                    errors.INVALID_CONFIG,
+                    f"{name}={value} is refused: must be {low} to {high}; change {smallest} or {largest} first",
+                )
+    if not {SESSION, HEARTBEAT}.isdisjoint(changed):
+        session_ms, heartbeat_ms = (_bounded(name, settings, layers) for name in (SESSION, HEARTBEAT))
+        if session_ms <= heartbeat_ms:
+            raise KafkaError(
+                errors.INVALID_CONFIG, f"{SESSION}={session_ms} is refused: must exceed {HEARTBEAT}={heartbeat_ms}"
+            )
+
+
+def _bounded(name: str, overrides: Mapping[str, str], layers: BrokerLayers) -> int:
+    smallest, largest = BOUNDS[name]
+    value = int(_text(name, overrides, layers))
+    return max(broker_int(layers, smallest), min(value, broker_int(layers, largest)))
+
+
+def _text(name: str, overrides: Mapping[str, str], layers: BrokerLayers) -> str:
+    key = GROUP_KEYS[name]
+    found = resolve_group(key, overrides, layers).value
+    return key.default_text or "" if found is None else found

@@ -1,0 +1,500 @@
+"""Share groups beside the other groups: describe, list, delete, and the opening of shares."""
+
+import pytest
+
+from tests.unit.coordinator.group.group_world import BEGIN_MS, FLIGHTS_ID, RANGE, TIDES_ID
+from tests.unit.coordinator.share_group.share_world import LATER_ID, ShareWorld
+from tidemill.coordinator.group.requests import DeleteOffsets, DescribeGroups, FetchOffsets, TopicPartitionId
+from tidemill.coordinator.group.responses import OffsetsFetched
+from tidemill.coordinator.share_group.log_records import Kind
+from tidemill.coordinator.share_group.requests import SharesClosed
+from tidemill.coordinator.share_group.responses import DescribedShareGroup, DescribedShareMember, DescribedTopic
+from tidemill.model import errors
+from tidemill.model.offset_reset import EARLIEST, LATEST, OffsetReset, ResetRule
+from tidemill.model.share_group_config import ShareGroupConfig
+
+BY_DURATION = OffsetReset(ResetRule.BY_DURATION, 60_000)
+
+
+# ShareGroupDescribe, DescribeGroups and ListGroups.
+
+
+def test_a_group_is_described():
+    """ShareGroupDescribe shows the group's epochs, and each member with its subscription and assignment."""
+    world = ShareWorld()
+    world.joined("m1", "tides", "none", rack="r1")
+    world.joined("m2")
+
+    described = world.shared()
+
+    assert (
+        DescribedShareGroup(
+            group_id="g",
+            state="Stable",
+            epoch=2,
+            assignment_epoch=1,
+            assignor="simple",
+            members=(
+                DescribedShareMember(
+                    member_id="m1",
+                    rack="r1",
+                    epoch=1,
+                    client_id="app",
+                    client_host="/127.0.0.1",
+                    topics=("none", "tides"),
+                    assignment=(DescribedTopic(TIDES_ID, "tides", (0, 1)),),
+                ),
+                DescribedShareMember(
+                    member_id="m2",
+                    rack=None,
+                    epoch=1,
+                    client_id="app",
+                    client_host="/127.0.0.1",
+                    topics=("flights",),
+                    assignment=(),
+                ),
+            ),
+        )
+        == described
+    )
+
+
+def test_a_deleted_topic_is_not_described():
+    """Until the next heartbeat, the assignment still has a topic that no longer has a name."""
+    world = ShareWorld()
+    world.joined("m1", "tides")
+    world.delete_topic("tides")
+
+    assert () == world.member("m1").assignment
+
+
+def test_an_unknown_group_is_dead():
+    """Tools print the message; Kafka answers the same code."""
+    described = ShareWorld().shared()
+
+    assert ("Dead", errors.GROUP_ID_NOT_FOUND) == (described.state, described.error_code)
+    assert "Group g not found." == described.error_message
+
+
+def test_describe_groups_does_not_describe_share_groups():
+    """DescribeGroups is for classic groups; the message says why the group is not found."""
+    world = ShareWorld()
+    world.joined("m1")
+
+    described = world.describe()
+
+    assert ("Dead", errors.GROUP_ID_NOT_FOUND) == (described.state, described.error_code)
+    assert "Group g is not a classic group." == described.error_message
+    unknown = world.ask(DescribeGroups(waiter=world.waiter(), group_ids=("h",))).groups[0]
+    assert "Group h not found." == unknown.error_message
+
+
+SHARE_ROWS = [("empty", "share", "Empty", "Share"), ("g", "share", "Stable", "Share")]
+CLASSIC_ROW = ("simple", "", "Empty", "Classic")
+
+
+@pytest.mark.parametrize(
+    ("filters", "rows"),
+    [
+        ({}, [CLASSIC_ROW, *SHARE_ROWS]),
+        ({"types": ("SHARE",)}, SHARE_ROWS),
+        ({"types": ("classic",)}, [CLASSIC_ROW]),
+        ({"types": ("classic", "share")}, [CLASSIC_ROW, *SHARE_ROWS]),
+        ({"types": ("consumer",)}, []),
+        ({"states": ("stable",)}, SHARE_ROWS[1:]),
+        ({"states": ("Empty",), "types": ("share",)}, SHARE_ROWS[:1]),
+    ],
+)
+def test_share_groups_are_listed(filters, rows):
+    """ListGroups has groups of all types; filters by type and state ignore case."""
+    world = ShareWorld()
+    world.commit("simple")
+    world.joined("m1", group_id="empty")
+    world.beat("m1", -1, group_id="empty")
+    world.joined("m1")
+
+    assert rows == world.listed(**filters)
+
+
+def test_share_groups_are_counted():
+    """The metrics count groups and members of every type."""
+    world = ShareWorld()
+    world.commit("simple")
+    world.joined("m1")
+    world.joined("m2")
+
+    assert (2, 2) == world.groups.counts()
+
+
+# Requests of the classic protocol to a share group.
+
+
+def test_a_classic_member_cannot_join_a_share_group():
+    """The answer is Kafka's INCONSISTENT_GROUP_PROTOCOL (23); the group is unchanged."""
+    world = ShareWorld()
+    world.joined("m1")
+
+    codes = [world.join(protocols=RANGE, member_id=member_id).error_code for member_id in ("", "m1")]
+
+    assert [errors.INCONSISTENT_GROUP_PROTOCOL] * 2 == codes
+    assert [("g", "share", "Stable", "Share")] == world.listed()
+
+
+def test_a_share_group_has_no_committed_offsets():
+    """The answer is Kafka's GROUP_ID_NOT_FOUND (69), also in versions of OffsetCommit that do not know it otherwise."""
+    world = ShareWorld()
+    world.joined("m1")
+    partition = TopicPartitionId(topic="flights", topic_id=FLIGHTS_ID, partition=0)
+    delete = DeleteOffsets(waiter=world.waiter(), group_id="g", partitions=(partition,))
+
+    commits = [world.commit(knows_group_id_not_found=knows, generation=1) for knows in (False, True)]
+    commits.append(world.commit())
+
+    assert [errors.GROUP_ID_NOT_FOUND] * 3 == commits
+    assert errors.GROUP_ID_NOT_FOUND == world.ask(delete).error_code
+    assert [("g", "share", "Stable", "Share")] == world.listed()
+
+
+@pytest.mark.parametrize("partitions", [None, (TopicPartitionId(topic="flights", topic_id=FLIGHTS_ID, partition=0),)])
+def test_offsets_cannot_be_fetched_from_a_share_group(partitions):
+    """A consumer that uses the group id by mistake gets an error instead of the start of every partition."""
+    world = ShareWorld()
+    world.joined("m1")
+
+    fetched = world.ask(FetchOffsets(waiter=world.waiter(), group_id="g", partitions=partitions))
+
+    assert OffsetsFetched(error_code=errors.GROUP_ID_NOT_FOUND) == fetched
+
+
+# DeleteGroups.
+
+
+def test_a_group_with_members_is_not_deleted():
+    """NON_EMPTY_GROUP (68), as for every type of group."""
+    world = ShareWorld()
+    world.joined("m1")
+
+    assert (errors.NON_EMPTY_GROUP, errors.GROUP_ID_NOT_FOUND) == world.delete("g", "h")
+
+
+def test_an_empty_group_is_deleted():
+    """It is gone at once and stays gone; its id is free for a group of any type."""
+    world = ShareWorld()
+    world.joined("m1")
+    world.beat("m1", -1)
+
+    code = world.delete("g")
+    world.restart()
+
+    assert (errors.NONE,) == code
+    assert [] == world.listed()
+    assert errors.GROUP_ID_NOT_FOUND == world.shared().error_code
+    assert errors.NONE == world.commit()
+
+
+def test_the_shares_of_a_deleted_group_are_closed():
+    """The leaders of its partitions are told, as often as needed, until all of them have removed its shares."""
+    world = ShareWorld()
+    world.joined("m1", "flights", "tides")
+    world.beat("m1", -1)
+    world.delete("g")
+    world.restart()
+
+    told = world.close_shares()
+
+    assert {("g", FLIGHTS_ID), ("g", TIDES_ID)} == set(told)
+    assert [] == world.close_shares()
+    assert set() == world.groups.topic_ids()
+
+
+def test_a_recreated_group_has_a_greater_incarnation():
+    """
+    A leader that was away keeps the deleted share until it hears of the new incarnation.  The deletion of the old share
+    does not affect the new one, because the leaders compare incarnations.
+    """
+    world = ShareWorld()
+    world.joined("m1")
+    before = world.open("flights")
+    world.beat("m1", -1)
+    world.delete("g")
+    world.joined("m1")
+
+    after = world.open("flights")
+    closed = world.close_shares()
+
+    assert after.incarnation > before.incarnation
+    assert [("g", FLIGHTS_ID)] == closed
+    assert after == world.open("flights")
+
+
+def test_only_the_newest_deletion_is_closed():
+    """An answer about an earlier deletion may arrive late; the later deletion must still be told."""
+    world = ShareWorld()
+    for _ in range(2):
+        world.joined("m1")
+        world.beat("m1", -1)
+        world.delete("g")
+    (share,) = world.groups.shares_to_close()
+
+    world.ask(SharesClosed(group_id="g", topic_id=FLIGHTS_ID, incarnation=share.incarnation - 1))
+    still = list(world.groups.shares_to_close())
+    world.ask(SharesClosed(group_id="g", topic_id=FLIGHTS_ID, incarnation=share.incarnation))
+
+    assert [share] == still
+    assert [] == list(world.groups.shares_to_close())
+
+
+def test_a_deletion_marks_the_shares_before_the_group_ends():
+    """
+    Each prefix of the records is valid: if only the group's end were logged, a new group with this id would continue
+    the deleted shares.
+    """
+    world = ShareWorld()
+    world.joined("m1")
+    incarnation = world.open("flights").incarnation
+    world.beat("m1", -1)
+    length = len(world.log)
+    world.delete("g")
+    whole = world.log
+
+    for end in range(length, len(whole)):
+        world.log = whole[:end]
+        world.restart()
+        world.delete("g")
+        world.joined("m1")
+        assert world.open("flights").incarnation > incarnation
+
+
+def test_a_deleted_topic_needs_no_closing():
+    """Its shares are gone with its partitions."""
+    world = ShareWorld()
+    world.joined("m1")
+    world.beat("m1", -1)
+    world.delete("g")
+
+    world.delete_topic("flights")
+
+    assert [] == world.close_shares()
+    assert set() == world.groups.topic_ids()
+
+
+# ShareOpen.
+
+
+def test_an_incarnation_begins_when_the_group_first_reads_the_topic():
+    """It is the append time, or more; it stays when the topic or the member changes, and over a change of leader."""
+    world = ShareWorld()
+    world.joined("m1", "tides")
+    world.wait(1_000)
+    world.joined("m2", "flights")
+    opened = [world.open(topic) for topic in ("tides", "flights")]
+
+    world.partition_counts["tides"] = 5
+    world.rebalanced("m1", "m2")
+    world.restart()
+
+    assert [BEGIN_MS, BEGIN_MS + 1_000] == [it.incarnation for it in opened]
+    assert opened == [world.open(topic) for topic in ("tides", "flights")]
+
+
+def test_incarnations_never_repeat():
+    """The append time may stand still, for example after the wall clock was set back."""
+    world = ShareWorld()
+    seen = []
+    for _ in range(5):
+        world.joined("m1")
+        seen.append(world.open("flights").incarnation)
+        world.beat("m1", -1)
+        world.delete("g")
+        world.restart()
+
+    assert sorted(set(seen)) == seen
+
+
+@pytest.mark.parametrize("reset", [EARLIEST, LATEST, BY_DURATION], ids=lambda it: it.rule)
+def test_a_share_begins_where_the_configuration_says(reset):
+    """`share.auto.offset.reset` is read when the share is opened."""
+    world = ShareWorld()
+    world.joined("m1")
+    world.share_config = ShareGroupConfig(offset_reset=reset)
+
+    assert reset == world.open("flights", 3).start
+
+
+def test_added_partitions_are_read_from_their_start():
+    """
+    With `latest`, records that were produced before the first fetch of a new partition would be skipped (KAFKA-20742).
+    """
+    world = ShareWorld()
+    world.joined("m1", "tides")
+    before = world.open("tides", 2).start
+    world.partition_counts["tides"] = 3
+    world.rebalanced("m1")
+    world.restart()
+
+    starts = [world.open("tides", partition).start for partition in range(4)]
+
+    assert EARLIEST == before
+    assert [LATEST, LATEST, EARLIEST, EARLIEST] == starts
+
+
+def test_a_late_session_does_not_create_a_group():
+    """A consumer that fetches after its group was deleted must not bring the group back."""
+    world = ShareWorld()
+
+    assert errors.GROUP_ID_NOT_FOUND == world.open("flights").error_code
+    assert [] == world.log
+
+
+def test_a_consumer_over_http_creates_its_group():
+    """It sends no heartbeats: opening the first share creates the group, without members."""
+    world = ShareWorld()
+
+    opened = world.open("flights", may_create=True)
+
+    assert (errors.NONE, BEGIN_MS, LATEST) == (opened.error_code, opened.incarnation, opened.start)
+    assert [("g", "share", "Empty", "Share")] == world.listed()
+    assert opened == world.open("flights")
+
+
+def test_an_opened_topic_is_still_assigned():
+    """
+    A consumer over HTTP may open a new topic before the members' next heartbeat.  The topic then is not new to the
+    group any more, but it is not assigned either.
+    """
+    world = ShareWorld()
+    world.joined("m1", "later")
+    world.create_topic("later", 2)
+
+    world.open("later", may_create=True)
+
+    assert {"m1": {"later": (0, 1)}} == world.rebalanced("m1")
+
+
+def test_an_unknown_topic_cannot_be_opened():
+    """This broker's image may be older than the leader's; the leader asks again."""
+    world = ShareWorld()
+    world.joined("m1")
+
+    opened = world.open("none")
+
+    assert LATER_ID not in world.groups.topic_ids()
+    assert errors.UNKNOWN_TOPIC_ID == opened.error_code
+
+
+@pytest.mark.parametrize("group_id", ["", "g" * 32_768])
+def test_a_group_needs_a_legal_id(group_id):
+    """A log record could not hold it."""
+    opened = ShareWorld().open("flights", group_id=group_id, may_create=True)
+
+    assert errors.INVALID_GROUP_ID == opened.error_code
+
+
+def test_a_classic_group_opens_no_share():
+    """Over HTTP, this is answered as a conflict."""
+    world = ShareWorld()
+    world.commit()
+
+    assert errors.GROUP_ID_NOT_FOUND == world.open("flights", may_create=True).error_code
+
+
+# Deleted topics and snapshots.
+
+
+def test_a_deleted_topic_costs_only_the_groups_that_read_it():
+    """The host tells the coordinator of every deleted topic, also of those that no group reads."""
+    world = ShareWorld()
+    world.joined("m1")
+    length = len(world.log)
+
+    world.delete_topic("tides")
+
+    assert [] == world.kinds_since(length)
+
+
+def test_a_topic_that_is_not_assigned_needs_no_new_epoch():
+    """No member has partitions of the topic; the group only forgets it."""
+    world = ShareWorld()
+    world.joined("m1")
+    world.open("tides", may_create=True)
+    world.rebalanced("m1")
+    length = len(world.log)
+
+    world.delete_topic("tides")
+
+    assert [Kind.TOPICS] == world.kinds_since(length)
+
+
+def snapshotted(world, records_max, between=lambda step: None):
+    """Append a snapshot of the world; call `between` after each chunk.  Return the snapshot's first offset."""
+    first_offset = len(world.log)
+    chunks = world.groups.snapshot_chunks(records_max=records_max)
+    for step, chunk in enumerate(chunks):
+        for record in chunk:
+            world.log.append(record)
+            world.groups.replay(*record)
+        between(step)
+    record = chunks.end_record(first_offset, world.now_ms)
+    world.log.append(record)
+    world.groups.replay(*record)
+    return first_offset
+
+
+def busy_world():
+    """Two groups with members, one that is empty, one that is deleted but not closed, and one with offsets."""
+    world = ShareWorld()
+    world.commit("simple")
+    for group_id in ("a", "b", "empty", "deleted"):
+        for member_id in ("m1", "m2", "m3"):
+            world.joined(member_id, "flights", "tides", group_id=group_id)
+    for group_id in ("a", "b"):
+        world.rebalanced("m1", "m2", "m3", group_id=group_id)
+    for group_id in ("empty", "deleted"):
+        for member_id in ("m1", "m2", "m3"):
+            world.beat(member_id, -1, group_id=group_id)
+    world.delete("deleted")
+    return world
+
+
+def test_a_snapshot_contains_the_share_groups():
+    """The log may start at the snapshot: it restores members, epochs, assignments, topics and deletions."""
+    world = busy_world()
+
+    first_offset = snapshotted(world, records_max=4)
+    whole = world.replayed()
+    del world.log[:first_offset]
+
+    assert world.replayed()._state == whole._state
+    assert {"deleted", "a"} <= whole._state.share.topics.keys()
+
+
+def test_changes_between_chunks_of_a_snapshot_are_not_lost():
+    """Members join and leave, and groups are deleted and created, while the snapshot is written."""
+    world = busy_world()
+
+    def change(step):
+        world.joined(f"n{step}", "flights", group_id="a")
+        if step % 2:
+            world.beat(f"n{step}", -1, group_id="a")
+        if step == 3:
+            for member_id in ("m1", "m2", "m3"):
+                world.beat(member_id, -1, group_id="b")
+            world.delete("b", "empty")
+        if step == 5:
+            world.joined("m2", "tides", group_id="b")
+            world.close_shares()
+        world.wait(300)
+
+    first_offset = snapshotted(world, 2, change)
+    whole = world.replayed()
+    del world.log[:first_offset]
+
+    assert world.replayed()._state == whole._state
+
+
+def test_replies_about_share_groups_are_never_parked():
+    """A change of leader has no share member to tell: each heartbeat is answered at once."""
+    world = ShareWorld()
+    world.joined("m1")
+
+    assert () == world.groups.drain(errors.NOT_COORDINATOR)
