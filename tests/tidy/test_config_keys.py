@@ -4,7 +4,14 @@ import pytest
 
 from tests.tidy.tree import files
 from tidemill.model.config_key import KeySupport
-from tidemill.model.config_keys import BROKER_KEYS, BROKER_SYNONYMS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
+from tidemill.model.config_keys import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    GROUP_KEYS,
+    GROUP_SYNONYMS,
+    TOPIC_KEYS,
+    TOPIC_SYNONYMS,
+)
 
 READERS = "".join(path.read_text() for path in files() if not path.name.endswith(("config_keys.py", "config_key.py")))
 OBEYED = sorted(
@@ -18,9 +25,10 @@ OBEYED = sorted(
 
 
 def names_of(key: str) -> set[str]:
-    """Return the key, its synonyms, and the topic keys that take their default from it."""
+    """Return the key, its synonyms, and the topic and group keys that take their default from it."""
     topics = {topic for topic, synonyms in TOPIC_SYNONYMS.items() if key in {name for name, _ in synonyms}}
-    return {key, *BROKER_SYNONYMS.get(key, ()), *topics}
+    groups = {group for group, broker_key in GROUP_SYNONYMS.items() if key == broker_key}
+    return {key, *BROKER_SYNONYMS.get(key, ()), *topics, *groups}
 
 
 @pytest.mark.parametrize("key", OBEYED)

@@ -23,6 +23,7 @@ from tidemill.model.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, know
 from tidemill.model.config_resolution import resolve_broker, resolve_group, resolve_topic
 from tidemill.model.config_types import ConfigType, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
+from tidemill.model.share_group_config import check_share_group_settings
 from tidemill.model.topic_config_keys import KIND
 
 SUGGESTIONS_MAX: Final = 10  # requests for more items come from programs, so their errors do not suggest similar keys
@@ -146,6 +147,10 @@ def _config_records(
         changed = {record.key: record.value for record in records if record.value is not None}
         replication_factor = context.image.replication_factor(context.image.topics[resource.name])
         check_min_insync(resource.name, changed, replication_factor, is_new=False)
+    if resource.type == GROUP_RESOURCE:
+        made = {record.key: record.value for record in records}
+        settings = {key: value for key, value in {**before, **made}.items() if value is not None}
+        check_share_group_settings(made.keys(), settings, context.layers)
     return records
 
 

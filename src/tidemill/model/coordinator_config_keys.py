@@ -128,33 +128,82 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         ),
     ),
     without_effect("group.coordinator.threads", INT, 4, COORDINATOR_ON_THE_LOOP, at_least=1),
-    without_effect("group.share.assignment.interval.ms", INT, 1_000, NO_SHARE_GROUPS, at_least=0, update=CLUSTER_WIDE),
+    obeyed(
+        "group.share.assignment.interval.ms",
+        INT,
+        1_000,
+        "The default of a group's share.assignment.interval.ms.",
+        at_least=0,
+        update=CLUSTER_WIDE,
+    ),
     without_effect("group.share.assignors", LIST, ("simple",), NO_SHARE_GROUPS),
     without_effect("group.share.delivery.count.limit", INT, 5, NO_SHARE_GROUPS, at_least=2, at_most=10),
-    without_effect("group.share.heartbeat.interval.ms", INT, 5_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "group.share.heartbeat.interval.ms",
+        INT,
+        5_000,
+        "The default of a group's share.heartbeat.interval.ms.",
+        at_least=1,
+    ),
     without_effect("group.share.initialize.retry.interval.ms", INT, 30_000, NO_SHARE_GROUPS, at_least=1, internal=True),
-    without_effect("group.share.max.assignment.interval.ms", INT, 15_000, NO_SHARE_GROUPS, at_least=0),
+    obeyed(
+        "group.share.max.assignment.interval.ms",
+        INT,
+        15_000,
+        "The largest share.assignment.interval.ms that a group may set.",
+        at_least=0,
+    ),
     without_effect("group.share.max.delivery.count.limit", INT, 10, NO_SHARE_GROUPS, at_least=5, at_most=25),
-    without_effect("group.share.max.heartbeat.interval.ms", INT, 15_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "group.share.max.heartbeat.interval.ms",
+        INT,
+        15_000,
+        "The largest share.heartbeat.interval.ms that a group may set.",
+        at_least=1,
+    ),
     without_effect(
         "group.share.max.partition.max.record.locks", INT, 4_000, NO_SHARE_GROUPS, at_least=2_000, at_most=10_000
     ),
     without_effect(
         "group.share.max.record.lock.duration.ms", INT, 60_000, NO_SHARE_GROUPS, at_least=30_000, at_most=3_600_000
     ),
-    without_effect("group.share.max.session.timeout.ms", INT, 60_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "group.share.max.session.timeout.ms",
+        INT,
+        60_000,
+        "The largest share.session.timeout.ms that a group may set.",
+        at_least=1,
+    ),
     without_effect("group.share.max.share.sessions", INT, 2_000, NO_SHARE_GROUPS, at_least=1),
-    without_effect("group.share.max.size", INT, 200, NO_SHARE_GROUPS, at_least=1, at_most=1_000),
-    without_effect("group.share.min.assignment.interval.ms", INT, 0, NO_SHARE_GROUPS, at_least=0),
+    obeyed("group.share.max.size", INT, 200, "The most members of one share group.", at_least=1, at_most=1_000),
+    obeyed(
+        "group.share.min.assignment.interval.ms",
+        INT,
+        0,
+        "The smallest share.assignment.interval.ms that a group may set.",
+        at_least=0,
+    ),
     without_effect("group.share.min.delivery.count.limit", INT, 2, NO_SHARE_GROUPS, at_least=2, at_most=5),
-    without_effect("group.share.min.heartbeat.interval.ms", INT, 5_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "group.share.min.heartbeat.interval.ms",
+        INT,
+        5_000,
+        "The smallest share.heartbeat.interval.ms that a group may set.",
+        at_least=1,
+    ),
     without_effect(
         "group.share.min.partition.max.record.locks", INT, 100, NO_SHARE_GROUPS, at_least=100, at_most=2_000
     ),
     without_effect(
         "group.share.min.record.lock.duration.ms", INT, 15_000, NO_SHARE_GROUPS, at_least=1_000, at_most=30_000
     ),
-    without_effect("group.share.min.session.timeout.ms", INT, 45_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "group.share.min.session.timeout.ms",
+        INT,
+        45_000,
+        "The smallest share.session.timeout.ms that a group may set.",
+        at_least=1,
+    ),
     without_effect("group.share.partition.max.record.locks", INT, 2_000, NO_SHARE_GROUPS, at_least=100, at_most=10_000),
     without_effect(
         "group.share.persister.class.name",
@@ -166,7 +215,9 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
     without_effect(
         "group.share.record.lock.duration.ms", INT, 30_000, NO_SHARE_GROUPS, at_least=1_000, at_most=3_600_000
     ),
-    without_effect("group.share.session.timeout.ms", INT, 45_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "group.share.session.timeout.ms", INT, 45_000, "The default of a group's share.session.timeout.ms.", at_least=1
+    ),
     without_effect(
         "group.streams.assignment.interval.ms", INT, 1_000, NO_STREAMS_GROUPS, at_least=0, update=CLUSTER_WIDE
     ),

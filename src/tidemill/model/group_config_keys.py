@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from tidemill.model.config_key import ConfigKey, without_effect
-from tidemill.model.config_types import ConfigType
+from tidemill.model.config_key import ConfigKey, obeyed, without_effect
+from tidemill.model.config_types import ConfigType, ConfigValue
+from tidemill.model.offset_reset import parse_offset_reset
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 
@@ -13,14 +14,38 @@ NO_CONSUMER_PROTOCOL: Final = (
 NO_SHARE_GROUPS: Final = "share groups are not implemented yet"
 NO_STREAMS_GROUPS: Final = "streams groups are not offered"
 
+
+def _offset_reset_problem(value: ConfigValue) -> str | None:
+    try:
+        parse_offset_reset(str(value))
+    except ValueError as requirement:
+        return str(requirement)
+    return None
+
+
 GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     without_effect("consumer.assignment.interval.ms", INT, 1_000, NO_CONSUMER_PROTOCOL, at_least=0),
     without_effect("consumer.heartbeat.interval.ms", INT, 5_000, NO_CONSUMER_PROTOCOL, at_least=1),
     without_effect("consumer.session.timeout.ms", INT, 45_000, NO_CONSUMER_PROTOCOL, at_least=1),
-    without_effect("share.assignment.interval.ms", INT, 1_000, NO_SHARE_GROUPS, at_least=0),
-    without_effect("share.auto.offset.reset", STRING, "latest", NO_SHARE_GROUPS),
+    obeyed(
+        "share.assignment.interval.ms",
+        INT,
+        1_000,
+        "The shortest time between two assignments of a share group's partitions.",
+        at_least=0,
+    ),
+    obeyed(
+        "share.auto.offset.reset",
+        STRING,
+        "latest",
+        "Where a share group begins to read a partition: earliest, latest, or by_duration: with an ISO 8601 duration, "
+        "such as by_duration:PT12H.  Partitions added to a topic later are read from their start.",
+        check=_offset_reset_problem,
+    ),
     without_effect("share.delivery.count.limit", INT, 5, NO_SHARE_GROUPS, at_least=2),
-    without_effect("share.heartbeat.interval.ms", INT, 5_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "share.heartbeat.interval.ms", INT, 5_000, "How often a member of a share group sends a heartbeat.", at_least=1
+    ),
     without_effect(
         "share.isolation.level",
         STRING,
@@ -31,7 +56,13 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     without_effect("share.partition.max.record.locks", INT, 2_000, NO_SHARE_GROUPS, at_least=100),
     without_effect("share.record.lock.duration.ms", INT, 30_000, NO_SHARE_GROUPS, at_least=1_000),
     without_effect("share.renew.acknowledge.enable", BOOLEAN, True, NO_SHARE_GROUPS),
-    without_effect("share.session.timeout.ms", INT, 45_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "share.session.timeout.ms",
+        INT,
+        45_000,
+        "How long a share group waits for a member's heartbeat before it removes the member.",
+        at_least=1,
+    ),
     without_effect("errors.deadletterqueue.topic.name", STRING, "", NO_SHARE_GROUPS),
     without_effect("streams.assignment.interval.ms", INT, 1_000, NO_STREAMS_GROUPS, at_least=0),
     without_effect("streams.heartbeat.interval.ms", INT, 5_000, NO_STREAMS_GROUPS, at_least=1),

@@ -425,13 +425,50 @@ def test_alter_configs_deletes_the_settings_it_does_not_name() -> None:
 
 
 def test_group_settings_are_checked_and_stored() -> None:
-    """Settings of groups are checked and stored, although they have no effect yet."""
+    """Settings of groups are checked and stored, before the group exists."""
     cluster = Cluster()
 
     answer = cluster.set(ConfigResource(32, "g"), Change("share.auto.offset.reset", SET, "earliest"))
 
     assert code(answer) == errors.NONE
     assert cluster.image.configs[ConfigResource(32, "g")] == {"share.auto.offset.reset": "earliest"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([("share.session.timeout.ms", "44999")], "must be 45000 to 60000"),
+        ([("share.auto.offset.reset", "by_duration:1h")], "must be earliest, latest, or by_duration"),
+        (
+            [("share.session.timeout.ms", "45000"), ("share.heartbeat.interval.ms", "45000")],
+            "must be 5000 to 15000",
+        ),
+    ],
+)
+def test_an_invalid_setting_of_a_group_is_refused(changes: list[tuple[str, str]], says: str) -> None:
+    """The broker's minimum and maximum keys bound a group's settings; a request is applied completely or not at all."""
+    cluster = Cluster()
+
+    answer = cluster.set(
+        ConfigResource(32, "g"),
+        Change("share.assignment.interval.ms", SET, "7"),
+        *(Change(key, SET, value) for key, value in changes),
+    )
+
+    assert code(answer) == errors.INVALID_CONFIG
+    assert says in answer.problem.message
+    assert ConfigResource(32, "g") not in cluster.image.configs
+
+
+def test_a_groups_setting_can_be_deleted() -> None:
+    """The broker's value applies again; it is not checked against the bounds of groups."""
+    cluster = Cluster()
+    cluster.set(ConfigResource(32, "g"), Change("share.session.timeout.ms", SET, "50000"))
+
+    answer = cluster.set(ConfigResource(32, "g"), Change("share.session.timeout.ms", DELETE, None))
+
+    assert code(answer) == errors.NONE
+    assert ConfigResource(32, "g") not in cluster.image.configs
 
 
 def test_no_producer_id_is_allocated_twice() -> None:

@@ -1,0 +1,94 @@
+"""A share group's configuration: its own settings, the broker's defaults, and the broker's bounds."""
+
+import pytest
+
+from tidemill.model import errors
+from tidemill.model.config_resolution import BrokerLayers
+from tidemill.model.errors import KafkaError
+from tidemill.model.offset_reset import EARLIEST
+from tidemill.model.share_group_config import (
+    ShareGroupConfig,
+    check_share_group_settings,
+    compile_share_group_config,
+)
+
+SESSION, HEARTBEAT = "share.session.timeout.ms", "share.heartbeat.interval.ms"
+
+
+def test_the_defaults_are_those_of_kafka() -> None:
+    """A group without settings on a broker without settings has Kafka's defaults."""
+    assert ShareGroupConfig() == compile_share_group_config({}, BrokerLayers())
+
+
+def test_a_groups_setting_precedes_the_brokers() -> None:
+    """The broker's key is the default of the group's key."""
+    layers = BrokerLayers(
+        static={"group.share.session.timeout.ms": "50000", "group.share.heartbeat.interval.ms": "6000"},
+        dynamic_default={"group.share.assignment.interval.ms": "0"},
+    )
+
+    config = compile_share_group_config({SESSION: "55000", "share.auto.offset.reset": "earliest"}, layers)
+
+    assert (
+        ShareGroupConfig(
+            session_timeout_ms=55_000, heartbeat_interval_ms=6_000, assignment_interval_ms=0, offset_reset=EARLIEST
+        )
+        == config
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "bounds", "effective"),
+    [
+        ("50000", {}, 50_000),
+        ("50000", {"group.share.max.session.timeout.ms": "48000"}, 48_000),
+        ("50000", {"group.share.min.session.timeout.ms": "52000"}, 52_000),
+    ],
+)
+def test_a_value_is_moved_into_its_bounds(setting: str, bounds: dict[str, str], effective: int) -> None:
+    """The bounds may have changed since the value was set; the group keeps working."""
+    config = compile_share_group_config({SESSION: setting}, BrokerLayers(static=bounds))
+
+    assert effective == config.session_timeout_ms
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({SESSION: "44999"}, "share.session.timeout.ms=44999 is refused: must be 45000 to 60000"),
+        ({SESSION: "60001"}, "change group.share.min.session.timeout.ms or group.share.max.session.timeout.ms"),
+        ({HEARTBEAT: "4999"}, "must be 5000 to 15000"),
+        ({"share.assignment.interval.ms": "15001"}, "must be 0 to 15000"),
+    ],
+)
+def test_a_value_out_of_its_bounds_is_refused(settings: dict[str, str], says: str) -> None:
+    """INVALID_CONFIG (40) when it is set; the message names the keys that bound it."""
+    with pytest.raises(KafkaError) as refused:
+        check_share_group_settings(settings.keys(), settings, BrokerLayers())
+
+    assert errors.INVALID_CONFIG == refused.value.error_code
+    assert says in refused.value.message
+
+
+SHORT_SESSIONS = BrokerLayers(static={"group.share.min.session.timeout.ms": "1000"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings"),
+    [
+        ({SESSION}, {SESSION: "5000"}),
+        ({HEARTBEAT}, {SESSION: "6000", HEARTBEAT: "6000"}),
+        ({HEARTBEAT}, {SESSION: "5000"}),  # the heartbeat interval is deleted, so its default applies again
+    ],
+)
+def test_a_session_must_exceed_the_heartbeat_interval(changed: set[str], settings: dict[str, str]) -> None:
+    """Otherwise every member would lose its session between two heartbeats."""
+    with pytest.raises(KafkaError, match=r"must exceed share\.heartbeat\.interval\.ms"):
+        check_share_group_settings(changed, settings, SHORT_SESSIONS)
+
+
+def test_other_changes_are_not_checked_again() -> None:
+    """A setting that was legal once does not prevent a change to another one."""
+    settings = {SESSION: "1", "share.auto.offset.reset": "earliest"}
+
+    check_share_group_settings({"share.auto.offset.reset"}, settings, BrokerLayers())
