@@ -112,9 +112,13 @@ class ShareGroups:
 
     def appends_nothing(self, request: ShareGroupRequest) -> bool:
         """Return whether the request can be served while the disk is full."""
-        if isinstance(request, ShareHeartbeat):
-            return self._membership.is_steady(request)
-        return isinstance(request, DescribeShareGroups | SharesClosed)  # the latter shortens the log's state
+        match request:
+            case ShareHeartbeat():
+                return self._membership.is_steady(request)
+            case ShareOpen():
+                return request.topic_id in self._logged.topics_of(request.group_id).known
+            case DescribeShareGroups() | SharesClosed():
+                return True  # SharesClosed appends a record, which makes the state smaller.
 
     def shares_to_close(self) -> Iterator[ShareToClose]:
         """Yield the deleted shares that partitions' leaders may still have; the host answers with `SharesClosed`."""

@@ -7,7 +7,7 @@ from tests.unit.coordinator.share_group.share_world import LATER_ID, ShareWorld
 from tidemill.coordinator.group.requests import DeleteOffsets, DescribeGroups, FetchOffsets, TopicPartitionId
 from tidemill.coordinator.group.responses import OffsetsFetched
 from tidemill.coordinator.share_group.log_records import Kind
-from tidemill.coordinator.share_group.requests import SharesClosed
+from tidemill.coordinator.share_group.requests import ShareOpen, SharesClosed
 from tidemill.coordinator.share_group.responses import DescribedShareGroup, DescribedShareMember, DescribedTopic
 from tidemill.model import errors
 from tidemill.model.offset_reset import EARLIEST, LATEST, OffsetReset, ResetRule
@@ -369,6 +369,21 @@ def test_an_opened_topic_is_still_assigned():
     world.open("later", may_create=True)
 
     assert {"m1": {"later": (0, 1)}} == world.rebalanced("m1")
+
+
+def test_a_known_share_is_opened_while_the_disk_is_full():
+    """The answer needs no record.  An unknown topic would be logged, so the request is refused."""
+    world = ShareWorld()
+    world.joined("m1")
+
+    served = [
+        world.groups.appends_nothing(
+            ShareOpen(waiter=world.waiter(), group_id=group_id, topic_id=topic_id, partition=0, may_create=True)
+        )
+        for group_id, topic_id in (("g", FLIGHTS_ID), ("g", TIDES_ID), ("h", FLIGHTS_ID))
+    ]
+
+    assert [True, False, False] == served
 
 
 def test_an_unknown_topic_cannot_be_opened():
