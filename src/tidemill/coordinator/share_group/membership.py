@@ -98,10 +98,6 @@ class Membership:
         if self._is_member(group_id, member_id):
             self._remove(group_id, member_id, decision)
 
-    def forget(self, group_id: str) -> None:
-        """Forget the soft state of a group that is deleted, or whose last member leaves."""
-        self._assigned_at_ms.pop(group_id, None)
-
     def _refused(self, request: ShareHeartbeat) -> _Problem | None:
         group_id, member_id = request.group_id, request.member_id
         group = self._logged.groups.get(group_id)
@@ -189,7 +185,8 @@ class Membership:
         for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER):
             decision.records.append(tombstone(RecordKey(kind, group_id, member_id)))
         if len(group.members) == 1:
-            self.forget(group_id)  # The first member of an empty group does not have to wait for its assignment.
+            # The first member of an empty group does not have to wait for its assignment.
+            self._assigned_at_ms.pop(group_id, None)
 
     def _renew_session(self, group_id: str, member_id: str, decision: Decision) -> None:
         timeout_ms = self._cluster.share_group_config(group_id).session_timeout_ms

@@ -90,7 +90,6 @@ class ShareGroups:
         topic_incarnations.delete_known(self._logged, group_id, decision)
         decision.records.append(tombstone(RecordKey(Kind.ASSIGNMENT_EPOCH, group_id)))
         decision.records.append(tombstone(RecordKey(Kind.GROUP, group_id)))
-        self._membership.forget(group_id)
         return errors.NONE
 
     def forget_topics(self, topic_ids: frozenset[TopicId], decision: Decision) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from tests.unit.coordinator.group.group_world import FLIGHTS_ID, TIDES_ID
 from tests.unit.coordinator.share_group.share_world import ShareWorld
+from tidemill.coordinator.group.requests import ForgetTopics
 from tidemill.coordinator.share_group.log_records import Kind
-from tidemill.coordinator.share_group.membership import TOPICS_MAX
+from tidemill.coordinator.share_group.membership import SESSION, TOPICS_MAX
 from tidemill.model import errors
 from tidemill.model.share_group_config import ShareGroupConfig
 
@@ -268,6 +269,18 @@ def test_a_member_that_leaves_is_forgotten():
     assert ["m1"] == [member.member_id for member in world.shared().members]
 
 
+def test_a_member_that_leaves_has_no_session():
+    """A timer that nothing waits for would stay in memory for each member that ever left."""
+    world = ShareWorld()
+    world.joined("m1")
+    before = [key for key in world.timers if "m1" in key]
+
+    world.beat("m1", -1)
+
+    assert [(SESSION, "g", "m1")] == before
+    assert not [key for key in world.timers if "m1" in key]
+
+
 def test_leaving_needs_no_epoch():
     """A member that has missed its last epoch can leave all the same."""
     world = ShareWorld()
@@ -351,44 +364,60 @@ def test_a_new_leader_gives_every_member_a_whole_session():
     assert ("Stable", "Empty") == (before, world.shared().state)
 
 
-def steps():
-    """Return changes of a group of m1 and m2, each as a function of the world."""
-    return {
-        "join": lambda world: world.joined("m3", "flights", "tides"),
-        "leave": lambda world: world.beat("m2", -1),
-        "subscribe": lambda world: world.beat("m1", 2, topics=("flights", "tides")),
-        "unsubscribe": lambda world: world.beat("m1", 2, topics=("tides",)),
-        "learn": lambda world: (world.create_topic("flights", 8, FLIGHTS_ID), world.beat("m1", 2)),
-        "delete topic": lambda world: world.delete_topic("flights"),
-        "expire": lambda world: world.wait(SESSION_MS),
-    }
+CHANGES = {  # of a group of m1 and m2 with epoch 2: who asks for it, and the change
+    "join": ("m3", lambda world: world.joined("m3", "flights", "tides")),
+    "leave": ("m2", lambda world: world.beat("m2", -1)),
+    "subscribe": ("m1", lambda world: world.beat("m1", 2, topics=("flights", "tides"))),
+    "unsubscribe": ("m1", lambda world: world.beat("m1", 2, topics=("tides",))),
+    "add partitions": ("m1", lambda world: (world.create_topic("flights", 8, FLIGHTS_ID), world.beat("m1", 2))),
+    "delete topic": (
+        "the host",
+        lambda world: (
+            world.topic_ids.pop("flights", None),
+            world.ask(ForgetTopics(topic_ids=frozenset({FLIGHTS_ID}))),
+        ),
+    ),
+}
 
 
-@pytest.mark.parametrize("step", steps())
-def test_each_prefix_of_a_change_is_a_valid_log(step):
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_each_prefix_of_a_change_is_a_valid_log(name, is_repeated):
     """
-    A leader may lose its leadership after a part of a change is committed, because large changes fill several batches.
-    Clients then repeat what was not answered, and the group converges: everyone subscribed shares every partition.
+    A leader may lose its leadership after a part of a change is committed, because a large change fills several
+    batches.  The client then repeats its request, or stays silent.  With the heartbeats of the others, the group
+    converges: every partition of a subscribed topic has a member.
     """
+    asker, change = CHANGES[name]
     world = ShareWorld()
     for member_id in ("m1", "m2"):
         world.joined(member_id)
     world.rebalanced("m1", "m2")
     world.wait(INTERVAL_MS)
     length = len(world.log)
-    steps()[step](world)
+    change(world)
     whole = world.log
     assert len(whole) > length
 
     for end in range(length, len(whole) + 1):
         world.log = whole[:end]
         world.restart()
-        for member_id, topics in (("m1", ("flights",)), ("m2", ("flights",)), ("m3", ("flights", "tides"))):
-            world.joined(member_id, *topics)
-        found = world.rebalanced("m1", "m2", "m3")
-        for topic in {"flights", "tides"} & world.topic_ids.keys():
+        if is_repeated:
+            change(world)
+        silent = () if is_repeated else (asker,)
+        for _ in range(SESSION_MS // HEARTBEAT_MS + 1):
+            world.wait(HEARTBEAT_MS)
+            for member in world.shared().members:
+                if member.member_id not in silent:
+                    world.beat(member.member_id, member.epoch)
+        members = {member.member_id: member.topics for member in world.shared().members}
+        found = world.rebalanced(*members)
+        for topic in {topic for topics in members.values() for topic in topics} & world.topic_ids.keys():
             numbers = sorted(number for given in found.values() for number in given.get(topic, ()))
-            assert list(range(world.partition_counts[topic])) == numbers, (step, end - length)
+            assert list(range(world.partition_counts[topic])) == numbers, f"{topic} after {end - length} records"
+        if name == "delete topic" and is_repeated:
+            targets = world.groups._state.share.groups["g"].targets
+            assert all(FLIGHTS_ID not in target for target in targets.values())
 
 
 # Subscriptions and topics.

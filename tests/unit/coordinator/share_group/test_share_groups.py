@@ -244,6 +244,17 @@ def test_only_the_newest_deletion_is_closed():
     assert [] == list(world.groups.shares_to_close())
 
 
+def test_each_deletion_is_closed():
+    """A group that is created and deleted again, with another topic, leaves the shares of both topics."""
+    world = ShareWorld()
+    for topic in ("flights", "tides"):
+        world.joined("m1", topic)
+        world.beat("m1", -1)
+        world.delete("g")
+
+    assert {("g", FLIGHTS_ID), ("g", TIDES_ID)} == set(world.close_shares())
+
+
 def test_a_deletion_marks_the_shares_before_the_group_ends():
     """
     Each prefix of the records is valid: if only the group's end were logged, a new group with this id would continue
