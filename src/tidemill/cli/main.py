@@ -39,7 +39,7 @@ ABOUT: Final = """A message queue that speaks Kafka, with a data pipeline on Spa
 
 Examples, in two terminals:
 
-  tidemill dev     (a whole broker on 127.0.0.1:9092)
+  tidemill dev     # a whole broker on 127.0.0.1:9092
 
   tidemill topics create orders --partitions 6
 

@@ -15,6 +15,7 @@ from tests.integration.cli.command import tidemill
         ("--bogus",),
         ("topics", "list", "--bogus"),
         ("topics", "list", "--bootstrap", "nowhere"),
+        ("topics", "list", "--bootstrap", "http://127.0.0.1:9080"),
         ("topics", "create", "t", "--config", "retention.ms"),
         ("topics", "alter", "t"),
         ("configs", "describe"),

@@ -26,7 +26,7 @@ CLEANING = {
 }
 
 NOT_RUN = {"dev", "broker", "top", "bench", "pipeline"}
-"""Commands that run until they are stopped, or for minutes; other tests run them."""
+"""Commands that run until they are stopped, take fixed ports, or run for minutes; other tests run them."""
 IN_GROUPS = {("topics",), ("configs",), ("groups",), ("log",), ("cluster",)}
 """Groups of commands, whose examples a test of their own runs."""
 SINGLE_PREPARATION = (

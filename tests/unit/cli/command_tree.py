@@ -1,6 +1,9 @@
 """All commands of `tidemill`, with their help."""
 
-from collections.abc import Iterator
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import typer.main
@@ -12,6 +15,7 @@ class Command(NamedTuple):
     words: tuple[str, ...]  # without `tidemill`
     help: str  # what `--help` prints
     text: str  # the text of the help before it is wrapped to the width of a terminal
+    parse: Callable[[list[str]], Any]  # parses options and arguments, and raises an error for wrong ones
 
     @property
     def examples(self) -> list[str]:
@@ -28,6 +32,17 @@ def commands() -> list[Command]:
 
 def _walk(command: Any, parent: Any, name: str, words: tuple[str, ...]) -> Iterator[Command]:
     context = command.context_class(command, info_name=name, parent=parent, **command.context_settings)
-    yield Command(words, command.get_help(context), command.help or "")
+    parse = partial(command.make_context, name)
+    yield Command(words, command.get_help(context), command.help or "", parse)
     for subname in command.list_commands(context) if hasattr(command, "list_commands") else ():
         yield from _walk(command.get_command(context, subname), context, subname, (*words, subname))
+
+
+def check(example: str) -> None:
+    """Parse what an example passes to `tidemill`.  Raise an error for an option or value that does not exist."""
+    line = re.sub(r"^.*?\| (?=tidemill )", "", example).partition(" | ")[0]
+    words = shlex.split(line, comments=True)[1:]
+    by_words = {command.words: command for command in commands()}
+    length = max(length for length in range(len(words) + 1) if tuple(words[:length]) in by_words)
+    if "--help" not in words:
+        by_words[tuple(words[:length])].parse(words[length:])
