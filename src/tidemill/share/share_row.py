@@ -41,8 +41,8 @@ class OpenShare(NamedTuple):
     The group reads the partition, starting at `start`.
 
     The new share replaces the group's existing share if its (incarnation, state epoch) is greater.  The coordinator
-    assigns a new incarnation to a group's use of a topic when the topic becomes known again; the state epoch increases
-    when an administrator sets offsets.
+    assigns a new incarnation when the group begins to use the topic again after one of the two was deleted; the state
+    epoch increases when an administrator sets offsets.
     """
 
     partition: int
