@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 import termios
@@ -110,9 +109,9 @@ class Terminal:
         until = time.monotonic() + 30
         while self._shell.poll() is None and time.monotonic() < until:
             self._read(0.1)
-        if self._shell.poll() is None:
-            os.killpg(self._shell.pid, signal.SIGKILL)
-            self._shell.wait()
+        # No server may outlive the terminal: a later run would use it.
+        subprocess.run(["pkill", "-KILL", "--session", str(self._shell.pid)], check=False)
+        self._shell.wait()
         self._receiver.join(5)
         os.close(self._ours)
 
