@@ -51,13 +51,13 @@ LANES: Final = (
     (
         Stage(name="Spark", share_s=540, paths=("tests/integration/spark",)),
         Stage(name="pages", share_s=300, paths=("tests/integration/documents",)),
+        Stage(name="packages", share_s=60, paths=("tests/integration/packaging",)),
     ),
     (
         Stage(name="faults", share_s=360, paths=("tests/fault",)),
         Stage(name="clients", share_s=180, paths=("tests/integration/clients",)),
         Stage(name="commands", share_s=180, paths=("tests/integration/cli",)),
         Stage(name="console", share_s=120, paths=("tests/integration/console",)),
-        Stage(name="packages", share_s=60, paths=("tests/integration/packaging",)),
     ),
 )
 """The other stages.  The lanes run at the same time; the stages of a lane run one after the other."""
