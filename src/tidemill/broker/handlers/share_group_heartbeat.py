@@ -1,8 +1,8 @@
 """
 ShareGroupHeartbeat (key 76): v1
 
-Always answers UNSUPPORTED_VERSION, as Kafka does where share groups (KIP-932) are disabled: share groups are
-not implemented.  The client's consumer then fails with an error that says so.
+Always answers UNSUPPORTED_VERSION, as Kafka does where share groups (KIP-932) are disabled: share groups are not
+implemented.  The client's consumer then fails with an error that says so.
 """
 
 from tidemill.broker.coordinators.unbuilt_protocols import SHARE_GROUPS
