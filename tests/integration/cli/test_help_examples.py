@@ -4,13 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.cli.command import ENVIRONMENT, tidemill
+from tests.integration.cli.dev_broker import running_broker
 from tests.unit.cli.command_tree import commands
 
 Ran = tuple[str, int, str]
@@ -36,21 +37,28 @@ SINGLE_PREPARATION = (
 )
 
 
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Yield the ready line of a broker for this file: the examples change the configuration of the broker."""
+    with running_broker(tmp_path_factory.mktemp("data")) as ready:
+        yield ready
+
+
 @pytest.fixture
-def run(dev_broker: dict[str, Any], tmp_path: Path) -> Callable[[str], Ran]:
+def run(own_broker: dict[str, Any], tmp_path: Path) -> Callable[[str], Ran]:
     """Return a function that runs a line in a shell, as on the broker's machine."""
     command = tmp_path / "tidemill"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tidemill "$@"\n')
     command.chmod(0o755)
-    (tmp_path / "tidemill-data").symlink_to(dev_broker["data"])
+    (tmp_path / "tidemill-data").symlink_to(own_broker["data"])
     environment = ENVIRONMENT | {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "TIDEMILL_BOOTSTRAP": dev_broker["kafka"],
-        "TIDEMILL_HTTP": dev_broker["http"],
+        "TIDEMILL_BOOTSTRAP": own_broker["kafka"],
+        "TIDEMILL_HTTP": own_broker["http"],
     }
 
     def run(line: str) -> Ran:
-        line = line.replace("127.0.0.1:9081", dev_broker["http"])
+        line = line.replace("127.0.0.1:9081", own_broker["http"])
         finished = subprocess.run(
             ["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, env=environment, capture_output=True, timeout=90
         )
