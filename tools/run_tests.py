@@ -3,7 +3,7 @@
     python tools/run_tests.py [PYTEST OPTION ...]
 
 Each stage is a separate pytest process, so a stage that crashes does not stop the others.  Stages in which no test
-waits run first, each on all cores.  The others mostly wait for processes, so they run in two lanes at the same time,
+waits run first, each on all cores.  The others mostly wait for processes, so they run in three lanes at the same time,
 and the output of such a stage is printed when it ends.
 
 The report lists the reason of every skip, because a missing tool (strace, fuse3, promtool) silently removes tests.  Its
@@ -42,21 +42,21 @@ class Stage:
 
 
 TIMELESS: Final = (
-    Stage(name="unit", share_s=75, paths=("tests/unit", "tests/tidy")),
-    Stage(name="crash points", share_s=120, paths=("tests/simulation/store",)),
+    Stage(name="unit", share_s=150, paths=("tests/unit", "tests/tidy")),
+    Stage(name="crash points", share_s=130, paths=("tests/simulation/store",)),
     Stage(name="simulated clusters", share_s=180, paths=("tests/simulation/raft", "tests/simulation/cluster")),
 )
 """Stages in which no test waits or is measured, so the tests of one stage share the cores."""
 LANES: Final = (
+    (Stage(name="Spark", share_s=840, paths=("tests/integration/spark",)),),
     (
-        Stage(name="Spark", share_s=540, paths=("tests/integration/spark",)),
-        Stage(name="pages", share_s=300, paths=("tests/integration/documents",)),
-        Stage(name="packages", share_s=60, paths=("tests/integration/packaging",)),
+        Stage(name="pages", share_s=420, paths=("tests/integration/documents",)),
+        Stage(name="commands", share_s=270, paths=("tests/integration/cli",)),
+        Stage(name="packages", share_s=90, paths=("tests/integration/packaging",)),
     ),
     (
-        Stage(name="faults", share_s=360, paths=("tests/fault",)),
+        Stage(name="faults", share_s=420, paths=("tests/fault",)),
         Stage(name="clients", share_s=180, paths=("tests/integration/clients",)),
-        Stage(name="commands", share_s=180, paths=("tests/integration/cli",)),
         Stage(name="console", share_s=120, paths=("tests/integration/console",)),
     ),
 )
