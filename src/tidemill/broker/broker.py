@@ -227,7 +227,7 @@ class Broker:
         """
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
-            if self._damages.may_log():  # clients repeat the same read continually
+            if self._damages.may_log():  # clients repeat a failed read continually, which must not flood the log
                 topic, number = partition.topic, partition.number
                 self.events.error("segment damaged", topic=topic, partition=number, problem=str(error))
             partition.shard.damage.suspect(error)

@@ -29,7 +29,7 @@ class Machine:
     background_jobs: Jobs
     read_jobs: Jobs
     compression_jobs: Jobs  # separate threads, so that recompression does not delay reads
-    call_later: Callable[[float, Callable[[], None]], Any]  # seconds; returns an object with `cancel()`
+    call_later: Callable[[float, Callable[[], None]], Any]  # (seconds, callback) → object with `cancel()`
     failed: Callable[[BaseException], None]  # called when the machine has failed; ends the process
     events: EventLog
     links: Callable[[LinkOwner], Links] | None = None  # opens links to other brokers; None for a broker without peers

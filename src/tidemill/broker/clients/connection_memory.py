@@ -20,9 +20,9 @@ from typing import Final, Protocol
 from tidemill.model.clock import Clock
 
 RESPONSES_BYTES_MAX: Final = 256 << 20  # about five of the largest responses that clients request by default
-RESPONSE_BYTES_MIN: Final = 64 << 10  # room for a response even at the bound; its first batch may be larger
+RESPONSE_BYTES_MIN: Final = 64 << 10  # a response may take this much even at the bound, or one larger batch
 SHARE: Final = 4  # one response takes at most a quarter of the remaining room
-ARRIVAL_MS_MAX: Final = 10_000  # enough to receive about 100 MB at 10 MB/s
+ARRIVAL_MS_MAX: Final = 10_000  # for one frame while memory is short: enough for about 100 MB at 10 MB/s
 UNREAD_MS_MAX: Final = 10_000  # longer than a client's garbage collection pauses
 REFRESH_MS: Final = 20  # minimum interval between updates of the unread bytes of all connections
 
@@ -62,12 +62,12 @@ class ConnectionMemory:
         self.reading_bytes = 0
         self.unread_bytes = 0
         self._clock = clock
-        self._arriving: dict[Holder, _Held] = {}  # by connection; the frame that began first is first
+        self._arriving: dict[Holder, _Held] = {}  # incomplete frames by connection, in the order in which they began
         self._unread: dict[Holder, _Held] = {}
         self._waiting: dict[Holder, None] = {}
         self._refreshed_at = clock.monotonic_ms()
 
-    # Memory for requests.
+    # Methods that count the memory of requests.
 
     @property
     def request_bytes(self) -> int:
@@ -135,7 +135,7 @@ class ConnectionMemory:
         for holder in waiting:
             holder.room_again()
 
-    # Memory for responses.
+    # Methods that count the memory of responses.
 
     def unread(self, holder: Holder, size: int) -> None:
         """Set how many response bytes have not been sent to this client yet."""
@@ -180,7 +180,7 @@ class ConnectionMemory:
         for holder in [*self._unread]:
             self.unread(holder, holder.unread_bytes)
 
-    # Ticks and closed connections.
+    # Methods that handle ticks and closed connections.
 
     def tick(self) -> None:
         """Close connections that have held memory for too long.  Called a few times a second."""
@@ -200,7 +200,7 @@ class ConnectionMemory:
                 self.lost(holder)
                 holder.give_up("it does not read its responses, and other connections need the memory")
 
-        self._wake()  # needed because there is no notification when a socket has sent its buffer
+        self._wake()  # each tick wakes the waiting connections, because sockets do not report that they have sent bytes
 
     def _unread_of(self, holder: Holder) -> int:
         return self._unread[holder].bytes

@@ -18,7 +18,7 @@ class Expiring(Protocol):
 class Deadlines:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[int, dict[Expiring, int]] = {}  # time limit → request → deadline
+        self._waiting: dict[int, dict[Expiring, int]] = {}  # time limit in ms → request → deadline in ms
 
     def add(self, waiting: Expiring, limit_ms: int) -> None:
         """Call `waiting.expire` at the first tick after `limit_ms`, unless `waiting` has been removed by then."""

@@ -28,12 +28,13 @@ FetchKey = tuple[str, bytes, int]  # topic name, topic id, partition
 
 
 class Wanted:
-    """A partition that a client fetches, with the offsets in the last response."""
+    """A partition that a client fetches: the fields of its request, and the offsets in the last response."""
 
     __slots__ = ("bounds", "bytes_max", "fetch_offset", "last_fetched_epoch", "leader_epoch")
 
     def __init__(self, asked: Request.Topic.Partition) -> None:
-        self.bounds: tuple[int, int, int] | None = None  # (high watermark, last stable offset, log start offset)
+        # The high watermark, last stable offset and log start offset in the last response; None before the first one.
+        self.bounds: tuple[int, int, int] | None = None
         self.update(asked)
 
     def update(self, asked: Request.Topic.Partition) -> None:
@@ -55,7 +56,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions by id, least recently used first."""
+    """All fetch sessions of this broker, by session id, least recently used first."""
 
     def __init__(self, entropy: Entropy, sessions_max: int) -> None:
         self._entropy = entropy

@@ -25,8 +25,8 @@ _Waiting = tuple[Sequence[Recompression], Callable[[Results], None], Callable[[B
 
 class Recompressor:
     """
-    Runs up to `RUNNING_MAX` recompressions at a time.  The others wait while memory is short: this class implements
-    `Holder`, so that `ConnectionMemory` calls `room_again` when memory becomes available.
+    Runs the recompressions of up to `RUNNING_MAX` requests at a time, and begins none while memory is short: this class
+    implements `Holder`, so that `ConnectionMemory` calls `room_again` when memory becomes available.
     """
 
     unread_bytes: Final = 0
@@ -34,7 +34,7 @@ class Recompressor:
     def __init__(self, jobs: Jobs, memory: ConnectionMemory) -> None:
         self._jobs = jobs
         self._memory = memory
-        self._waiting: deque[_Waiting] = deque()  # at most one request per connection
+        self._waiting: deque[_Waiting] = deque()  # requests that wait, at most one per connection
         self._running = 0
 
     def submit(

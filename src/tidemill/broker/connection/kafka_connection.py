@@ -92,9 +92,9 @@ class KafkaConnection:
         self._frames = FrameBuffer(frame_bytes_max)
         self._wire = ServerConnection(OFFERED)
         self._awaited: dict[RequestEnvelope, Pending[Message | None]] = {}
-        self._in_flight_bytes = 0  # bytes of the awaited requests that must stay in memory
+        self._in_flight_bytes = 0  # bytes of the unanswered requests that must stay in memory
         self._out: list[Buffer] = []
-        self._out_bytes = 0  # bytes in `_out`
+        self._out_bytes = 0  # bytes of the encoded responses in `_out`, which the next write sends
         self._held_bytes = 0  # bytes of responses that wait for the response to an earlier request
         self._turn_requests = 0  # requests started since the last turn of this connection
         self._turn_bytes = 0  # bytes sent since the last turn
@@ -109,7 +109,7 @@ class KafkaConnection:
         broker.metrics.connections += 1
         broker.metrics.connections_accepted += 1
 
-    # Receiving requests.
+    # Methods that receive requests.
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         return self._frames.get_buffer(size_hint)
@@ -210,7 +210,7 @@ class KafkaConnection:
             self._answer(envelope, response)
         self._wake()
 
-    # Sending responses.
+    # Methods that send responses.
 
     def _answer(self, envelope: RequestEnvelope, response: Message | None) -> None:
         """Encode and send a response.  `response` is None for a request without a response (acks=0)."""
@@ -275,7 +275,7 @@ class KafkaConnection:
         """
         return self._out_bytes + self._held_bytes + self.writer.unsent_bytes
 
-    # Back-pressure.
+    # Methods for back-pressure: they decide when requests must wait, and pause reading from the socket.
 
     def _is_full(self) -> bool:
         return (
@@ -300,12 +300,12 @@ class KafkaConnection:
         return key is not None and (key != PIPELINED or unanswered[-1].api.key != PIPELINED)
 
     def _may_resume(self) -> bool:
-        """Return whether this connection may continue even though the memory of all connections is exhausted."""
+        """Return whether this connection may start requests although the memory for all connections is exhausted."""
         memory = self.broker.memory
         return memory.may_receive(self) and memory.may_answer(self)
 
     def _pace(self, *, has_more: bool = False) -> None:
-        """Pause or resume reading.  `has_more` specifies whether complete frames may be left in the buffer."""
+        """Pause or resume reading from the socket.  `has_more`: complete frames may be left in the receive buffer."""
         if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
             self._schedule_turn()
         is_full = self._is_full()
@@ -316,7 +316,7 @@ class KafkaConnection:
                 self._is_paused = True
                 self.writer.pause_reading()
             if not is_full:
-                self._schedule_turn()  # frames were left at a bound that is no longer reached
+                self._schedule_turn()  # no bound is reached any more: the next turn handles the frames that are left
         elif self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()
@@ -328,7 +328,7 @@ class KafkaConnection:
 
     def _schedule_turn(self) -> None:
         """
-        Schedule a turn.  The turn never begins immediately, because the caller may be in the middle of other work.
+        Schedule a turn of this connection, never immediately, because the caller may be in the middle of other work.
         """
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
@@ -362,7 +362,7 @@ class KafkaConnection:
             self.broker.memory.unread(self, self.unread_bytes)
             self._wake()
 
-    # Closing the connection.
+    # Methods that close the connection.
 
     @property
     def is_answering(self) -> bool:

@@ -15,7 +15,7 @@ from tidemill.broker.peers.unanswered import NO_CONTROLLER
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 
-RETRY_S: Final = 0.2  # between attempts, unless a leader or the cluster image changes sooner
+RETRY_S: Final = 0.2  # pause between attempts, which a change of a leader or of the cluster image ends early
 
 
 class ControllerClient:

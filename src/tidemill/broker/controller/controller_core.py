@@ -43,13 +43,13 @@ class ControllerCore:
         raise AssertionError("the controller sets no deadlines")
 
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
-        return ()  # no waiter is left, because each command is answered by its own decision
+        return ()  # no waiter is kept: the decision on a command includes its reply
 
     def is_refused_when_full(self, request: Command) -> bool:
         return True
 
     def needs_current_metadata(self, request: Command) -> bool:
-        return False  # the controller decides from its own image
+        return False  # the controller decides from its own image, which contains every appended record
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[Record]]:
         """

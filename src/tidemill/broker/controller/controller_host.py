@@ -54,11 +54,11 @@ class ControllerHost:
         self._static = static
         self._internal_topics = internal_topics
         self._stall_tolerant_clock = stall_tolerant_clock
-        self._hosted: HostedPartition[Command, ControllerCore] | None = None  # while this broker is the controller
+        self._hosted: HostedPartition[Command, ControllerCore] | None = None  # set while this broker is the controller
         self._grown_with: frozenset[BrokerId] = frozenset()  # brokers that were live when replicas were last added
         self._contact_at: int | None = None  # time of the last tick with contact; initially, of the first tick
 
-    # Starting and stopping the controller.
+    # Methods that start and stop the controller.
 
     def attach(self, shard: Shard) -> None:
         """Follow the metadata shard, which has been opened, and run the controller if the shard already serves."""
@@ -108,7 +108,7 @@ class ControllerHost:
             self.submit(GrowReplicas())
         self._grown_with = able
 
-    # Commands to the controller.
+    # Methods that pass commands to the controller.
 
     @property
     def leads(self) -> bool:
@@ -156,7 +156,7 @@ class ControllerHost:
         )
         return pending
 
-    # Contact with the controller.
+    # Properties that report contact with the controller.
 
     @property
     def has_contact(self) -> bool:

@@ -16,7 +16,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.peer.image_offset import API, Request, Response
 
 CURRENT_MS: Final = 1_000  # how long after the request a result may be used; a later one could be outdated
-CHECK_S: Final = 0.05  # between checks of the image's offset
+CHECK_S: Final = 0.05  # pause between two checks of the image's offset
 
 
 class MetadataFreshness:

@@ -96,7 +96,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
         self._snapshot: Iterator[Sequence[Any]] | None = None  # the snapshot in progress
         self._snapshot_first_offset = 0
 
-    # Loading the core's state from the log.
+    # Methods that load the core's state from the log.
 
     def load(self) -> None:
         """
@@ -170,7 +170,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             self._load_problem = None
             self.load()
 
-    # Requests to the core.
+    # Methods that pass requests to the core.
 
     def ask(self, request: RequestT, answer: Answer | None) -> None:
         """
@@ -217,7 +217,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
         if self.is_loaded:
             self._answer(self.core.drain(error_code), is_known=True)
 
-    # Execution of a Result.
+    # Methods that execute a Result: they append its records and send its replies.
 
     def _execute(self, result: Result[Any]) -> None:
         """
@@ -270,7 +270,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             assert isinstance(asked, _Asked), "the host gave every request its handle"
             asked.answer(reply if is_known else self._owner.rejection(asked.request, OUTCOME_UNKNOWN))
 
-    # Deadlines of the core.
+    # Methods that call the core at its deadlines.
 
     def _arm(self, key: Key, at_ms: int | None) -> None:
         timer = self._timers.pop(key, None)
@@ -291,7 +291,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
         else:
             self._execute(self.core.expire(key, self._timestamps()))
 
-    # Snapshots of the core's state.
+    # Methods that append snapshots of the core's state.
 
     def _snapshot_when_due(self) -> None:
         partition = self.partition

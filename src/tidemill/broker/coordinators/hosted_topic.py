@@ -79,7 +79,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
         """Return the partitions that this broker leads, loaded or not."""
         return list(self._hosted.values())
 
-    # Requests to the coordinator.
+    # Methods that pass requests to the coordinator.
 
     def ask(self, key: str, request: RequestT, answer: Answer | None) -> None:
         """
@@ -128,7 +128,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
         for callback in waiting:
             callback()
 
-    # Loading and dropping partitions when leadership changes.
+    # Methods that load and drop partitions when leadership changes.
 
     def begin(self) -> None:
         """Load every partition that this broker leads but does not host yet."""

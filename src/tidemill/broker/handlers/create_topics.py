@@ -4,8 +4,8 @@ CreateTopics (key 19): v2-7
 Creates topics.  Each topic may be refused independently of the others.  The response is sent when the partitions of all
 created topics have leaders, so that the client can produce immediately.
 
-v4  counts of -1 mean the broker's defaults (KIP-464)
-v5  the response includes counts and the configuration (KIP-525)
+v4  a partition count or replication factor of -1 means the broker's default (KIP-464)
+v5  the response includes both counts and the topic's configuration (KIP-525)
 v7  topic ids
 
 timeout_ms is ignored, because the wait is bounded anyway: a controller that loses contact with a majority steps down

@@ -6,7 +6,7 @@ storage, so −4 returns the earliest offset, and −5 and −6 find none.
 
 v2  isolation_level: has no effect, because the last stable offset is the high watermark
 v4  leader epochs
-v5  OFFSET_NOT_AVAILABLE
+v5  OFFSET_NOT_AVAILABLE is a possible error: a new leader does not know yet what is committed
 v6  flexible
 """
 

@@ -19,7 +19,7 @@ from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.clock import Clock
 
 READY_MS: Final = 3_000  # after its start, a broker in contact with its peers becomes ready within this time
-RETRY_MS: Final = 5_000  # between attempts to transfer: the other brokers may be draining, too
+RETRY_MS: Final = 5_000  # pause between attempts to transfer, which fail while the other brokers drain, too
 
 
 class DrainLeadership:

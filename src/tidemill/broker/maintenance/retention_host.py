@@ -19,7 +19,7 @@ from tidemill.shard.partition import Partition
 from tidemill.storage.partition.retention import UNBOUNDED, retained_from, segment_ages
 from tidemill.telemetry.metrics import Metrics
 
-AGAIN_S: Final = 1.0  # pause before the next request to the controller
+AGAIN_S: Final = 1.0  # pause after a failed check of metadata freshness, before the next check
 PARTITIONS_PER_TURN: Final = 200  # checked per turn of the event loop, before waiting requests are served
 
 
@@ -40,7 +40,7 @@ class RetentionHost:
         self._layers = layers
         self._timer: Any = None
         self._unchecked: list[Partition] = []
-        self._current_until_ms = 0  # until this time, the settings are considered current
+        self._current_until_ms = 0  # monotonic time until which the settings in the image count as current
         self._moving: set[Partition] = set()  # partitions whose log-start row has not committed yet
 
     def begin(self) -> None:
@@ -87,7 +87,7 @@ class RetentionHost:
 
     def _check(self, partition: Partition) -> None:
         shard, log, config = partition.shard, partition.log, partition.config
-        # The topic may have been deleted in the meantime.
+        # The topic may have been deleted since this check of all partitions began.
         is_open = self._shard_table.partition(partition.topic, partition.number) is partition
         if not (is_open and shard.accepts_writes) or partition in self._moving:
             return

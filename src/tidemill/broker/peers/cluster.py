@@ -40,7 +40,7 @@ class ClusterOwner(Protocol):
 
     @property
     def shards(self) -> dict[ShardId, Shard]:
-        """The replicas on this broker."""
+        """The shards that have a replica on this broker, by id."""
         ...
 
     @property
@@ -193,7 +193,7 @@ class Cluster:
         for watcher in [*self.watchers]:
             watcher()
 
-    # Leaders of shards and partitions.
+    # Methods that find the leaders of shards and partitions.
 
     def leader_of(self, topic: Topic, partition: int) -> Leader | None:
         """Return the partition's leader and its confirmed epoch as one pair; None while no live leader is known."""

@@ -30,7 +30,7 @@ class LeaderTable:
         self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
         # Each leader has the replica key that reported it, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
-        self._terms: dict[ShardId, int] = {}  # the highest term known so far
+        self._terms: dict[ShardId, int] = {}  # the highest term of each shard that is known so far
 
     def leader(self, shard_id: ShardId) -> Leader | None:
         known = self._leaders.get(shard_id)
@@ -52,7 +52,7 @@ class LeaderTable:
         for terms in (self._terms, *self._reported.values()):
             terms.pop(shard_id, None)
 
-    # This broker's own part of the table.
+    # Methods for this broker's own part of the table.
 
     def leads(self, shard_id: ShardId, term: int) -> None:
         """
@@ -76,7 +76,7 @@ class LeaderTable:
                 changes.append((shard_id, term))
         return changes
 
-    # The parts of the table that peers report.
+    # Methods for the parts of the table that peers report.
 
     def apply_report(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
         """

@@ -46,7 +46,7 @@ class _Asked(NamedTuple):
 
 
 class _Peer:
-    """The state of one connection."""
+    """The state of the connection to one peer."""
 
     __slots__ = (
         "asked",
@@ -72,7 +72,7 @@ class _Peer:
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
-        self.asked: dict[int, _Asked] = {}  # by correlation id; oldest first
+        self.asked: dict[int, _Asked] = {}  # unanswered requests by correlation id, oldest first
 
 
 class PeersOwner(Protocol):
@@ -159,7 +159,7 @@ class Peers:
         """
         self._handler = handler
 
-    # State of the peers.
+    # Methods that report the state of the peers.
 
     def is_alive(self, voter: ReplicaKey) -> bool:
         peer = self._by_key.get(voter)
@@ -247,7 +247,7 @@ class Peers:
             if is_syncing:
                 self._put(peer, self._to_heard if self._is_heard(peer) else self._to_silent)
             if peer.link.hello.voter is not None:
-                self._tell_leaders(peer)  # sends the table again if a frame was dropped
+                self._tell_leaders(peer)  # sends the leader table again if the link has dropped a frame
 
     def tell_leaders(self) -> None:
         """Send the changes to this broker's part of the leader table to all peers."""
@@ -264,9 +264,9 @@ class Peers:
         for at in range(0, pair_count, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
-            known = version  # so that the next page is added to this one and does not replace it
+            known = version  # the peer adds the next section to this one; a section from version 0 replaces the table
 
-    # Sending: one frame per turn of the event loop and link.
+    # Methods that send: each link gets at most one frame per turn of the event loop, unless a frame becomes large.
 
     def _put(self, peer: _Peer, parts: Sequence[Buffer]) -> None:
         peer.out += parts

@@ -27,7 +27,7 @@ class _Led:
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        self.commit_index = shard.replica.commit_index  # at the last check
+        self.commit_index = shard.replica.commit_index  # the commit index at the last check
         # Time of the last check at which each replica had everything that was committed at the check before it.
         self.near_at: dict[ReplicaKey, int] = {}
         self.lagging: list[Lagging] = []
@@ -42,7 +42,7 @@ class LagView(Protocol):
 
     @property
     def shards(self) -> dict[ShardId, Shard]:
-        """The replicas on this broker."""
+        """The shards that have a replica on this broker, by id."""
         ...
 
     def alive_peers(self) -> frozenset[ReplicaKey]: ...

@@ -79,7 +79,7 @@ class DelayedFetch(Pending[Response]):
         self._evaluate_again()
 
     def _notified(self) -> None:
-        """Schedule one evaluation per turn, however many high watermarks have moved."""
+        """Schedule an evaluation of this Fetch: one per turn of the event loop, however many watermarks have moved."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._context.broker.machine.turns.call_soon(self._evaluate_again)
@@ -99,7 +99,7 @@ class DelayedFetch(Pending[Response]):
             self.complete(response)
 
     def cancel(self) -> None:
-        """Release everything: the client has disconnected."""
+        """Release everything that this Fetch holds: the client has disconnected."""
         self._release()
         self.is_done = True
         self._then = self._failed = None

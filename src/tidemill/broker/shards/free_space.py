@@ -10,7 +10,7 @@ from tidemill.storage.store import Store
 from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
-FREE_BYTES_MIN: Final = 256 << 20  # in addition to the bytes that the journal has not written back yet
+FREE_BYTES_MIN: Final = 256 << 20  # must stay free, in addition to room for the bytes in the journal
 
 
 class FreeSpace:

@@ -24,7 +24,7 @@ from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report, 
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
-IDLE_MS: Final = 1_000  # after this time, an empty block records that the newest one is synced (rule J5)
+IDLE_MS: Final = 1_000  # if no rows follow for this long, an empty block records that the last one is synced (rule J5)
 SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk is considered hung, and heartbeats are not sent
 CHECKPOINT_MS: Final = 10_000  # between checkpoints while rows are being written; bounds how much a restart must read
 WRITE_BACK_BYTES: Final = 1 << 20

@@ -1,5 +1,5 @@
 """
-ClusterSearch: finds the controller for a starting broker, by a Join request to every broker to which it is connected.
+ClusterSearch: finds the controller for a starting broker, which sends a Join request to each broker that it reaches.
 
     Join, with directory and broker id ─▶ any broker ─▶ the controller ─▶ addresses of all brokers: more connections
                   ▲                                          │        └──▶ refused: another directory has the id
@@ -34,7 +34,7 @@ class ClusterSearch:
 
     def check(self) -> None:
         """
-        Send a Join request to every live peer that has none in flight.  Called repeatedly.  Raises DirectoryProblem if
+        Send a Join request to every live peer with no Join in flight.  Called repeatedly.  Raises DirectoryProblem if
         the cluster has refused this directory.
         """
         if self._refusal is not None:

@@ -19,7 +19,7 @@ from tidemill.peer.link import Link, Links
 from tidemill.storage.data_directory import DirectoryProblem
 
 AGAIN_MS: Final = 300
-TELL_MS: Final = 5_000  # between log events while no broker has responded
+TELL_MS: Final = 5_000  # interval between log events while no broker has responded
 NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
 
 

@@ -117,7 +117,7 @@ async def _begin_again(
         "journal set aside",
         directories=", ".join(
             name for name in disk.list("") if name.startswith(ASIDE)
-        ),  # including directories of earlier starts that were interrupted after setting files aside
+        ),  # the list includes directories that an earlier, interrupted start has set aside
         bytes=size,
         then="this broker is a new voter; delete those directories when every topic is served again",
     )
@@ -278,7 +278,7 @@ async def _until(broker: Broker, is_so: Callable[[], bool]) -> None:
 
 
 async def _wait(machine: Machine) -> None:
-    """Wait for `AGAIN_S`."""
+    """Wait for `AGAIN_S` seconds, before another attempt."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     machine.call_later(AGAIN_S, lambda: future.set_result(None) if not future.done() else None)
     await future
