@@ -39,7 +39,7 @@ _TAG: Final = Struct(">BI")  # tag, length of the field
 _LEADER_VERSION: Final = 1
 _FLAGS: Final = 2
 _LAGGING: Final = 3
-_MESSAGE: Final = Struct(">BIQ")  # a section's head, and its first field
+_MESSAGE: Final = Struct(">BIQ")  # kind, length of the body, and shard id: the start of a section with a Raft message
 _REQUEST: Final = Struct(">BII")
 
 

@@ -16,7 +16,7 @@ Invariants, and the attacks they prevent:
 - A seal is a MAC over direction, kind, a counter and the payload.  This prevents frames from being replayed, dropped,
   reordered, or reflected to their sender.
 - An Opening names the role of its sender, and an Opening with this end's own nonce is refused.  This prevents an
-  attacker from using this end to prove that it knows the key.
+  attacker from returning this end's own messages to it as a proof of the key.
 - A length is checked before memory is allocated: at most 4 KiB until the other end has proven that it knows the key.
 
 Nothing is encrypted.
@@ -59,7 +59,7 @@ _VERSIONS: Final = Struct(">8sHH")  # the start of an Opening, the same in every
 _SEALED: Final = Struct(">BBQ")  # direction, kind, counter: the MAC covers these and the payload
 _PROOF_BYTES: Final = 32
 _MAC_BYTES: Final = 16
-_HEAD_BYTES: Final = 1 + _MAC_BYTES  # kind and MAC
+_HEAD_BYTES: Final = 1 + _MAC_BYTES  # the bytes before the payload of a sealed message: kind and MAC
 
 KEY_DIFFERS: Final = "give tidemill.cluster.key the same value on all brokers of the cluster"
 
@@ -82,7 +82,7 @@ class Session:
     def __init__(
         self, key: bytes, ours: Hello, nonce: bytes, *, dial: int | None = None, expected: ReplicaKey | None = None
     ) -> None:
-        """Create one end.
+        """Create one end of a connection.
 
         `dial` numbers the dials of one process in ascending order; it is None for the accepting end.  `nonce` is
         NONCE_BYTES of fresh, unpredictable bytes.  If `expected` is given, a broker with another replica key, or with
@@ -227,7 +227,10 @@ class Session:
         return [b"%b%c%b" % (_LENGTH.pack(_HEAD_BYTES + size), kind, mac.digest(length=_MAC_BYTES)), *parts]
 
     def _unseal(self, sealed: memoryview) -> tuple[int, memoryview]:
-        """Return the kind and the payload of a sealed message; raises PeerRefused, or PeerLeft for a farewell."""
+        """
+        Return the kind and the payload of a sealed message.  Raises PeerRefused, or PeerLeft if the message says that
+        the other end closes the connection.
+        """
         if len(sealed) < _HEAD_BYTES:
             raise PeerRefused(f"{len(sealed)} bytes are too few for a frame")
         kind, data = sealed[0], sealed[_HEAD_BYTES:]

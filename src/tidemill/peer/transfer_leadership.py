@@ -14,7 +14,7 @@ from tidemill.wire.schema import Api, Message, field
 class Request(Message):
     class Move(Message):
         shard_id: int = field(INT64)
-        to: int = field(INT32)  # broker id
+        to: int = field(INT32)  # the broker id of the target
 
     moves: Sequence[Move] = field(array(Move))
 
@@ -22,7 +22,7 @@ class Request(Message):
 class Response(Message):
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)
-    refused: Sequence[int] = field(array(INT64), default=())  # shard ids
+    refused: Sequence[int] = field(array(INT64), default=())  # the shards that are not transferred
 
 
 API = Api(key=10_004, versions=range(1), flexible_from=0, request=Request, response=Response)

@@ -12,12 +12,12 @@ class Election:
     def __init__(self, me: ReplicaKey, *, is_pre: bool, is_transfer: bool = False) -> None:
         self.is_pre = is_pre
         self.is_transfer = is_transfer
-        # In an election the candidate's own vote is counted only once it is durable.
+        # The candidate's own vote counts immediately in a pre-vote, but in an election only once it is durable.
         self._granted = {me} if is_pre else set[ReplicaKey]()
         self._refused: set[ReplicaKey] = set()
 
     def count(self, voter: ReplicaKey, *, is_granted: bool) -> None:
-        """Count each voter's first answer; ignore duplicates."""
+        """Count the first answer of `voter`, and ignore further ones."""
         if voter not in self._granted and voter not in self._refused:
             (self._granted if is_granted else self._refused).add(voter)
 

@@ -13,8 +13,8 @@ Invariants:
   this replica forget.
 - A candidate counts its own vote only once the vote is durable, just as other voters answer only after a sync.
 - A replica with a live leader grants no vote, whatever the term, unless that leader asked for the election
-  (`is_transfer`).  Instead, it asks the leader whether it still leads: a message that would have shown that it stepped
-  down may have been lost.
+  (`is_transfer`).  Instead, the replica asks the leader whether it still leads: the leader may have stepped down, and
+  the message that would have shown this may have been lost.
 """
 
 from collections.abc import Callable
@@ -76,7 +76,7 @@ class Elections:
         self.leader: ReplicaKey | None = None  # the leader of `term`, as far as this replica knows
         self.is_vote_changed = False  # whether the term or the vote has changed since the last `take_vote`
         self.is_vote_durable = True
-        self.is_alive: Alive = none_alive  # as given by the last tick
+        self.is_alive: Alive = none_alive  # returns whether a peer is alive, as of the last tick
         self._me = me
         self._log = log
         self._outbox = outbox
@@ -102,7 +102,7 @@ class Elections:
         if self._timer.is_due(now_ms, is_only_voter=is_only_voter, is_leader_leaving=is_leader_leaving):
             self.campaign(is_transfer=False)
 
-    # Campaigns.
+    # Methods for campaigns of this replica.
 
     def campaign(self, *, is_transfer: bool) -> None:
         """Start a pre-vote, or an election if this replica is the only voter or the target of a leadership transfer."""
@@ -152,7 +152,7 @@ class Elections:
         self._election = None
         self._became_leader()
 
-    # Followers.
+    # Methods that make this replica a follower.
 
     def follow(self, term: int, leader: ReplicaKey | None) -> None:
         """Become a follower of `leader` (None if it is not known yet), and restart the election timer."""
@@ -183,7 +183,7 @@ class Elections:
         if not may_ignore:
             self.follow(message.term, None)
 
-    # Votes.
+    # Methods that handle requests for votes and answers to them.
 
     def on_vote_request(self, sender: ReplicaKey, request: VoteRequest, *, may_grant: bool) -> None:
         """
@@ -217,8 +217,8 @@ class Elections:
 
     def _yields_to(self, other: ReplicaKey) -> bool:
         """
-        Return whether this candidate gives way to `other`: two simultaneous candidates would split the votes, so only
-        the one that is listed first among the voters continues.
+        Return whether this pre-candidate gives way to the pre-candidate `other`: two elections at once would split the
+        votes, so only the replica that is listed first among the voters continues.
         """
         me, voters = self._me, self._log.memberships.current.voters
         return other in voters and (me not in voters or voters.index(other) < voters.index(me))
@@ -228,9 +228,9 @@ class Elections:
 
     def _question_leader(self) -> None:
         """
-        Ask the leader, with a pre-vote request, whether it still leads: its broker is alive, but it may have stepped
-        down without this replica having heard of it.  Any VoteResponse from it makes this replica stop following it; if
-        it still leads, its next AppendEntries makes this replica follow it again.
+        Ask the leader, with a pre-vote request, whether it still leads: its broker is alive, but the leader may have
+        stepped down unnoticed.  Any VoteResponse from the leader makes this replica stop following it.  If the
+        leader still leads, its next AppendEntries makes this replica follow it again.
         """
         assert self.leader is not None, "there is no leader to ask"
         self._outbox.append((self.leader, self._vote_request(self.term + 1, is_pre=True, is_transfer=False)))
@@ -246,7 +246,7 @@ class Elections:
         election.count(sender, is_granted=answer.is_granted)
         self._decide()
 
-    # The durable part: the term and the vote.
+    # Methods for the durable state: the term and the vote.
 
     def _set_vote(self, term: int, voted_for: ReplicaKey | None) -> None:
         self.term = term

@@ -77,7 +77,7 @@ class Entry:
         self.append_time = append_time  # ms since the epoch; never decreases within a shard
         self.index = index
         self.term = term
-        # Where this replica's segment holds the bytes.  The position is never sent to a peer, and never compared.
+        # Where this replica's segment holds the payload: never sent to a peer, and never compared between replicas.
         self.segment_base = 0
         self.position = 0
         self.header: BatchHeader | None = None  # a BATCH's header, as it was before offset and epoch were stamped
@@ -90,7 +90,7 @@ class Entry:
         crc = self.crc
         if crc is None:
             assert self.payload is not None, f"{self} has lost its bytes"
-            # An entry has a header only if this broker has checked and stamped the batch.
+            # A header is set only if this broker has checked and stamped the batch, so the CRC in the batch is right.
             crc = self.crc = crc32c(self.payload) if self.header is None else checksum_of_verified(self.payload)
         return crc
 

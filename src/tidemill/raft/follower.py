@@ -44,7 +44,7 @@ class Follower:
             assert elections.role is not Role.LEADER, f"{leader} and {self._me} lead term {elections.term}"
             elections.follow(elections.term, leader)
 
-    # Entries.
+    # Methods that accept and acknowledge entries.
 
     def on_append(self, sender: ReplicaKey, append: AppendEntries) -> None:
         term = self._elections.term
@@ -71,7 +71,7 @@ class Follower:
         self.match_index = max(self.match_index, prev_index + len(append.entries))
         log.commit(min(append.commit_index, self.match_index))
         if append.serial or log.durable_index >= self.match_index:
-            self.acknowledge(append.serial)  # otherwise `Replica.advance` does so once the entries are durable
+            self.acknowledge(append.serial)  # in other cases, `Replica.advance` does so once the entries are durable
 
     def _reject(self, sender: ReplicaKey, append: AppendEntries) -> None:
         log = self._log
@@ -99,7 +99,7 @@ class Follower:
         )
         self._outbox.append((leader, answer))
 
-    # Snapshots.
+    # Methods that install snapshots.
 
     def on_offer(self, sender: ReplicaKey, offer: SnapshotOffer) -> None:
         term = self._elections.term
@@ -149,7 +149,7 @@ class Follower:
         self.match_index = self._repair.snapshot[0]
         self._repair.finish()
 
-    # Damage.
+    # Methods that report damage.
 
     def report_damage(self, now_ms: int) -> None:
         """Report the damage to every member, at most twice a second."""

@@ -34,7 +34,7 @@ class JournalPressure:
 
     def tick(self, now_ms: int, ticked_ms: int, *, is_full: bool) -> None:
         """
-        Record whether the journal is full.  A gap of FULL_MS since `ticked_ms`, the last tick, starts a new series.
+        Record whether the journal is full.  Start over if FULL_MS have passed since the last tick, `ticked_ms`.
         """
         if not is_full:
             self._full_since, self._attempts = None, 0

@@ -46,6 +46,6 @@ class Memberships:
             del self._by_index[0]
 
     def installed(self, index: int, membership: Membership) -> None:
-        """Start over from a snapshot at `index`."""
+        """Forget all memberships but that of the installed snapshot, which ends at `index`."""
         self._by_index = [(index, membership)]
         self.current = membership

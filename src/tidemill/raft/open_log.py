@@ -86,7 +86,7 @@ class OpenLog:
             index -= 1
         return max(index, 0)
 
-    # Changes.
+    # Methods that change the log.
 
     def append(self, entry: Entry) -> None:
         self._new.append(entry)

@@ -37,7 +37,7 @@ class Window:
 class Progress:
     next_index: int  # the next entry to send
     match_index: int = 0  # the member's durable log matches the leader's up to this index
-    commit_index: int = 0  # as last reported by the member
+    commit_index: int = 0  # the member's commit index, as the member last reported it
     commit_sent: int = 0  # the highest commit index sent to the member
     serial_sent: int = 0  # the newest read index round sent to the member
     state: ProgressState = ProgressState.PROBE
@@ -65,7 +65,7 @@ class Progress:
 
     @property
     def is_owed(self) -> bool:
-        """Whether a message is in flight."""
+        """Whether the member has not answered a message yet."""
         return self.is_waiting or bool(self.in_flight)
 
     def sent(self, last_index: int, size: int) -> None:

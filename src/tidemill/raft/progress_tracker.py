@@ -147,7 +147,10 @@ class ProgressTracker:
         return min(needed, default=self._log.last_index + 1)
 
     def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> None:
-        """Repeat messages that a live member has not answered for RETRY_MS, and report the commit index again."""
+        """
+        Handle live members that have sent nothing for RETRY_MS: probe a member again if it has not answered a message
+        or a read index round, or may lack the commit index; offer a member in SNAPSHOT a snapshot again.
+        """
         for member, progress in self.members.items():
             if progress.heard_at is None:
                 progress.heard_at = now_ms

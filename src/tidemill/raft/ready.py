@@ -25,7 +25,7 @@ class Ready:
     The vote, the truncation and the entries go to the journal, where one sync makes them durable for all shards.
     """
 
-    vote: Vote | None = None  # None: unchanged
+    vote: Vote | None = None  # the new term and vote; None: unchanged
     truncate_from: int | None = None  # the first index to remove; None: truncate nothing
     entries: list[Entry] = field(default_factory=list)  # to append after the truncation
     messages: Sequence[tuple[ReplicaKey, Message]] = ()

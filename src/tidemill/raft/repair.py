@@ -30,12 +30,12 @@ class Repair:
     def __init__(self, *, snapshot: tuple[int, int] | None, is_damaged: bool) -> None:
         self.snapshot = snapshot  # index and term of the snapshot that is being installed, until the install is durable
         self.is_installed = False  # the row that ends the install is queued, but not durable yet
-        self.is_damaged = is_damaged  # until an install is durable
-        self.offer: SnapshotOffer | None = None  # for the host; `Replica.ready` hands it out
+        self.is_damaged = is_damaged  # whether files are damaged; an install that is durable resets it
+        self.offer: SnapshotOffer | None = None  # an accepted offer, which `Replica.ready` hands to the host
         self.chunks: list[SnapshotChunk] = []  # parts of the snapshot, for the host; `Replica.ready` hands them out
         self._reported_ms: int | None = None
 
-    # Damage.
+    # Methods for damage.
 
     def mark_damaged(self) -> None:
         if self.is_installed:
@@ -51,7 +51,7 @@ class Repair:
         self._reported_ms = now_ms
         return True
 
-    # Installs.
+    # Methods for the install of a snapshot.
 
     def accepts_writes(self, offer: SnapshotOffer) -> bool:
         """

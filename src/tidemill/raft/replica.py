@@ -119,7 +119,7 @@ class Replica(ReplicaView):
         self._now_ms = 0  # the time of the last tick
         self._append_time = 0  # the append time given by the last tick
 
-    # Time.
+    # Methods that handle ticks.
 
     def tick(self, now_ms: int, append_time: int, is_alive: Alive, *, is_journal_full: bool = False) -> None:
         """
@@ -159,7 +159,7 @@ class Replica(ReplicaView):
         tracker.retry(self._now_ms, self.commit_index, is_alive)
 
     def _yield_if_full(self) -> None:
-        """If it is time to yield, ask the next live voter to campaign, beginning with the most advanced one."""
+        """If the journal has been full for too long, ask one live voter to campaign: first the most advanced one."""
         if not self._pressure.is_yield_due(self._now_ms):
             return
         matches = self.matches
@@ -180,7 +180,7 @@ class Replica(ReplicaView):
             return False
         return self._log.memberships.has_voter(self.me)
 
-    # Roles.
+    # Methods that handle changes of the role and of the leader.
 
     def _became_follower(self, is_new: bool) -> None:
         if is_new:
@@ -211,7 +211,7 @@ class Replica(ReplicaView):
         if self._tracker is not None:
             self._tracker.peer_reconnected(member)
 
-    # Messages.
+    # Methods that handle messages from other members.
 
     def receive(self, sender: ReplicaKey, message: Message) -> None:
         """Deliver a message from another member."""
@@ -258,7 +258,7 @@ class Replica(ReplicaView):
         if self._leadership_transfer.target is not None:
             self._continue_transfer()
 
-    # Damage and installs: `raft/repair.py`, `raft/follower.py`.
+    # Methods for damage and installs; see also `raft/repair.py` and `raft/follower.py`.
 
     def mark_damaged(self) -> None:
         """
@@ -290,7 +290,7 @@ class Replica(ReplicaView):
         """
         self._follower.installed(membership)
 
-    # Leading.
+    # Methods that only a leader uses.
 
     def propose(self, entry: Entry) -> int:
         """Append `entry` to the log in the current term, and return its index.  Call it only on a leader."""
@@ -360,7 +360,7 @@ class Replica(ReplicaView):
         if self.me not in self.voters and log.memberships.changed_at <= index:
             self._elections.follow(self.term, None)  # this leader's removal from the voters is committed
 
-    # Work for the host.
+    # Methods that give work to the host and take its reports.
 
     def ready(self) -> Ready:
         """Return the work that is due now.  Each piece of work is returned only once."""

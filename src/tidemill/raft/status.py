@@ -12,7 +12,7 @@ class MemberStatus:
     """What a leader knows about another member.  Read-only; not frozen, because frozen classes are slower to create."""
 
     match_index: int  # the member's durable log matches the leader's up to this index
-    commit_index: int  # as last reported by the member
+    commit_index: int  # the member's commit index, as the member last reported it
     is_installing: bool  # the member needs a snapshot, or is installing one
     repair_floor: tuple[int, int] | None  # if damaged: the term and index that a snapshot must reach to repair it
 

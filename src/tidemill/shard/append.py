@@ -36,7 +36,7 @@ class Appended(NamedTuple):
     log_index: int = 0
     log_append_time: int = -1
     message: str | None = None
-    record_count: int = 0  # 0 for a duplicate
+    record_count: int = 0  # number of appended records; 0 for a duplicate batch
 
 
 def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:

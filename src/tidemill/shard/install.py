@@ -138,7 +138,7 @@ class Install:
             self._copy = self._offer = None
             self._owner.install_changed()
 
-    # The steps.
+    # Methods that execute the steps of an install.
 
     @property
     def _files(self) -> InstallCopy:
@@ -173,9 +173,9 @@ class Install:
                 self._journal(installing_row(offer.index, offer.index_term, found))
                 return
             self.stage = Stage.IDLE
-            self._copy = self._offer = None  # the offer is examined again when the leader repeats it
+            self._copy = self._offer = None  # when the leader repeats the offer, a new install begins
             if isinstance(found, SegmentDamaged):
-                self._owner.damage_found(found)  # the next install keeps only undamaged bytes
+                self._owner.damage_found(found)  # marks the damage: the next install keeps only undamaged bytes
             else:
                 self._log.damage = found  # the files are not cut: they may be the only copy left
                 self._replica.mark_damaged()

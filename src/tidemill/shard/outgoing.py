@@ -35,7 +35,7 @@ class Outgoing:
         self._send = send
         self._jobs = jobs
         self._gone = gone
-        self._waiting: dict[ReplicaKey, deque[Message]] = {}  # a job is reading the bytes of each queue's first message
+        self._waiting: dict[ReplicaKey, deque[Message]] = {}  # by replica, while a job reads bytes of the first one
 
     def send(self, to: ReplicaKey, message: Message) -> None:
         waiting = self._waiting.get(to)

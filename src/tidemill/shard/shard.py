@@ -149,7 +149,7 @@ class Shard:
         if log.damage is None:
             self._redo_trims()
 
-    # State.
+    # Properties that report the state of the shard.
 
     @property
     def is_serving(self) -> bool:
@@ -206,7 +206,7 @@ class Shard:
         """Return the append time of a new entry: `now_ms`, or the last append time if that is later."""
         return max(now_ms, self.log.last_append_time)
 
-    # Time, messages, peers.
+    # Methods that handle time, messages and restarts of peers.
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """
@@ -263,7 +263,7 @@ class Shard:
         self.replica.peer_reconnected(voter)
         self._resume()
 
-    # Leading.
+    # Methods that have an effect only on the leader.
 
     def propose(self, entry: Entry) -> int:
         """Append `entry` and return its log index.  Call it only on the leader."""
@@ -310,7 +310,7 @@ class Shard:
         others = (voter for voter in self.replica.voters if voter != self.replica.me)
         any(map(self.transfer_leadership, others))
 
-    # Waiters.
+    # Methods that add and remove waiters.
 
     def when_committed(self, index: int, waiter: Waiter) -> None:
         """Call `waiter` when the entry is committed, and durable on this broker."""
@@ -340,7 +340,7 @@ class Shard:
         else:
             self._read_index.wait(waiter)
 
-    # The replica's work.
+    # Methods that do the work that the replica returns.
 
     def execute(self) -> None:
         """Do the replica's ready work: queue rows, send messages, and serve installs."""
@@ -411,7 +411,7 @@ class Shard:
                 partition.notify()
 
     def stop(self) -> None:
-        """Stop serving: call every present or future waiter with False, because its outcome is unknown."""
+        """Stop serving: call every present or future waiter with False: the outcome of its entry is unknown."""
         self._is_stopped = True
         self.waiters.stop()
         self._install.stop()
@@ -420,7 +420,7 @@ class Shard:
             self._served = False
             self._observer.serving_changed(self)
 
-    # Committed entries.
+    # Methods that apply committed entries.
 
     def _apply(self, commit_index: int) -> None:
         moved: dict[Partition, None] = {}
@@ -498,5 +498,5 @@ class Shard:
             partition.high_watermark = max(known, partition.log_start)
             partition.notify()
         if is_there and self.log.damage is not None and not self.replica.is_damaged:
-            self.replica.mark_damaged()  # the damage was found during the install
+            self.replica.mark_damaged()  # files were found damaged while the install was in progress
         self.wake()

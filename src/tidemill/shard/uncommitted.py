@@ -21,8 +21,8 @@ class Uncommitted:
     __slots__ = ("_far", "_near", "_near_bytes", "bytes")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._near: deque[Entry] = deque()  # within `NEAR_BYTES_MAX`; includes the first entry, whatever its size
-        self._far: deque[Entry] = deque()  # the entries after `_near`
+        self._near: deque[Entry] = deque()  # the first `NEAR_BYTES_MAX` of entries, or one entry that is larger
+        self._far: deque[Entry] = deque()  # the entries after those in `_near`
         self._near_bytes = 0
         self.bytes = 0
         self.extend(entries)
