@@ -77,7 +77,8 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
 
 def register_broker(context: DecisionContext, command: RegisterBroker) -> Result[Registered]:
     """
-    Record a broker's endpoints and rack if they have changed, and plan the replicas that the broker makes possible.
+    Record a broker's endpoints and rack if they have changed.  Also plan the replicas of internal topics that can be
+    added now that the broker is available.
     """
     known = context.image.brokers.get(command.broker_id)
     if known is None:

@@ -47,7 +47,7 @@ TOPIC_KINDS: Final = ("log", "keyed", "timer")  # a topic kind is encoded as its
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """The first record of the log."""
+    """The first record of the metadata log: it gives the cluster its id."""
 
     cluster_id: str
 

@@ -44,7 +44,7 @@ class NewTopic:
     name: str
     partition_count: int = DEFAULT
     replication_factor: int = DEFAULT
-    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, brokers); requires DEFAULT counts
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, its brokers); only with DEFAULT counts
     settings: tuple[tuple[str, str | None], ...] = ()  # (key, value); a value of None is rejected, as in Kafka
 
 

@@ -17,7 +17,7 @@ from tidemill.model.errors import KafkaError
 
 TEXT_LENGTH_MAX: Final = 32_767  # in characters, as for Kafka's legacy strings; every broker keeps all values in memory
 
-# Reasons that are shared by several tables of keys.
+# Reasons why a key is not obeyed, shared by several tables of keys.
 JAVA: Final = "a Java class cannot run here"
 OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
 

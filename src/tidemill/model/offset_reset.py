@@ -14,15 +14,15 @@ _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
 class ResetRule(StrEnum):
-    EARLIEST = "earliest"  # the log start offset
-    LATEST = "latest"  # the high watermark
-    BY_DURATION = "by_duration"  # the first record that is not older than a duration
+    EARLIEST = "earliest"  # begin at the log start offset
+    LATEST = "latest"  # begin at the high watermark
+    BY_DURATION = "by_duration"  # begin at the first record that is not older than a duration
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
     rule: ResetRule
-    duration_ms: int = 0  # for BY_DURATION
+    duration_ms: int = 0  # how old records may be under BY_DURATION; 0 for other rules
 
 
 EARLIEST: Final = OffsetReset(ResetRule.EARLIEST)

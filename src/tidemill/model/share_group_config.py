@@ -46,8 +46,8 @@ def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayer
 def check_share_group_settings(changed: Set[str], settings: Mapping[str, str], layers: BrokerLayers) -> None:
     """Check the keys in `changed`, with their values in the group's new `settings`; a deleted key is not in them.
 
-    Raises KafkaError (INVALID_CONFIG) for a value out of bounds, or for a session timeout that is not longer than the
-    heartbeat interval: the members could not keep their sessions.
+    Raises KafkaError (INVALID_CONFIG) for a value out of bounds, and for a session timeout that is not longer than the
+    heartbeat interval, because every session would expire between two heartbeats.
     """
     for name, (smallest, largest) in BOUNDS.items():
         if name in changed and name in settings:

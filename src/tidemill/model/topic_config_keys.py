@@ -30,7 +30,7 @@ def gzip_level_problem(value: ConfigValue) -> str | None:
 
 
 TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
-    # Retention and compaction.
+    # Keys for retention and compaction.
     refused("cleanup.policy", LIST, ("delete",), ONLY_DELETE, choices=("compact", "delete")),
     obeyed(
         "retention.ms",
@@ -51,7 +51,7 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
     without_effect("min.cleanable.dirty.ratio", DOUBLE, 0.5, NO_COMPACTION, at_least=0, at_most=1),
     without_effect("min.compaction.lag.ms", LONG, 0, NO_COMPACTION, at_least=0),
     without_effect("max.compaction.lag.ms", LONG, LONG_MAX, NO_COMPACTION, at_least=1),
-    # Segments.
+    # Keys for segments.
     obeyed(
         "segment.bytes",
         INT,
@@ -83,7 +83,7 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     without_effect("flush.messages", LONG, LONG_MAX, SYNCED_ANYWAY, at_least=1),
     without_effect("flush.ms", LONG, LONG_MAX, SYNCED_ANYWAY, at_least=0),
-    # Records accepted from producers.
+    # Keys that limit the records that producers may send.
     obeyed(
         "max.message.bytes",
         INT,
@@ -146,7 +146,7 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         at_least=-131_072,
         at_most=22,
     ),
-    # Replication.
+    # Keys for replication.
     obeyed(
         "min.insync.replicas",
         INT,
@@ -159,13 +159,13 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     without_effect("leader.replication.throttled.replicas", LIST, (), NO_QUOTAS),
     without_effect("follower.replication.throttled.replicas", LIST, (), NO_QUOTAS),
-    # Tiering.
+    # Keys for tiered storage.
     refused("remote.storage.enable", BOOLEAN, False, NO_TIERING),
     without_effect("remote.log.copy.disable", BOOLEAN, False, NO_TIERING),
     without_effect("remote.log.delete.on.disable", BOOLEAN, False, NO_TIERING),
     without_effect("local.retention.bytes", LONG, -2, NO_TIERING, at_least=-2),
     without_effect("local.retention.ms", LONG, -2, NO_TIERING, at_least=-2),
-    # Tidemill's own.
+    # Keys that Kafka does not have.
     obeyed(
         KIND,
         STRING,

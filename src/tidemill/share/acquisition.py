@@ -16,7 +16,7 @@ from tidemill.share.record_status import Run
 
 
 class AbortedRecords(NamedTuple):
-    """The transactional records of a producer at the offsets from `first` up to `end` were aborted."""
+    """The offsets from `first` up to, but not including, `end`, at which a producer aborted its records."""
 
     producer_id: int
     first: int

@@ -22,7 +22,7 @@ from tidemill.share.record_status import RecordState, RecordStatus, Run
 from tidemill.share.share import Share
 from tidemill.share.share_settings import Random, ShareSettings
 
-_NO_RELEASE_TIME: Final = 1 << 63  # as the time, makes records available whose release is delayed
+_NO_RELEASE_TIME: Final = 1 << 63  # a time so late that records whose release is delayed count as available
 
 
 class Leases:
@@ -51,7 +51,7 @@ class Leases:
         """The number of further records that consumers can acquire before the limit on locks is reached."""
         return self.settings.locks_max - self._held_count
 
-    # Acquiring
+    # Methods that acquire records.
 
     def next_available(self, offset: int, end: int, wall: int) -> Interval[int] | None:
         """
@@ -102,7 +102,7 @@ class Leases:
                     self._unhold(held, Decided(before, is_available=True))
                     self._forget_durable(held.first, held.end)
 
-    # Deciding
+    # Methods that decide what happens to records.
 
     def acknowledge(self, member: str, ranges: Sequence[AcknowledgedRange], *, now: int, wall: int) -> list[Run]:
         """
@@ -180,7 +180,7 @@ class Leases:
         )
         self._claims.drop_below(start)
 
-    # Implementation
+    # Methods that the methods above share.
 
     def _find(self, offset: int, end: int, wall: int) -> Interval[int] | None:
         while offset < end:

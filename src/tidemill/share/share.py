@@ -16,8 +16,8 @@ from tidemill.share.share_row import Letter
 class Removed(NamedTuple):
     """What a share group lost when retention removed records."""
 
-    unread: int = 0  # offsets whose status was not final
-    letters: int = 0  # dead records whose dead letter had not been assigned
+    unread: int = 0  # removed offsets that were neither finished nor dead
+    letters: int = 0  # dead records whose dead letter had no producer id and sequence yet
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class Share:
     state_epoch: int
     start: int
     runs: IntervalMap[RecordStatus] = field(default_factory=lambda: IntervalMap(NEVER_DELIVERED))
-    letters: dict[int, Letter] = field(default_factory=dict)  # by offset; assigned, but not known to be written
-    expired_unread: int = 0  # offsets that retention removed before they were finished
+    letters: dict[int, Letter] = field(default_factory=dict)  # by offset: dead letters not known to be written
+    expired_unread: int = 0  # offsets that retention removed while they were neither finished nor dead
 
     def set_runs(self, runs: Iterable[Run]) -> None:
         """Apply decided statuses.  Offsets below the start are ignored: they are finished."""
@@ -68,7 +68,7 @@ class Share:
         """
         Drop the state of records below the log start, which retention has removed.
 
-        Assigned letters are kept: they may have been written already, and must be completed.
+        The `letters` are kept: each may have been produced already, and producing it must be completed.
         """
         if log_start <= self.start:
             return Removed()

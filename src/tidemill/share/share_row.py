@@ -77,8 +77,8 @@ class Letter(NamedTuple):
     offset: int
     producer_id: int
     sequence: int
-    topic_id: bytes  # of the dead-letter topic, 16 bytes
-    partition: int  # of the dead-letter topic
+    topic_id: bytes  # the id of the dead-letter topic, 16 bytes
+    partition: int  # the partition of the dead-letter topic
 
 
 class AssignLetters(NamedTuple):

@@ -26,7 +26,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = (1 << 31) - 1
 PARTITIONS_MAX: Final = 200_000
-"""The partitions in all sessions together, which bounds their memory.  Beyond, a request is refused."""
+"""The limit on the partitions in all sessions, which bounds their memory.  A request for more is refused."""
 
 
 class ShareSession:
@@ -38,9 +38,9 @@ class ShareSession:
         self.group = group
         self.member = member
         self.connection = connection
-        self.epoch = INITIAL_EPOCH  # of the last request
+        self.epoch = INITIAL_EPOCH  # the session epoch in the last request
         self.is_open = True  # a waiting fetch of a session that is not open any more must not acquire records
-        self.wanted: dict[PartitionKey, None] = {}  # in the order in which the client added them
+        self.wanted: dict[PartitionKey, None] = {}  # the partitions to fetch, in the order in which they were added
         self.used: dict[PartitionKey, None] = {}  # all partitions of which the member may hold records
         self._fetch_count = 0
 

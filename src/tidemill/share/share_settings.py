@@ -57,10 +57,10 @@ class ShareSettings:
 
     def records_at_once(self, delivery_count: int, batch_size: int) -> int | None:
         """
-        Return how many records that were delivered `delivery_count` times to deliver together; None: no limit.
+        Return how many records with `delivery_count` earlier deliveries are delivered together; None: no limit.
 
-        From half of the permitted deliveries on, the number halves with each delivery, from half of `batch_size`.  The
-        last delivery of a record is its own.
+        After half of the permitted deliveries, the number is half of `batch_size`, and each further delivery halves it.
+        For its last delivery, a record is delivered alone.
         """
         threshold = max(2, (self.delivery_limit + 1) // 2)
         if delivery_count < threshold:

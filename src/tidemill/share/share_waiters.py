@@ -3,14 +3,14 @@
     begin ─▶ evaluated ─▶ waits ─▶ its share is woken, or its wait is over ─▶ evaluated … ─▶ finished
 
 The caller *evaluates* a fetch: it looks for available records in the fetch's shares, possibly with a read in another
-thread, and then either answers the fetch and calls `finish`, or calls `keep_waiting`.  Meanwhile, the fetch has its
-shares for itself, so that two fetches do not read the same records, of which only one of them could acquire any (Kafka
-locks share partitions in the same way).
+thread, and then either answers the fetch and calls `finish`, or calls `keep_waiting`.  Meanwhile, no other fetch of the
+same shares is evaluated: two fetches would read the same records, but only one of them could acquire them (Kafka locks
+share partitions in the same way).
 
 When records of a share may have become available, the caller wakes the share: a decision has committed, a consumer has
 released records, its locks have expired, a delay has ended, a lock has become free, an acquisition was undone, or the
-high watermark has moved.  The records are offered to one fetch after the other, until one leaves none.  So a wake is
-not lost with the fetch that it woke, and does not evaluate all fetches of the share.
+high watermark has moved.  The share is offered to one waiting fetch after another, until a fetch leaves no available
+records.  So a wake takes effect even if the first fetch disconnects, and it does not evaluate all fetches of the share.
 
 The functions return the fetches that the caller must evaluate now.
 """
@@ -31,18 +31,18 @@ class _Fetch(Generic[F, S]):
     def __init__(self, name: F, shares: tuple[S, ...], ticket: int) -> None:
         self.name = name
         self.shares = shares
-        self.ticket = ticket  # the order of arrival
-        self.is_evaluated = False  # the caller evaluates it now, and no other fetch of its shares
+        self.ticket = ticket  # ascends in the order in which fetches arrive
+        self.is_evaluated = False  # whether the caller is evaluating this fetch
 
 
 class ShareWaiters(Generic[F, S]):
     def __init__(self) -> None:
         self._tickets = count()
         self._fetches: dict[F, _Fetch[F, S]] = {}
-        self._urgent: dict[int, _Fetch[F, S]] = {}  # by ticket
+        self._urgent: dict[int, _Fetch[F, S]] = {}  # by ticket: fetches to evaluate even if no share is woken
         self._queues: dict[S, dict[int, _Fetch[F, S]]] = {}  # by ticket, in the order of arrival
         self._offers: dict[S, int] = {}  # the woken shares: offered to the fetches whose tickets are above this one
-        self._taken: set[S] = set()  # the shares of the fetches that are evaluated
+        self._taken: set[S] = set()  # the shares of the fetches that the caller is evaluating
         self._deadlines: list[tuple[int, int, F]] = []  # heap of (deadline, ticket, fetch); some are outdated
 
     def __len__(self) -> int:
@@ -66,19 +66,19 @@ class ShareWaiters(Generic[F, S]):
         return self._next()
 
     def keep_waiting(self, fetch: F, left: Container[S]) -> list[F]:
-        """Note that an evaluation has ended and the fetch waits.  `left` are the shares with available records."""
+        """End the evaluation of a fetch that waits again.  `left`: its shares that still have available records."""
         self._end_evaluation(self._fetches[fetch], left)
         return self._next()
 
     def finish(self, fetch: F, left: Container[S]) -> list[F]:
-        """Remove a fetch that is answered.  `left` are the shares that still have available records."""
+        """Remove a fetch that has been answered.  `left`: its shares that still have available records."""
         finished = self._fetches[fetch]
         self._end_evaluation(finished, left)
         self._remove(finished)
         return self._next()
 
     def leave(self, fetch: F) -> list[F]:
-        """Remove a fetch whose client is gone.  What was offered to it is offered to the next fetch."""
+        """Remove a fetch whose client has disconnected.  Its shares are offered to the next fetch."""
         gone = self._fetches[fetch]
         if gone.is_evaluated:
             self._end_evaluation(gone, gone.shares)
@@ -86,7 +86,7 @@ class ShareWaiters(Generic[F, S]):
         return self._next()
 
     def due(self, now: int) -> list[F]:
-        """Note the time.  Fetches whose wait is over are evaluated, and answered with whatever there is."""
+        """Let the caller evaluate the fetches whose wait has ended by `now`; it then answers them in any case."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, ticket, name = heapq.heappop(self._deadlines)
             fetch = self._fetches.get(name)
@@ -100,8 +100,8 @@ class ShareWaiters(Generic[F, S]):
 
     def _next(self) -> list[F]:
         """
-        Begin the evaluations that are possible.  A fetch whose shares are taken by others blocks its shares for later
-        fetches: otherwise, it could wait forever for a moment at which all of them are free.
+        Begin the evaluations that are possible.  If a fetch cannot be evaluated because other fetches use its shares,
+        later fetches may not use these shares either: otherwise, its shares might never all be free at the same time.
         """
         ready = dict(self._urgent)
         for share, offered_up_to in self._offers.items():
