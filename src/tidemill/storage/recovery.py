@@ -354,7 +354,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
 
 
 def _is_final(log: ShardLog, row: Entry) -> bool:
-    """Return whether the replayed log holds this row, at this position."""
+    """Return whether the log, after the replay, holds the batch of this row at the same place in its segment."""
     if not log.first_index <= row.index <= log.last_index:
         return False
     entry = log.entry_at(row.index)

@@ -133,7 +133,7 @@ class Store:
         is_journaled = rows.cut(log.shard_id, from_index)
         truncated = log.truncate(from_index)
         for segment in truncated.removed:
-            segment.file = None  # a new segment may get the same name
+            segment.file = None  # a new segment may get the same path, but not the same file
         if is_journaled:
             rows.put_control_row(log.shard_id, Entry(RowKind.TRUNCATE, b"", index=from_index))
         stale = [segment.path for segment in truncated.removed]
@@ -148,7 +148,8 @@ class Store:
         removed = it.trim(offset)
         log.changed = True
         row = Entry(RowKind.TRIMMED, b"", partition=partition, base_offset=offset, record_count=1)
-        row.segment_base = it.first_base  # in recovery, the row may precede batches that were appended before the trim
+        # Recovery needs `segment_base`: the row may precede rows of batches that were appended before the trim.
+        row.segment_base = it.first_base
         self.blocks.rows.put_control_row(log.shard_id, row)
         self.removals.add_segments(self.blocks.rows.control_rows_queued, removed)
         self.checkpoints.begin_again()
@@ -177,7 +178,7 @@ class Store:
         rows = itertools.chain(self.blocks.rows, self.write_back.rows(), *[block.rows for block in blocks])
         return not any(shard == shard_id and row.kind not in (RowKind.VOTE, RowKind.DAMAGED) for shard, row in rows)
 
-    # Bounds.
+    # Limits on the size of a batch.
 
     @property
     def batch_bytes_max(self) -> int:

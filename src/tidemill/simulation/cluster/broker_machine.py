@@ -111,7 +111,7 @@ class BrokerMachine:
         shards = () if self.broker is None else self.broker.shard_table.shards.values()
         return any(shard.replica.leads and len(shard.replica.voters) > 1 for shard in shards)
 
-    # Start.
+    # Starting the process.
 
     def start(self) -> None:
         assert self.loop is None, f"{self.name} already runs"
@@ -182,7 +182,7 @@ class BrokerMachine:
         if loop is self.loop:
             self.after_turn(self)
 
-    # The durable entries, which are known even while no process is running.
+    # Finding durable entries, which are known even while no process is running.
 
     def holders(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
         """
@@ -210,7 +210,7 @@ class BrokerMachine:
         Record the rows of a block that the journal's thread has synced.  The loop has not received the result yet.
         """
         if not isinstance(block, Block):
-            return  # the job was a write-back to segments
+            return  # the job was not the sync of a block but a write-back to segments
         for shard_id, row in block.rows:
             self.rows[row.kind] += 1
             entries = self._durable.setdefault(shard_id, {})
@@ -223,7 +223,7 @@ class BrokerMachine:
                 for index in [index for index in entries if index >= row.index]:
                     del entries[index]
 
-    # Stop, crash and damage.
+    # Stopping and crashing the process, and damaging the disk.
 
     def stop(self) -> None:
         """Stop cleanly, as `app/start.py` does: transfer leadership, and make all entries durable."""
@@ -261,8 +261,8 @@ class BrokerMachine:
 
     def rot_journal(self, join: tuple[str, ...], random: Random) -> str | None:
         """
-        Kill the process and flip a bit in a journal block that the next start must read and can tell was synced.  The
-        broker then needs a new identity, and joins the cluster at the addresses `join`.
+        Kill the process and flip a bit in a journal block that the next start must read and can recognize as synced.
+        The broker then needs a new identity, and joins the cluster at the addresses `join`.
 
         Return the position of the flipped bit, or None if there is no such block.
         """

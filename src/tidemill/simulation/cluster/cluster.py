@@ -139,7 +139,7 @@ class ClusterRun:
     def _fork(self) -> Random:
         return Random(self.random.getrandbits(64))
 
-    # Clients.
+    # Running the clients.
 
     def _in_client(self, coroutine: Any, done: Callable[[], None] | None = None) -> None:
         def start() -> None:
@@ -226,7 +226,7 @@ class ClusterRun:
             for number in range(self.knobs.partitions)
         )
 
-    # Final checks.
+    # Checks at the end of a run.
 
     def _check_epochs(self) -> None:
         """Check that the leader's answer for the end of each epoch agrees with the records (KIP-320).

@@ -28,17 +28,17 @@ class ClusterCheck:
     def __init__(self, machines: list[BrokerMachine]) -> None:
         self._machines = machines
         self.rot_found = 0  # the number of damaged segments found by the latest comparison of all bytes
-        self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # by (shard, term)
+        self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # (shard, term) → leader
         # The committed entries by (shard, log index): term and CRC of the payload.
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
-        # By (machine, number of its start): the last observed commit index of each shard.
+        # By (machine, number of times that it had started): the last observed commit index of each shard.
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
         self._majority_checked: dict[ShardId, int] = {}  # the highest index for which a majority was checked
         # By shard and log index: the memberships that may be in force.
         self._memberships: dict[ShardId, dict[int, Membership]] = {}
         # By shard and term: the highest index that replicas in that term considered committed.
         self._newest: dict[ShardId, dict[int, int]] = {}
-        self._served: set[tuple[ShardId, int]] = set()  # (shard, term) in which a leader has served
+        self._served: set[tuple[ShardId, int]] = set()  # each (shard, term) in which a leader has served clients
 
     def check_after_turn(self, machine: BrokerMachine) -> None:
         """Check the invariants after a turn of the broker's loop."""
@@ -97,7 +97,7 @@ class ClusterCheck:
         for at in range(max(before + 1, log.first_index), index + 1):
             entry = log.entry_at(at)
             if entry.payload is None:
-                continue  # only the segment has the bytes; `agree` compares segments
+                continue  # the bytes are only in the segment; `agree` compares segments
             found = (entry.term, crc32c(entry.payload))
             first = self._committed.setdefault((shard.shard_id, at), found)
             if first != found:
@@ -135,7 +135,7 @@ class ClusterCheck:
                     return False
         return True
 
-    # Checks after everything has healed.
+    # Checks after all faults have ended.
 
     def agree(self) -> bool:
         """Return whether every broker is up and all of them agree.

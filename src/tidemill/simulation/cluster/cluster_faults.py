@@ -239,7 +239,8 @@ class ClusterFaults:
             leaders = [machine.name for machine in self._machines if machine.leads_others]
             if leaders:
                 first = self._random.choice(leaders)
-                names.sort(key=lambda name: name != first)  # a stable sort: the others stay shuffled
+                # Move `first` to the front.  The sort is stable, so the other names stay shuffled.
+                names.sort(key=lambda name: name != first)
                 at = 1
                 self._record(Fault.LEADER_ISOLATED, first)
         left, right = (names[:1], names[1:2]) if kind is Fault.ONE_PAIR else (names[:at], names[at:])

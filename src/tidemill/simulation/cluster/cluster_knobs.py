@@ -16,7 +16,7 @@ class ClusterKnobs:
     brokers: int
     partitions: int
     duration_s: int
-    producers: int  # per partition
+    producers: int  # the number of producers per partition
     in_flight: int
     acks: int  # 1 only for control runs, in which the cluster may lose records that exist only on the leader
     pause_s: float  # mean time between two batches from a producer
@@ -39,7 +39,7 @@ class ClusterKnobs:
     partition: float  # a network partition begins; per second, for the whole cluster
     lost_link: float  # a connection is lost; per second, for the whole cluster
     transfer_leadership: float  # the broker transfers the leadership of some of its shards, each with probability 0.5
-    stop: float  # a clean stop
+    stop: float  # the broker stops cleanly, and is started again later
     wipe: float  # the disk is lost, and the broker returns under the same broker id
     rot: float  # a bit is flipped in a segment or in the journal
     administration_s: float  # mean time between administrative steps (topics, deletions of records, elections); 0: none

@@ -52,7 +52,7 @@ class Decisions(Protocol):
     """The decisions about one power loss.  The disk requests one for each unsynced item, always in the same order."""
 
     def sectors(self, file: int, page: int, *, dirty: bool) -> int:
-        """Return the mask of the sectors that are new."""
+        """Return the mask of the sectors of an unsynced page that have the new content after the power loss."""
         ...
 
     def older_version(self) -> bool:
@@ -67,7 +67,7 @@ class Decisions(Protocol):
         ...
 
     def names_kept(self, changes: tuple[int, ...]) -> int:
-        """Return the number of these changes that survive, counted from the first."""
+        """Return how many of the `changes`, counted from the first, survive the power loss."""
         ...
 
 
@@ -129,7 +129,7 @@ class Alone:
         if isinstance(self.what, UnsyncedSize) and self.what.file == file:
             return None if self.others_kept else cached
         if isinstance(self.what, UnsyncedPage) and self.what.file == file and self.sectors_kept:
-            return cached  # the page may be beyond the durable end, where it is visible only with the new size
+            return cached  # a kept page beyond the durable end is visible only with the new size
         return cached if self.others_kept else None
 
     def names_kept(self, changes: tuple[int, ...]) -> int:
@@ -171,7 +171,7 @@ class _Draws:
         how = self._random.getrandbits(2)
         if how == 0:
             return None
-        if how == 1 and lowest < cached:  # the kernel extends a file as it writes pages back
+        if how == 1 and lowest < cached:  # a size between the two: the kernel extends a file page by page
             boundary = self._random.randrange(lowest, cached) // PAGE * PAGE
             return max(lowest, boundary)
         return cached

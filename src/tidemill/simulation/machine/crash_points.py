@@ -6,7 +6,7 @@ from typing import Final
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, ALL_SECTORS, Alone, Fate, Mix
 from tidemill.simulation.machine.disk import SimulatedDisk
 
-MIXES: Final = 20  # per crash point
+MIXES: Final = 20  # the number of seeded mixes to try at each crash point
 UNIFORM: Final = (ALL_KEPT, ALL_LOST)
 
 

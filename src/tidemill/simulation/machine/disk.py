@@ -45,7 +45,7 @@ class SimulatedDisk(DiskControls):
         self.opened = 0  # the number of handles that have been opened
         self._tree = DiskTree()
 
-    # The Disk port.
+    # Methods of the Disk port.
 
     def open(self, path: str, *, create: bool = False) -> "SimulatedFile":
         with self.mutex:
@@ -174,7 +174,7 @@ class SimulatedDisk(DiskControls):
                 raise BlockingIOError(errno.EAGAIN, "the data directory is in use by another process")
             self._tree.locked_by = self
 
-    # The disk that the next start finds.
+    # Methods that return the disk as the next start finds it.
 
     def after_power_loss(self, fate: Fate) -> "SimulatedDisk":
         with self.mutex:

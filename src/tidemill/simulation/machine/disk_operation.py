@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 class Operation(NamedTuple):
-    number: int  # from 1
+    number: int  # the first operation has number 1
     kind: Kind
     path: str
     position: int = 0

@@ -23,7 +23,7 @@ class DiskTree:
         self.changes_made = 0
         self.locked_by: object = None
 
-    # Names.
+    # Looking up and changing names.
 
     def find(self, path: str) -> Node | None:
         node: Node | None = self.root
@@ -62,7 +62,7 @@ class DiskTree:
                     _put(touched.durable, name, node)
         self.pending = [change for change in self.pending if change.number not in durable]
 
-    # The state after a crash.
+    # Methods that return the tree as it is after a crash.
 
     def after_power_loss(self, fate: Fate) -> "DiskTree":
         decisions = fate.decide()
@@ -124,7 +124,7 @@ class DiskTree:
         after.contents_made, after.changes_made = self.contents_made, self.changes_made
         return after
 
-    # Inspection.
+    # Methods that inspect the tree.
 
     def contents(self) -> list[tuple[str, Content]]:
         """Return each content that exists now or may exist after a crash, only once, with one of its possible paths."""
@@ -141,7 +141,7 @@ class DiskTree:
                         visit(node, f"{above}{name}/")
 
         visit(self.root, "")
-        # A content may have no name in the durable or the present state, but one in a state between the two.
+        # A content without a name in the durable or the visible tree may have one in a state between the two.
         for change in self.pending:
             for directory, _, node in change.effects:
                 if isinstance(node, Content):

@@ -74,7 +74,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         # Keeps the coroutines of a dead process alive, so that their `finally` blocks do not run.
         self._tasks: list[asyncio.Task[Any]] = []
 
-    # Start, pause and end.
+    # Pausing and ending the process.
 
     @property
     def is_alive(self) -> bool:
@@ -117,7 +117,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
         self.timeline.after(delay_us, guarded)
 
-    # The supported part of asyncio.
+    # The methods of asyncio that the loop supports.
 
     def time(self) -> float:
         return self.monotonic_us() / US
@@ -194,7 +194,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Do nothing: a cancelled handle stays on the timeline and is skipped when it is due."""
 
-    # Turns.
+    # Running the loop's turns.
 
     def _schedule_turn(self) -> None:
         self._is_turn_due = True

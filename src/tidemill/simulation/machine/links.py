@@ -135,7 +135,7 @@ class SimulatedLinks:
         for link in [*self._ends]:
             link.end("the broker stops")
 
-    # Connections.
+    # Accepting and dialling connections.
 
     def _accept(self, socket: Socket) -> None:
         if self._is_closed:
@@ -168,7 +168,7 @@ class SimulatedLinks:
             link.hello.address == dialler.address or link.hello.incarnation == dialler.reached for link in self.links
         )
 
-    # Called by links.
+    # Methods called by links.
 
     def proven(self, link: SimulatedLink) -> str | None:
         """Handle a link whose Hellos have been exchanged.  Return None, or the reason to refuse it."""

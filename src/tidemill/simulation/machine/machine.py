@@ -24,7 +24,7 @@ _Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException],
 
 @dataclass(slots=True)
 class WallClock:
-    """The wall clock of a machine.  It outlives the processes, and is off by `skew_us`."""
+    """The wall clock of a machine.  It outlives the processes, and differs from the true time by `skew_us`."""
 
     skew_us: int = 0
 

@@ -90,7 +90,7 @@ class Socket:
         if self._inbox:
             self.loop.call_soon(self._drain)
 
-    # Data in flight.
+    # Sending and receiving data.
 
     def _send(self, data: bytes | None) -> None:
         network = self._network
@@ -170,7 +170,7 @@ class Network:
         if data:
             self.digest.update(data)
 
-    # Called by processes.
+    # Methods called by processes.
 
     def listen(self, host: str, port: int, loop: SimulatedLoop, accept: Callable[[Socket], None]) -> None:
         """Accept connections.  `accept` sets the callbacks of the socket before any data arrives."""
@@ -234,7 +234,7 @@ class Network:
         """Return each host with an open connection once, in the order of their first connections."""
         return list(dict.fromkeys(socket.host for socket in self._sockets if socket.is_open))
 
-    # Faults.
+    # Injecting faults.
 
     def process_died(self, loop: SimulatedLoop) -> None:
         """Close the sockets of a dead process, as its kernel does."""

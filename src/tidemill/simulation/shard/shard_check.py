@@ -18,7 +18,7 @@ class ShardCheck:
         self.committed: dict[int, tuple[int, bytes]] = {}  # index → (term, payload)
         self.newest: dict[int, int] = {}  # term → the highest committed index of that term
         self.confirmed: set[int] = set()  # the terms whose leader was confirmed
-        self.leaders: dict[int, ReplicaKey] = {}  # by term
+        self.leaders: dict[int, ReplicaKey] = {}  # term → leader
         self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}  # (voter, term) → candidate
         # For each node: its disk, and a copy of the disk from before each damage.
         self.disks: dict[ReplicaKey, Sequence[ModelLog]] = {}

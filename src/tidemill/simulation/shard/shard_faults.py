@@ -103,7 +103,7 @@ class ShardFaults:
         random.shuffle(voters)
         at = random.randrange(1, len(voters))
         leader = self._leader()
-        if leader is not None and random.random() < 0.5:  # the leader alone, or with one other node
+        if leader is not None and random.random() < 0.5:  # isolate the leader, alone or with one other node
             voters.remove(leader.voter)
             voters.insert(0, leader.voter)
             at = random.choice((1, 1, 2)) if len(voters) > 3 else 1

@@ -78,7 +78,7 @@ class SimulatedNode:
     def clock_ms(self) -> int:
         return int(self._world.now_ms * self._clock_rate)
 
-    # Start and crash.
+    # Starting and crashing the process.
 
     def start(self) -> None:
         world = self._world
@@ -143,7 +143,7 @@ class SimulatedNode:
 
         return guarded
 
-    # Turns of the replica.
+    # Running the replica.
 
     def _heartbeat(self) -> None:
         self._world.after(HEARTBEAT_MS, self._guarded(self._heartbeat))
@@ -224,7 +224,7 @@ class SimulatedNode:
             self._check.check_confirmed(self.voter, replica)
         self._requests.complete(replica)
 
-    # The journal.
+    # Writing the journal.
 
     def _queue(self, row: Row) -> None:
         self.memory.put(row)
@@ -235,7 +235,7 @@ class SimulatedNode:
             return
         block, waiting = control_rows_first(self._queued) if self.is_journal_full else (self._queued, [])
         if not block:
-            return  # the next tick calls this again
+            return  # the full journal has room for none of the rows; the next tick tries again
         self._is_syncing = True
         self._block, self._queued = block, waiting
         entries = [row for row in self._block if isinstance(row, Entry) and self.memory.holds(row)]
@@ -289,7 +289,7 @@ class SimulatedNode:
         self.replica.mark_damaged()
         self.execute()
 
-    # Installs.
+    # Installing snapshots.
 
     def _snapshot_messages(self, ready: Ready) -> list[tuple[ReplicaKey, Message]]:
         assert self._catch_up is not None, "a node that is down leads no replica"

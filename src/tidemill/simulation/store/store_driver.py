@@ -109,7 +109,7 @@ class StoreDriver:
         if ready.entries:
             self.append(shard_id, ready.entries)
 
-    # The work of the loop.
+    # The work of the broker's event loop.
 
     def block(self, *, empty: bool = False) -> bool:
         """

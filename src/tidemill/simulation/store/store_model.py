@@ -180,7 +180,7 @@ class StoreHistory:
         self.committed: dict[ShardId, int] = {}
         self._control_rows: list[Row] = []
         self._entries: list[Row] = []
-        self._removing: list[tuple[int, Row]] = []  # (sequence of its block, truncation or trim)
+        self._removing: list[tuple[int, Row]] = []  # gathered truncations and trims: (sequence of the block, row)
 
     def submit(self, row: Row) -> None:
         if row.entry is not None:

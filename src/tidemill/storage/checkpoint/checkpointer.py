@@ -122,7 +122,7 @@ class Checkpointer:
         capture.is_running = True
         dirty, capture.directories = self._dirty.take()
         here = {s for log in self._shards.values() for p in log.partitions.values() for s in p.segments}
-        capture.segments = {segment: None for segment in dirty if segment in here}  # other segments are being removed
+        capture.segments = {segment: None for segment in dirty if segment in here}  # the others are being removed
         if write_back.found_disk_full:
             capture.write_back = write_back.take_all()
             # The store keeps the files of captured segments open, so each sync uses the same open file as the write.
@@ -178,7 +178,7 @@ class Checkpointer:
 
 
 def _section_of(log: ShardLog, queued: QueuedRows | None) -> bytes | None:
-    """Return the shard's section; None if the shard's OPENED row is queued but not in a block yet."""
+    """Return the shard's section of a checkpoint; None if its OPENED row is queued but not in a block yet."""
     if log.changed and log.installing is None:
         log.machines.forget_expired(log.commit_index, log.committed_append_time)
     if queued is not None:

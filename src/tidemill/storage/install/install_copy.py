@@ -55,7 +55,7 @@ class InstallCopy:
             damaged_from = log.damaged_from(number)
             if damaged_from is not None and damaged_from < copy.end_offset:
                 _keep_whole(copy, damaged_from)
-                # The dropped records are committed on other replicas.
+                # The dropped records are committed, and other replicas have them: lower only this replica's watermark.
                 self._high_watermarks[number] = min(high_watermarks[number], copy.end_offset)
             self._unsynced |= dict.fromkeys(copy.segments)
 

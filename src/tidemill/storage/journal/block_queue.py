@@ -110,7 +110,7 @@ def reports_of(rows: list[tuple[ShardId, Entry]], shards: Mapping[ShardId, Shard
         elif entry.kind == RowKind.INSTALLING:
             installing[shard_id] = None
         elif entry.kind == RowKind.INSTALLED:
-            newest.setdefault(shard_id, entry)  # its index and term are the snapshot's, which is durable now
+            newest.setdefault(shard_id, entry)  # the row has the index and term of the snapshot
     reports = []
     for shard_id in dict.fromkeys([*newest, *votes, *installing]):
         last = newest.get(shard_id)

@@ -51,7 +51,7 @@ class Removals:
                 for segment in partition.segments:
                     dirty.forget(segment)
                 dirty.directories.pop(partition.directory, None)
-            # The topic's directory may hold partitions of other shards.
+            # The removal changes both directories; the topic's directory remains if it has partitions of other shards.
             dirty.add((), [paths.topic_directory(log.descriptor.topic_id), paths.TOPICS])
             steps.append(lambda log=log: remove_shard(disk, log))  # type: ignore[misc]
         return steps

@@ -2,8 +2,8 @@
 
 Control rows (votes, truncations, openings, closings, trims) are taken before all entries, in their own order: they are
 small, may use the ring's reserve (rule J7), and have the same effect if they are written earlier.  Entries and rows of
-installs follow in the order of the queue.  If there is no room for the first of them, log starts and metadata entries
-of other shards may overtake it and use the reserve.  A truncation precedes later entries of its shard.  Entries that it
+installs follow in the order of the queue.  If there is no room for the first entry, LOG_START and metadata entries of
+other shards may overtake it and use the reserve.  A truncation precedes later entries of its shard.  Entries that it
 removes are dropped from the queue if no block holds them yet.
 """
 
@@ -19,7 +19,8 @@ from tidemill.storage.journal.journal_block import HEADER_BYTES, padded
 from tidemill.storage.journal.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
-KEPT_QUARTERS: Final = 3  # quarters of the reserve for control rows only; log starts and metadata may use the other one
+# Three quarters of the reserve are for control rows only; LOG_START and metadata entries may use the other quarter.
+KEPT_QUARTERS: Final = 3
 
 
 class RowQueue:
@@ -123,8 +124,8 @@ class RowQueue:
 
     def _take_what_frees(self, taken: list[tuple[ShardId, Entry]], size: int, size_max: int) -> int:
         """
-        Add rows that help to free space, even though there is no room for an earlier entry: log starts and metadata
-        rows, except those of shards that have an earlier row waiting.  Return the size of the block.
+        Add rows that help to free space, although there is no room for an earlier entry: LOG_START and metadata
+        entries, except those of shards that have an earlier row waiting.  Return the new size of the block.
         """
         entries, waiting = self.entries, self._waiting
         kept = []
@@ -153,6 +154,6 @@ class RowQueue:
 
 
 def _is_log_start(entry: Entry) -> bool:
-    """Return whether the entry is a LOG_START command: it frees space, so it may use the reserve."""
+    """Return whether the entry is a LOG_START command, which may use the reserve because it frees space."""
     payload = entry.payload
     return entry.kind == COMMAND and bool(payload) and payload[0] == LOG_START  # type: ignore[index]

@@ -87,7 +87,10 @@ class LeaderEpochs:
             self.starts = kept
 
     def span_at(self, offset: int) -> tuple[int, int]:
-        """Return the epoch of `offset` (UNDEFINED_EPOCH before the table) and the start offset of the next epoch."""
+        """
+        Return the epoch of `offset`, which is UNDEFINED_EPOCH if the table starts after it, and the start offset of the
+        next epoch.
+        """
         starts = self.starts
         at = bisect_right(starts, offset, key=lambda start: start.start_offset)
         epoch = starts[at - 1].epoch if at else UNDEFINED_EPOCH
@@ -104,8 +107,9 @@ class LeaderEpochs:
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """
         Return (epoch, end offset) for the largest epoch that is at most `epoch`, for OffsetForLeaderEpoch.  The
-        argument `end_offset` is the partition's end offset.  For an epoch newer than the table, return
-        (UNDEFINED_EPOCH, UNDEFINED_OFFSET); for an older one, the table's first start offset.
+        argument `end_offset` is the partition's end offset.  If `epoch` is newer than all epochs in the table, return
+        (UNDEFINED_EPOCH, UNDEFINED_OFFSET); if it is older than all of them, return `epoch` and the table's first start
+        offset.
         """
         if epoch == UNDEFINED_EPOCH or not self.starts or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -64,8 +64,8 @@ class OffsetIndex:
 
     def point_before_timestamp(self, timestamp: int, size: int) -> tuple[int, int]:
         """
-        Return (relative offset, position), below `size`, of the batch at which a search for the first record at or
-        after `timestamp` can begin.
+        Return (relative offset, position) of the batch at which a search for the first record at or after `timestamp`
+        can begin.  The batch begins below the position `size`.
         """
         offsets, positions, timestamps, _ = self._columns
         at = min(bisect_left(timestamps, timestamp), bisect_left(positions, size)) - 1
@@ -81,9 +81,9 @@ class OffsetIndex:
 
     def encode(self) -> bytes | None:
         """
-        Return the index file of a closed segment: magic, version (2), CRC of the rest (4), epoch of the last point (4),
-        count (4), then the three columns, big-endian.  None if the last point's epoch is unknown, because a reader of
-        the file could then not tell whether it belongs to its segment.
+        Return the contents of a closed segment's index file: magic, version (2 B), CRC of the rest (4 B), epoch of the
+        last point (4 B), number of points (4 B), then the three columns, big-endian.  Return None if the last point's
+        epoch is unknown: a reader could not tell whether the file belongs to its segment.
         """
         offsets, positions, timestamps, epoch = self._columns
         count = len(offsets)

@@ -150,9 +150,9 @@ def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterato
     Yield the position, base offset and header of every batch from `position`, at which the batch with base offset
     `offset` begins, to `end`.
 
-    Base offsets are counted from batch to batch, because the CRC does not cover the base offset in the header.  If they
-    differ and the CRC of the previous batch does not match, that batch's record count cannot be trusted, and the
-    header's offset is used.  Otherwise only lengths are checked.  Raises SegmentDamaged.
+    Base offsets are counted from batch to batch, because the CRC does not cover the base offset in the header.  If the
+    counted offset differs from the header's and the CRC of the previous batch does not match, that batch's record count
+    cannot be trusted, and the header's offset is used.  Otherwise only lengths are checked.  Raises SegmentDamaged.
     """
     chunk = b""
     start = before = position
