@@ -29,7 +29,7 @@ PROGRESS_INTERVAL_S: Final = 10.0  # between messages that report what the clust
 STOP_S_MAX: Final = 10.0  # a clean stop with leadership transfers takes two seconds; a broker that takes 10 s is stuck
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _AWAITED_SIGNALS: Final = STOP_SIGNALS | {signal.SIGCHLD}
-_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
+_PR_SET_PDEATHSIG: Final = 1  # the option of prctl(2) that sets the signal to receive when the parent process ends
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 

@@ -92,7 +92,7 @@ class DevDirectory:
         if self._created and [path.name for path in self._root.iterdir()] == [LOCK_NAME]:
             (self._root / LOCK_NAME).unlink()
             for path in self._created:
-                with contextlib.suppress(OSError):  # Another process is using the directory now.
+                with contextlib.suppress(OSError):  # not empty: another process is using the directory now
                     path.rmdir()
         self._disk.unlock()
 

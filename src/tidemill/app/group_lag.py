@@ -11,7 +11,7 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.telemetry.topic_counters import OTHER
 
-OFFSETS_MAX: Final = 10_000  # examined per scrape, in a few milliseconds; further groups are not measured
+OFFSETS_MAX: Final = 10_000  # offsets examined per scrape, in a few milliseconds; further groups are not measured
 
 
 class GroupLags(NamedTuple):

@@ -22,7 +22,7 @@ class HeldPorts:
         held = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
         try:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if held.family is socket.AF_INET6:  # like Tidemill's listeners, which do not bind the IPv4 port
+            if held.family is socket.AF_INET6:  # IPv6 only, as for Tidemill's listeners: the IPv4 port stays free
                 held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             held.bind((address.host, address.port))
         except OSError:

@@ -37,7 +37,7 @@ class SettingRefused(Exception):
 
 
 class Address(NamedTuple):
-    host: str  # without brackets
+    host: str  # an IPv6 address has no brackets here
     port: int  # 0: any free port
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Address(NamedTuple):
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            return False  # A host name may resolve to another address later.
+            return False  # Any other host name may later resolve to an address that is not loopback.
 
     @property
     def is_wildcard(self) -> bool:
@@ -197,7 +197,7 @@ def _entries(key: str, texts: tuple[str, ...]) -> dict[str, Address]:
         matched = _ENTRY.fullmatch(text)
         if not matched:
             raise SettingRefused(key, text, "write NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092")
-        name = matched[1].upper()  # as Kafka does
+        name = matched[1].upper()  # listener names are case-insensitive, as in Kafka
         if name in entries:
             raise SettingRefused(key, ",".join(texts), f"{name} occurs twice; give each listener its own name")
         entries[name] = address_of(key, matched[2])

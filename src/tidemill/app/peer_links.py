@@ -31,7 +31,10 @@ class PeerLinks:
         return self._transport.reports.last_failure
 
     async def listen(self, last_address: str) -> str:
-        """Listen, and return the advertised address.  Raises OSError if the address cannot be bound."""
+        """Listen, and return the advertised address.  Raises OSError if the address cannot be bound.
+
+        If the settings allow any free port, prefer the port of `last_address`, the address at the last start.
+        """
         await self._bind(self._listener.bind, last_address)
         await self._transport.serve()
         address = self._listener.advertised_as(self._transport.addresses[0][1])

@@ -36,7 +36,9 @@ from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_v
 T = TypeVar("T")
 
 ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
-LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # not secret: it protects nothing
+# The cluster key of brokers for which no key is configured.  It need not be secret, because these brokers accept
+# connections from other brokers only on loopback addresses.
+LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"
 FILE_BYTES_MAX: Final = 1 << 20  # a larger file must have been named by mistake
 
 
@@ -46,7 +48,7 @@ class Settings:
     data_directory: str
     broker_id: BrokerId | None  # None: the id stored in the data directory, or 1 in a new one
     listeners: tuple[Listener, ...]
-    peer: Listener  # for other brokers
+    peer: Listener  # the listener for other brokers
     join: tuple[str, ...]  # HOST:PORT of brokers that can admit this one; empty: a new directory bootstraps a cluster
     cluster_key: bytes = field(repr=False)
     http: Address

@@ -10,8 +10,8 @@ from crc32c import crc32c
 
 __all__ = ["JOINED_BYTES_MIN", "crc32c", "crc32c_joined"]
 
-# The length from which a string's CRC is combined with the CRC of the string before it.  Reading a shorter string again
-# is faster than that.
+# If the CRC of a string of at least this length is known, it is combined with the CRC of the bytes before the string.
+# For a shorter string, it is faster to compute one CRC over all of the bytes.
 JOINED_BYTES_MIN: Final = 64 << 10
 _POLYNOMIAL: Final = 0x82F63B78  # in reflected bit order
 

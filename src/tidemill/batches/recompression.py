@@ -37,9 +37,9 @@ from tidemill.model.topic_config import TopicConfig
 
 RECOMPRESSED_BYTES_MAX: Final = 64 << 20  # for one request, because small batches can decompress to far more bytes
 
-_LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's default, at which its clients and brokers use the fast method
+_LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's default level, at which Kafka uses the fast LZ4 algorithm
 _LZ4_FAST: Final = 0
-_LZ4_SLOW_MIN: Final = 3  # the lowest level of the slow method in liblz4
+_LZ4_SLOW_MIN: Final = 3  # the lowest level at which liblz4 uses its slow algorithm
 
 
 class Compression(NamedTuple):
@@ -107,7 +107,7 @@ def recompress(asked: Recompression) -> bytearray | BatchProblem:
     batch, (codec, level) = asked.batch, asked.compression
     plain: Buffer = batch
     if has_other_codec(batch, Codec.NONE):
-        header = checked_header(batch, is_log_append_time=True)  # checks the CRC: a new one would hide damage
+        header = checked_header(batch, is_log_append_time=True)  # verify the CRC: the new CRC would hide damage
         if isinstance(header, BatchProblem):
             return header
         size_max = asked.size_max if codec == Codec.NONE else DECOMPRESSED_BYTES_MAX

@@ -79,7 +79,7 @@ class Console:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_static = scope["path"].startswith("/static/")
-        added = HEADERS | ({"cache-control": "no-cache"} if is_static else {})  # browsers revalidate by the ETag
+        added = HEADERS | ({"cache-control": "no-cache"} if is_static else {})  # browsers check their copy by its ETag
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -25,8 +25,8 @@ class BrokerRow:
     http: Endpoint | None
     rack: str | None
     heartbeat_age_ms: int | None
-    led: int  # the number of shards that it leads
-    carried: int  # the number of shards of which it has a replica
+    led: int  # the number of shards that this broker leads
+    carried: int  # the number of shards that have a replica on this broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class TopicRow:
     is_internal: bool
     partition_count: int
     replication_factor: int
-    state: str  # the worst state of its partitions
+    state: str  # the worst state of the topic's partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +115,8 @@ class BrokerProblem:
     """What is degraded on the broker that serves the page, as in `/health/ready`."""
 
     name: str
-    count: int  # 1 for the broker as a whole
-    detail: str  # a sentence with the fix
+    count: int  # the number of affected partitions; 1 if the problem concerns the broker as a whole
+    detail: str  # a sentence that describes the problem and the fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ def group(visit: Visit) -> HTMLResponse:
 def _ends(
     visit: Visit, reader: ClusterReader, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, Offsets], tuple[str, ...]]:
-    """Return the offsets of those of `partitions` that exist, and a message about each problem."""
+    """Return the offsets of the existing partitions in `partitions`, and a message about each problem."""
     wanted: dict[str, set[int]] = {}
     for topic, number in partitions:
         wanted.setdefault(topic, set()).add(number)
@@ -98,6 +98,6 @@ def _ends(
 
 
 def _lag(committed: Committed, ends: Mapping[TopicPartition, Offsets]) -> int | None:
-    """Return a group's lag in records, as far as it is known; None if it is not known for any partition."""
+    """Return a group's lag in records: the sum over the partitions whose lag is known, or None if none is known."""
     known = [max(ends[it].end - offset, 0) for it, offset in committed.items() if it in ends]
     return sum(known) if known else None

@@ -33,7 +33,8 @@ def records(visit: Visit) -> HTMLResponse:
         elif known is not None:
             start = _start(visit, known, limit)
             try:
-                shown_as = JSON if limit == 1 and format_ == AUTO else format_  # there is room to indent one record
+                # A page with a single record has room for indented JSON.
+                shown_as = JSON if limit == 1 and format_ == AUTO else format_
                 page = read_page(reader.settings, partition, start, min(start + limit, known.end), shown_as)
             except (ClientError, ValueError) as error:
                 problems = (*problems, f"The records cannot be read: {error}")

@@ -26,5 +26,5 @@ def run(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, T]], *, 
                 loop.add_signal_handler(number, stop)
             return runner.run(main(loop))
     finally:
-        for number, handler in before.items():  # A closed loop leaves signal handlers that do nothing.
+        for number, handler in before.items():  # Restore the handlers: a closed loop leaves some that do nothing.
             signal.signal(number, handler)

@@ -2,7 +2,7 @@
 
 import ctypes
 
-_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
+_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # None if the C library is not glibc
 
 
 def return_freed_memory() -> None:

@@ -31,7 +31,7 @@ class _Outage:
 
 
 class LinkReports:
-    """Logs problems with peers: `to HOST:PORT` names one that this broker dials, and `from HOST` one that dials it."""
+    """Logs problems with peers.  A peer that this broker dials is called `to HOST:PORT`, any other peer `from HOST`."""
 
     def __init__(self, events: EventLog, now: Callable[[], float]) -> None:
         self.last_failure: str | None = None

@@ -63,7 +63,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
 
-    # Called by the owner
+    # Methods called by the owner
 
     @property
     def hello(self) -> Hello:
@@ -83,7 +83,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         if not self.is_parked:
             self.end(why, send_reason=True)
 
-    # Called by the registry
+    # Methods called by the registry
 
     def end(self, why: str, *, send_reason: bool, refusal: PeerRefused | None = None) -> None:
         """Stop receiving and sending.  With `send_reason`, flush queued frames and send the reason before closing."""
@@ -102,7 +102,7 @@ class PeerSocket(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._transport.abort)  # Deferred, because libuv may be about to use the socket.
         self._registry.ended(self, why, refusal)
 
-    # Called by the event loop
+    # Methods called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not declare this base class

@@ -2,9 +2,9 @@
 
 Both ends may dial.  Of two links between the same processes, the one that the broker with the higher id dialled is
 kept; of several links that the same end dialled, the last one is kept.  Both ends compute the same order, so neither
-closes the link that is to be kept.  The dialler of that link knows that it is established at both ends, and closes the
-other link.  The acceptor only parks the other link, which then carries no frames: if it closed that link immediately,
-the pair could be without a link until the dialler has received the Hello.  A link to a restarted voter, or
+closes the link that the other end keeps.  The dialler of that link knows that it is established at both ends, and
+closes the other link.  The acceptor only parks the other link, which then carries no frames: if it closed that link
+immediately, the pair could be without a link until the dialler has received the Hello.  A link to a restarted voter, or
 one with a changed Hello, replaces the old link immediately.
 """
 
@@ -100,7 +100,7 @@ class PeerTransport:
                 self._diallers[address] = PeerDialler(self, address)
                 self._diallers[address].dial_if_needed()
 
-    # Called by PeerSocket
+    # Methods called by PeerSocket
 
     def connected(self, socket: PeerSocket) -> None:
         self._sockets[socket] = None
@@ -164,7 +164,7 @@ class PeerTransport:
         for other in [*self._diallers.values()]:
             other.dial_if_needed()
 
-    # Called by PeerDialler
+    # Methods called by PeerDialler
 
     def dial(self, dialler: PeerDialler) -> PeerSocket:
         self._dials += 1

@@ -12,7 +12,7 @@ class Histogram:
 
     def __init__(self, bounds: tuple[int, ...], *, per_second: int) -> None:
         """
-        Create a histogram with ascending, inclusive upper `bounds`.  `per_second` of their units make one second.
+        Create a histogram with ascending, inclusive upper `bounds`, in units of 1 / `per_second` seconds.
         """
         self.bounds = bounds
         self.per_second = per_second

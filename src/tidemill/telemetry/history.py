@@ -15,7 +15,7 @@ from tidemill.telemetry.metrics import Metrics
 SAMPLE_MS: Final = 10_000
 SAMPLES_MAX: Final = 360  # an hour; then the oldest sample is dropped
 RATES: Final = ("produce_bytes", "fetch_bytes", "produce_records", "journal_bytes")  # counters of `Metrics`
-PRODUCE: Final = 0  # the API key
+PRODUCE: Final = 0  # the API key of Produce
 
 
 class History:

@@ -86,7 +86,7 @@ class Metrics:
         self.bytes_received = 0
         self.bytes_sent = 0
         self.connections_accepted = 0
-        self.connections_refused = 0  # because of max.connections and related limits
+        self.connections_refused = 0  # connections closed because of max.connections and related limits
         self.protocol_errors = 0  # malformed frames; their connections were closed
         self.request_failures = 0  # requests that failed because of a bug; the event log has the tracebacks
         self.loop_stalls = 0  # how often the event loop was blocked for longer than the watchdog allows
@@ -94,7 +94,7 @@ class Metrics:
         self.produce_batches = 0
         self.produce_bytes = 0
         self.produce_refusals = 0  # partitions of Produce requests answered with an error
-        self.fetch_bytes = 0  # records and batches have no counters, because a fetch does not parse them
+        self.fetch_bytes = 0  # fetched records and batches are not counted: a fetch does not parse them
         self.fetch_cache_misses = 0  # reads that had to wait for the disk
         self.corrupt_batches = 0  # batches that did not match their CRC when read; they are never served
         self.journal_blocks = 0

@@ -30,7 +30,7 @@ class CountersByTopic:
         self._by_topic: dict[str, TopicCounters] = {}
 
     def of(self, topic: str) -> TopicCounters:
-        """Return the counters for the partitions of `topic` to hold."""
+        """Return the counters of `topic`.  Each of its partitions keeps a reference to them."""
         counters = self._by_topic.get(topic)
         if counters is not None:
             return counters

@@ -31,7 +31,8 @@ from tidemill.wire.source import Source
 Decoder = Callable[[Buffer, int], Any]
 
 ELEMENTS_MAX: Final = 1 << 16  # the most array elements in a message: decoding blocks the event loop (decision 15)
-ELEMENTS_FREE: Final = 1024  # above this number, elements must have at least 4 bytes on average: each becomes an object
+# A message with more array elements than this must have at least 4 bytes for each: each becomes a Python object.
+ELEMENTS_FREE: Final = 1024
 
 _UNPACKERS: Final = 32  # precompiled structs read arrays with fewer numbers than this
 _SHORT_TEXT: Final = 64  # precompiled structs read strings of up to this many bytes

@@ -53,14 +53,14 @@ def _blank(message: type) -> object:
 @dataclass(frozen=True, slots=True)
 class _Fixed:
     format: str
-    value: str  # a Python expression
+    value: str  # the Python expression of the value to encode
 
 
 @dataclass(frozen=True, slots=True)
 class _Length:
     """A length in a flexible version: a varint, which nearly always has one byte."""
 
-    size: str  # a Python expression, whose value is -1 for null
+    size: str  # the Python expression of the length to encode; its value is -1 for null
 
 
 @dataclass(frozen=True, slots=True)

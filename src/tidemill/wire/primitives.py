@@ -28,9 +28,9 @@ class Fixed:
 
     name: str
     format: str  # in the notation of the `struct` module
-    size: int  # bytes
+    size: int  # in bytes
     zero: object
-    minimum: int | None = None  # and `maximum`: the range of the type, for tests that draw random values
+    minimum: int | None = None  # `minimum` and `maximum` are for tests that draw random values
     maximum: int | None = None
 
 

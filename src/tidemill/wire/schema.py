@@ -179,7 +179,8 @@ class Api:
         `ignores_trailing_bytes`, bytes after the end of a request are ignored, as Kafka's brokers do for every API.
         """
         self.key = key
-        self.name = request.__module__.rpartition(".")[2]  # the module's name in every layer, such as `list_offsets`
+        # In every layer, the module of an API has this name, such as `list_offsets`.
+        self.name = request.__module__.rpartition(".")[2]
         self.versions = versions
         self.flexible_from = versions.stop if flexible_from is None else flexible_from
         # A client reads the ApiVersions response before it knows the broker's versions, so its header never changes.

@@ -111,7 +111,7 @@ class Groups:
             for member in group.members.values():
                 rebalance.renew_session(group, member, decision)
             if len(group.members) > self._settings.size_max:
-                # The limit on the group's size has been lowered.  In the rebalance, the members that join first stay.
+                # The limit on the size of groups was lowered.  The members that join first stay in the group.
                 rebalance.prepare(group, decision)
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:

@@ -105,7 +105,8 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     rebalance.renew_session(group, member, decision)
 
     if group.state is not S.STABLE:
-        # In COMPLETING, the leader may be about to send an assignment for the old member id, which no longer exists.
+        # The member needs a new generation: in COMPLETING, the leader may be about to send an assignment for the old
+        # member id, which no longer exists.
         group.park_join(member, request.waiter)
         rebalance.prepare_or_complete(group, decision)
         return

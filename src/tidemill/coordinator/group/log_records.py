@@ -35,7 +35,8 @@ SNAPSHOT_END_KEY_VERSION = 32_000  # far above Kafka's own key versions; Kafka's
 SNAPSHOT_END_VALUE_VERSION = 0
 
 _TOPIC_ID_TAG = 0
-# A tag of Tidemill: Kafka has an expiry time only in version 1 of offset values, which has no leader epoch or topic id.
+# A tag of Tidemill's own: Kafka has an expiry time only in version 1 of offset values, which has no leader epoch and no
+# topic id.
 _EXPIRY_TAG = 10_000
 
 

@@ -54,8 +54,8 @@ def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> No
     group.state_since_ms = decision.timestamps.append_time
     record = group_metadata(group.group_id, group.logged())
     if len(record.value or b"") > decision.settings.group_metadata_bytes_max:
-        # The record is too large for the log.  Kafka detects this when it appends the record, and returns the same
-        # error.
+        # The record is too large for the log, so reject the assignment.  Kafka returns the same error, but only when it
+        # appends the record.
         group.state_since_ms = previous
         rebalance.reject_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
         rebalance.prepare(group, decision)

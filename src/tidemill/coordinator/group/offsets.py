@@ -39,7 +39,7 @@ def reject_commit(request: CommitOffsets, error_code: int, decision: DecisionBui
 
 def _commit_problem(group: ClassicGroup, request: CommitOffsets) -> int:
     if request.generation < 0 and group.state is S.EMPTY:
-        return errors.NONE  # an administrator, or a simple consumer, which assigns its partitions itself
+        return errors.NONE  # sent by an administrator, or by a simple consumer, which assigns its partitions itself
     if request.generation < 0 and not request.member_id and request.instance_id is None:
         return errors.UNKNOWN_MEMBER_ID
     error_code = group.member_problem(request.member_id, request.instance_id)

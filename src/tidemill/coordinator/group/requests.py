@@ -34,8 +34,8 @@ class Sync:
     generation: int
     member_id: str
     instance_id: str | None = None
-    protocol_type: str | None = None  # v5+
-    protocol_name: str | None = None  # v5+
+    protocol_type: str | None = None  # None before v5: the request does not have this field
+    protocol_name: str | None = None  # None before v5: the request does not have this field
     assignments: tuple[tuple[str, bytes], ...] = ()  # (member id, assignment); only the group leader sends them
 
 

@@ -32,9 +32,9 @@ class SnapshotChunks:
         self._groups.reverse()
         self._share_groups = [*state.share.group_ids()]
         self._share_groups.reverse()
-        self._share_keys: list[RecordKey] = []  # keys of a share group whose records are still to be written
+        self._share_keys: list[RecordKey] = []  # keys of the current share group that have not been written yet
         self._group_id = ""
-        self._keys: list[tuple[str, int]] = []  # offsets of `_group_id` that are still to be written
+        self._keys: list[tuple[str, int]] = []  # offsets of `_group_id` that have not been written yet
         self.record_count = 0
 
     def __iter__(self) -> "SnapshotChunks":

@@ -17,7 +17,7 @@ class TopicView(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
     topic: Callable[[str], TopicView | None]
-    """Return the topic that has a name now; None if there is none."""
+    """Return the topic that currently has the given name; None if there is none."""
     topic_by_id: Callable[[TopicId], TopicView | None]
     share_group_config: Callable[[str], ShareGroupConfig]
     """Return the current configuration of a share group, which may not exist yet."""

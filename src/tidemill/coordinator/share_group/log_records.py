@@ -44,8 +44,8 @@ _VALUE_VERSIONS = range(1)
 _VERSION = INT16.pack(0)
 _NO_TAGS = b"\0"
 _NO_HASH = INT64.pack(0)
-_TIME_TAG = 0  # KIP-1263
-_INCARNATION_TAG = 10_001  # docs/formats/numbers.md
+_TIME_TAG = 0  # the tag of the time at which an assignment was computed (KIP-1263)
+_INCARNATION_TAG = 10_001  # one of Tidemill's own tags, which docs/formats/numbers.md lists
 _FIRST_COUNT_TAG = 10_002
 
 
@@ -65,7 +65,7 @@ class MemberMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class CurrentAssignment:
-    """What the member has been told.  The member must send its epoch, or the previous one, in its next heartbeat."""
+    """The assignment and epoch last sent to a member.  Its next heartbeat must carry this epoch or the previous one."""
 
     epoch: int
     previous_epoch: int

@@ -64,7 +64,7 @@ class Membership:
         self._assigned_at_ms: dict[str, int] = {}  # group id → when this leader computed its target assignment
 
     def renew_sessions(self, decision: Decision) -> None:
-        """Give every member a whole session: the last heartbeats reached an earlier leader."""
+        """Restart every member's session timeout, because the members' last heartbeats reached an earlier leader."""
         for group_id, group in self._logged.groups.items():
             for member_id in group.members:
                 self._renew_session(group_id, member_id, decision)
@@ -114,7 +114,7 @@ class Membership:
             return errors.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found."
         if member_id not in group.members:
             return errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
-        # The previous epoch passes: the response with the current one may be lost.
+        # Accept the previous epoch as well: the response with the current epoch may have been lost.
         current = group.current.get(member_id)
         epochs = (0, 0) if current is None else (current.epoch, current.previous_epoch)
         if request.epoch != LEAVE_EPOCH and request.epoch not in epochs:
@@ -147,7 +147,7 @@ class Membership:
             target = _assign(group_id, members, group.targets, existing, assigned, decision)[member_id]
             self._assigned_at_ms[group_id] = now.now_ms
 
-        # A topic to which the member no longer subscribes leaves its assignment now, even if the target follows later.
+        # Remove topics to which the member no longer subscribes now, even if the target assignment follows later.
         subscribed = {existing[name].topic_id for name in member.topics if name in existing}
         owned = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in subscribed}
         told = _told(current, assigned.epoch, owned)
@@ -156,7 +156,7 @@ class Membership:
         is_sent = (
             current is None
             or request.topics is not None
-            or request.epoch != current.epoch  # It joins again, or the response with its current epoch was lost.
+            or request.epoch != current.epoch  # The member joins again, or a response was lost.
             or told.assignment != current.assignment
         )
         interval_ms = self._cluster.share_group_config(group_id).heartbeat_interval_ms
@@ -178,7 +178,7 @@ class Membership:
         return max(0, assigned_at_ms + self._cluster.share_group_config(group_id).assignment_interval_ms - now_ms)
 
     def _remove(self, group_id: str, member_id: str, decision: Decision) -> None:
-        """Remove a member.  Its partitions are assigned to the others at one of their next heartbeats."""
+        """Remove a member.  Its partitions are assigned to the remaining members at one of their next heartbeats."""
         group = self._logged.groups[group_id]
         decision.deadlines.cancel(_session_key(group_id, member_id))
         decision.records.append(group_record(group_id, group.epoch + 1))

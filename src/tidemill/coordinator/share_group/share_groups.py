@@ -144,7 +144,7 @@ class ShareGroups:
             if topic is None:
                 return ShareOpened(error_code=errors.UNKNOWN_TOPIC_ID)
             topics = topic_incarnations.learned(self._logged, group_id, [topic], decision.timestamps.append_time)
-            # A member may subscribe to the topic: with the new epoch, it is assigned at the next heartbeat.
+            # Raise the group epoch: members that subscribe to the topic get its partitions at their next heartbeat.
             group = self._logged.groups.get(group_id) or LoggedGroup()
             decision.records.append(group_record(group_id, group.epoch + 1))
             assert topics is not None, "the group does not know the topic yet"

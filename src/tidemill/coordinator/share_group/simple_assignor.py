@@ -55,13 +55,13 @@ def _balance(
     sharers_wanted = -(-len(members) // len(partitions))  # members per partition, rounded up
     total = sharers_wanted * len(partitions)
     sharers = dict.fromkeys(partitions, 0)
-    unfilled: dict[str, int] = {}  # member → number of partitions that it still gets
+    unfilled: dict[str, int] = {}  # member → number of partitions that it has yet to get
     kept: dict[str, dict[_Partition, None]] = {}
     for index, member in enumerate(members):
         quota = -(-total * (index + 1) // len(members)) + (-total * index // len(members))
         kept[member] = {}
         for partition in _partitions_of(current.get(member, {})):
-            # A member loses partitions that do not exist, that it has beyond its quota, or that others share enough.
+            # A member loses a partition that no longer exists, exceeds its quota, or is kept by enough other members.
             if sharers.get(partition, sharers_wanted) < sharers_wanted and len(kept[member]) < quota:
                 kept[member][partition] = None
                 sharers[partition] += 1
@@ -71,12 +71,12 @@ def _balance(
         while sharers[partition] < sharers_wanted:
             taker = next((member for member in unfilled if partition not in kept[member]), None)
             if taker is None:
-                break  # Every unfilled member has this partition already, and so has one partition; its quota is 2.
+                break  # Each unfilled member already has this partition, and no other; its quota is 2.
             kept[taker][partition] = None
             sharers[partition] += 1
             left = unfilled.pop(taker) - 1
             if left:
-                unfilled[taker] = left  # at the end: the members take turns
+                unfilled[taker] = left  # inserted at the end, so that the members take turns
     return {member: list(given) for member, given in kept.items()}
 
 

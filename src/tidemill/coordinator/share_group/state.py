@@ -29,8 +29,8 @@ class LoggedGroup:
     epoch: int = 0  # increases with each change to members, their subscriptions, or the topics
     assigned: AssignmentEpoch = NEVER_ASSIGNED  # lags behind `epoch` until a new target assignment is computed
     members: dict[str, MemberMetadata] = field(default_factory=dict)
-    targets: dict[str, Assignment] = field(default_factory=dict)  # what members shall have, by member id
-    current: dict[str, CurrentAssignment] = field(default_factory=dict)  # what members have, by member id
+    targets: dict[str, Assignment] = field(default_factory=dict)  # member id → its target assignment
+    current: dict[str, CurrentAssignment] = field(default_factory=dict)  # member id → the assignment last sent to it
     subscribers: Counter[str] = field(default_factory=Counter)  # topic name → number of members that subscribe to it
 
     def put_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
@@ -48,7 +48,7 @@ class LoggedShareGroups:
     def __init__(self) -> None:
         self.groups: dict[str, LoggedGroup] = {}
         self.topics: dict[str, GroupTopics] = {}  # by group id; a group without topics is absent
-        self.last_incarnation = 0  # the greatest that was replayed; not part of the state that a snapshot restores
+        self.last_incarnation = 0  # the greatest incarnation that was replayed; a snapshot does not restore it
 
     def replay(self, key: RecordKey, value: bytes | None) -> None:
         """Apply one record.  Records must be replayed in log order.  Raises BadRecord for a malformed record."""
