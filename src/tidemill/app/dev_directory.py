@@ -46,7 +46,7 @@ _DATA: Final = re.compile(r"broker-([1-9][0-9]*)")
 class DevBroker:
     broker_id: BrokerId
     data: str
-    config: str  # the path of its settings file
+    config: str  # the path of the broker's settings file
     kafka: Address
     http: Address
     peer: Address

@@ -212,7 +212,7 @@ def _from_sets(sets: Sequence[str]) -> dict[str, str]:
 
 
 class _File(NamedTuple):
-    """The readable part of a settings file."""
+    """The keys of a settings file that could be read, and the problems with the others."""
 
     settings: Mapping[str, str] = MappingProxyType({})
     lines: Mapping[str, str] = MappingProxyType({})  # FILE:LINE of each key

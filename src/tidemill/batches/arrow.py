@@ -65,7 +65,7 @@ def schema(columns: Sequence[str] | None = None, *, include_headers: bool = Fals
     return pa.schema([pa.field(name, types[name]) for name in columns])
 
 
-# Batches → columns
+# Functions that convert batches to columns
 
 
 def record_batch_from(
@@ -307,7 +307,7 @@ class _Buffers(NamedTuple):
             )
 
 
-# Columns → batches
+# Functions that convert columns to batches
 
 
 def batches_from(

@@ -12,7 +12,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.partition import TopicPartition
 
 PARTITIONS_MAX: Final = 20_000  # beyond this, the partitions observed longest ago are forgotten
-SPAN_MS: Final = 5_000  # a rate is measured over one to two spans
+SPAN_MS: Final = 5_000  # a rate is measured over at least this time and at most twice this time
 FORGOTTEN_MS: Final = 60_000  # an older observation says nothing about the present
 
 

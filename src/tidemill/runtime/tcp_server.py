@@ -34,7 +34,7 @@ DISCARDED_BYTES: Final = 4096
 
 
 class Connection(Protocol):
-    """The protocol's side of a socket.  An exception that it raises closes only this connection."""
+    """The implementation of a network protocol on one socket.  An exception that it raises closes only this socket."""
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         """Return a buffer for the next bytes, with room for at least one."""
@@ -198,7 +198,7 @@ class TcpServer:
 
 
 class _Socket(asyncio.BufferedProtocol):
-    """One accepted socket, between the loop's transport and the protocol's connection."""
+    """One accepted socket, which passes calls between the event loop's transport and the `Connection`."""
 
     __slots__ = ("_connection", "_reason", "_server", "_writer")
 

@@ -222,7 +222,7 @@ class ShardLog:
                 listener(entry, None, self.commit_index)
 
     def remember(self, entry: Entry) -> None:
-        """Add a row of a checkpoint.  The checkpoint's partitions and machine sections already contain its effects."""
+        """Add a row of a checkpoint, whose partitions and machine sections already contain the effects of the row."""
         if entry.term != self._term_starts[-1][1]:
             self._term_starts.append((entry.index, entry.term))
         self._note(entry)

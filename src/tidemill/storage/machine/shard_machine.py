@@ -51,7 +51,7 @@ class Interest(NamedTuple):
     """The entries that are passed to a machine.  No method is called for an entry that no machine is interested in."""
 
     batches: Batches = Batches.NONE
-    commands: frozenset[int] = frozenset()  # commands, each identified by its first byte
+    commands: frozenset[int] = frozenset()  # the commands to pass to the machine, each identified by its first byte
 
 
 NOTHING: Final = Interest()
@@ -107,7 +107,7 @@ class MachineType:
     """
 
     number: int
-    version: int  # the version of its section
+    version: int  # the version of the machine's section
     make: Callable[[Mapping[int, PartitionLog]], ShardStateMachine]
     decode: Callable[[bytes], Any]
     at_append: Interest = NOTHING

@@ -56,7 +56,7 @@ class ProducerStates:
     def check(self, producer_id: int, epoch: int, first_sequence: int, record_count: int) -> int | Duplicate:
         """
         Check a batch against the producer's window.  Return 0 to append it, a Duplicate to answer it as a retry, or an
-        error code to reject it.  A window is used as long as it is remembered, regardless of its age.
+        error code to reject it.  A window is used for as long as it is remembered, regardless of its age.
         """
         window = self._producers.get(producer_id)
         if not window:
