@@ -42,7 +42,7 @@ PASSING = {
 
 
 class _Partition:
-    """The state of one producer for one partition."""
+    """A producer's state for one partition."""
 
     __slots__ = ("next_at", "number", "unanswered")
 

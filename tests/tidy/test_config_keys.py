@@ -1,4 +1,4 @@
-"""Every configuration key that is declared as obeyed is read somewhere."""
+"""Tidemill's code reads every configuration key that is declared to have an effect."""
 
 import pytest
 
@@ -34,8 +34,8 @@ def names_of(key: str) -> set[str]:
 @pytest.mark.parametrize("key", OBEYED)
 def test_a_key_that_is_obeyed_is_read(key: str) -> None:
     """
-    Every key declared as obeyed is read; a key that is never read must be declared as accepted without effect, with a
-    reason.
+    The code reads every key whose declaration says that it is obeyed.  A key that is never read must be declared as
+    accepted without effect, with a reason.
     """
     read = [name for name in names_of(key) if f'"{name}"' in READERS]
 

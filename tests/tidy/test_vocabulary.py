@@ -44,7 +44,10 @@ PAGES = [path for path in PAGES if path.is_file()]
 
 
 def _identifiers(path: Path) -> set[str]:
-    """Return every name that the file defines, reads, imports or passes by keyword, or that is a string in it."""
+    """
+    Return every name that the file defines, reads, imports or passes by keyword, and the names in strings such as "a"
+    and "a.b".
+    """
     names = {path.stem}
     for node in ast.walk(parsed(path)):
         match node:

@@ -17,9 +17,10 @@ def files(*folders: str) -> list[Path]:
 
 def for_each(paths: Iterable[Path], *more: Any) -> Callable[[Callable[..., None]], Callable[[], None]]:
     """
-    Make a test of one file, and of the arguments `more`, a test of all files that fails with a list of the bad ones.
+    Return a decorator that turns a check of one file into a single test of all `paths`.  The check also gets the
+    arguments `more`, and the test fails with a list of the bad files.
 
-    The suite has 10,000 pairs of a file and a rule: as a test each, they would take a minute.
+    The suite has 10,000 pairs of a file and a rule: with a test for each pair, they would take a minute.
     """
 
     def decorate(check: Callable[..., None]) -> Callable[[], None]:

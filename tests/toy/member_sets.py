@@ -1,6 +1,7 @@
 """A toy coordinator: it keeps sets of members by key, as a replicated core with its own internal topic.
 
-It uses every part of the host: records, replies to earlier requests, deadlines, snapshots and a drain.
+It uses everything that the host of a core offers: records, replies to earlier requests, deadlines, snapshots, and a
+call to `drain` when the broker loses leadership.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,6 @@
-"""`tidemill pipeline run archive`, to Parquet files or an Iceberg table: each offset once, whatever is killed."""
+"""The pipeline `archive` as a job that tests kill and run again: whatever is killed, the archive has each offset once,
+in Parquet files or in an Iceberg table.
+"""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ _RECORDS: Final = 6 * _BATCH  # enough batches that no run ends before it is kil
 
 
 class ArchiveJob:
-    """The archive of Parquet files."""
+    """The archive job whose target is a directory of Parquet files."""
 
     name = "archive"
 
@@ -23,7 +25,7 @@ class ArchiveJob:
         self._bootstrap = bootstrap
         self._directory = directory
         self._sent = 0
-        self._begun: set[str] = set()  # the directories of batches that were ever seen
+        self._begun: set[str] = set()  # names of all batch directories that `moments` has seen so far
         create_topic(bootstrap, self.name, _PARTITIONS)
 
     def prepare(self) -> None:
@@ -71,7 +73,7 @@ class ArchiveJob:
 
 
 class ArchiveTableJob(ArchiveJob):
-    """The archive in an Iceberg table, whose catalog is an SQLite file."""
+    """The archive job whose target is an Iceberg table; the catalog of the table is an SQLite file."""
 
     name = "archive-table"
 
@@ -104,4 +106,4 @@ class ArchiveTableJob(ArchiveJob):
             catalog.close()
 
     def _visible(self, files: list[Path]) -> set[Path]:
-        return set(files)  # readers go through the catalog
+        return set(files)  # all files, because a reader finds them through the catalog

@@ -1,4 +1,6 @@
-"""`tidemill pipeline run backfill`: no row is lost, each partition is in event-time order, duplicates are counted."""
+"""The pipeline `backfill` as a job that tests kill and run again: no row is lost, each partition is in event-time
+order, and duplicates are counted.
+"""
 
 import json
 from collections import Counter, defaultdict
@@ -18,7 +20,7 @@ _TOPIC: Final = "backfilled"
 _PARTITIONS: Final = 3
 _PART: Final = 400
 _RECORDS: Final = 8 * _PART  # enough parts that no run ends before it is killed
-_PER_SECOND: Final = 800  # so that a part takes a moment, and a kill can hit it
+_PER_SECOND: Final = 800  # rows per second, so slow that a kill can hit a part while it is written
 _FIRST: Final = datetime.fromtimestamp(START_MS / 1_000, UTC)
 
 

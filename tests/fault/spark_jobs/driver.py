@@ -71,7 +71,7 @@ class SparkDriver:
             ) from None
 
     def output(self) -> str:
-        """Return what this run has written."""
+        """Return everything that the processes of this run have written to the log file."""
         return self._log.read_bytes()[self._log_from :].decode(errors="replace")
 
     def executors(self) -> list[int]:
@@ -113,7 +113,7 @@ class SparkDriver:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 command = (entry / "cmdline").read_bytes()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended meanwhile
+                continue  # the process has ended since its directory was listed
             if int(fields[3]) == self._process.pid and fields[0] != "Z":
                 found.append((int(entry.name), command))
         return sorted(found)

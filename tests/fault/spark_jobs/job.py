@@ -1,4 +1,4 @@
-"""A Spark job that the fault tests kill and run again.  See `archive_job` for one."""
+"""The interface of a Spark job that the fault tests kill and run again.  `archive_job` implements it."""
 
 from collections.abc import Sequence
 from pathlib import Path

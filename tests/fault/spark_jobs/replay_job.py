@@ -1,4 +1,6 @@
-"""`tidemill pipeline run replay`: no record is lost, the order of each key is kept, and duplicates are bounded."""
+"""The pipeline `replay` as a job that tests kill and run again: no record is lost, the order of each key is kept, and
+duplicates are bounded.
+"""
 
 import json
 from collections.abc import Sequence

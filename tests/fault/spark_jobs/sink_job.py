@@ -1,4 +1,6 @@
-"""A streaming query from one topic to another: no record is lost, and the order of each key is kept."""
+"""A streaming query from one topic to another as a job that tests kill and run again: no record is lost, and the order
+of each key is kept.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -30,7 +30,7 @@ from tests.fault.spark_jobs.topic_records import create_topic, read_all, send_nu
 JOBS: Final[tuple[type[KillableJob], ...]] = (SinkJob, ArchiveJob, ArchiveTableJob, BackfillJob, ReplayJob)
 """The jobs that a seed chooses from."""
 
-KILLS: Final = times(1, 17)  # per victim
+KILLS: Final = times(1, 17)  # kills for each kind of victim: driver, executor, broker
 
 
 @pytest.mark.timeout(600 + 300 * KILLS)

@@ -36,7 +36,7 @@ def numbered(number: int) -> tuple[bytes, bytes, int, tuple[tuple[str, bytes | N
 
 
 def number_of(record: Record) -> int:
-    """Return the number of a record of `numbered`."""
+    """Return the number for which `numbered` made this record."""
     assert record.value is not None, record
     return int(record.value)
 

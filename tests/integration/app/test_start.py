@@ -30,7 +30,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
     "PYTHONPATH": str(ROOT / "src")
 }
 OF_THE_MACHINE = ("event loop stalled", "compiled extension not found", "clean stop timed out")
-"""Warnings about a machine that is busy, or lacks a compiler."""
+"""Warnings that are caused by the machine, if it is busy or has no compiler, and not by the broker."""
 
 BUSY_RECORDS = 1_000  # acknowledged before a broker under load is stopped
 BUSY_S_MAX = 60
@@ -410,7 +410,7 @@ def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, key: str) -> None
 
 def test_an_address_of_another_machine_is_refused_before_anything_is_created(tmp_path: Path) -> None:
     """
-    A broker that can never listen leaves no directory behind.
+    A broker that is configured to listen on an address of another machine fails, and leaves no directory behind.
     """
     away = "listeners=PLAINTEXT://192.0.2.1:9092"
     settings = peer_settings(tmp_path / "data", 1, free_port(), free_port(), join=None)
@@ -424,7 +424,8 @@ def test_an_address_of_another_machine_is_refused_before_anything_is_created(tmp
 
 def test_a_directory_of_another_broker_is_a_wrong_setting(tmp_path: Path) -> None:
     """
-    The exit code keeps a supervisor from restarting the broker repeatedly, because only a different setting helps.
+    A broker on the directory of another broker exits with the code for wrong settings, so that a supervisor does not
+    restart it: only a different setting helps.
     """
     with running("broker", *peer_settings(tmp_path, 1, free_port(), free_port(), join=None)):
         pass

@@ -160,7 +160,7 @@ def test_partitions_and_patterns_choose_what_is_read(read, ten, make_topic):
 
 def test_the_end_is_the_end_at_the_call(bootstrap, ten, produce):
     """
-    Records that arrive after the call are not read.
+    A reader ends at the end offsets at the time of the call of `read`; records that arrive later are not read.
     """
     reader = arrow.read(ten, bootstrap_servers=bootstrap)
     produce(ten, [{"value": b"late", "partition": 0}])

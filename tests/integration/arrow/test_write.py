@@ -156,7 +156,7 @@ def test_every_codec_is_written(both, make_topic, codec):
 
 def test_the_column_topic_chooses_the_topic(bootstrap, make_topic):
     """
-    Without the argument `topic`, each row goes to the topic in its column.
+    If no topic is passed to `write`, each row goes to the topic that its column `topic` names.
     """
     one, two = make_topic(), make_topic()
 

@@ -69,8 +69,9 @@ def test_a_broker_overrides_the_cluster(bootstrap: str, key: str) -> None:
 
 def test_a_retention_in_hours_is_shown_once(tmp_path: Path) -> None:
     """
-    `log.retention.minutes` and `.ms` are not set by `log.retention.hours`.  A topic with its own retention also shows
-    its broker's value, which applies once the topic's value is unset.
+    If a broker sets `log.retention.hours`, its description lists neither `log.retention.minutes` nor
+    `log.retention.ms`.  A topic with its own retention also shows the broker's value, which applies once the topic's
+    value is unset.
     """
     hours = {"TIDEMILL_SET_LOG_RETENTION_HOURS": "72"}
     with running_broker(tmp_path, **hours) as ready:
@@ -90,7 +91,8 @@ def test_a_retention_in_hours_is_shown_once(tmp_path: Path) -> None:
 
 def test_a_key_without_effect_is_set_with_a_note(bootstrap: str) -> None:
     """
-    The note is on stderr, and says why the key has no effect.  A key that has an effect causes no note.
+    If a key has no effect, the command sets it and explains on stderr why it has none.  A key that has an effect causes
+    no note.
     """
     name = new_topic(bootstrap)
     pairs = ("flush.ms=1000", "retention.ms=1000")

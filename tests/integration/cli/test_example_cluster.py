@@ -1,4 +1,4 @@
-"""The configuration files in `examples/cluster` form a cluster as they are, apart from their ports."""
+"""Brokers with the configuration files in `examples/cluster` form a cluster; the tests replace only the ports."""
 
 import json
 import re

@@ -15,7 +15,7 @@ from tests.integration.cli.dev_broker import running_broker
 from tests.unit.cli.command_tree import commands
 
 Ran = tuple[str, int, str]
-"""The line, its exit code and its stderr."""
+"""A command line that was run, its exit code, and what it wrote to stderr."""
 
 PREPARATION = {
     "configs": ["topics create orders"],
@@ -29,7 +29,7 @@ CLEANING = {
 NOT_RUN = {"dev", "broker", "top", "bench", "pipeline"}
 """Commands that run until they are stopped, take fixed ports, or run for minutes; other tests run them."""
 IN_GROUPS = {("topics",), ("configs",), ("groups",), ("log",), ("cluster",)}
-"""Groups of commands, whose examples a test of their own runs."""
+"""Commands that only group others.  A separate test runs the examples in their help."""
 SINGLE_PREPARATION = (
     "tidemill topics create orders --config retention.ms=86400000",
     "seq 100 | tidemill produce orders --partition 0",
@@ -46,7 +46,9 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, A
 
 @pytest.fixture
 def run(own_broker: dict[str, Any], tmp_path: Path) -> Callable[[str], Ran]:
-    """Return a function that runs a line in a shell, as on the broker's machine."""
+    """
+    Return a function that runs a line in a shell, in a directory with the broker's data, as on the broker's machine.
+    """
     command = tmp_path / "tidemill"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tidemill "$@"\n')
     command.chmod(0o755)
@@ -88,7 +90,7 @@ def test_the_examples_of_a_group_work(group: str, run: Callable[[str], Ran]) -> 
 
 def test_the_examples_of_single_commands_work(run: Callable[[str], Ran]) -> None:
     """
-    The examples of each command succeed where its topics and groups exist.
+    The examples of each single command succeed if the topics and groups that they name exist.
     """
     examples = [
         line

@@ -20,8 +20,8 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 class Step(NamedTuple):
     command: str
-    answer: str = ""  # to the command's question
-    piped: str | None = None  # what `printf` writes to the command
+    answer: str = ""  # what the user types when the command asks a question
+    piped: str | None = None  # text that a pipe delivers to the command's stdin, shown as `printf … |`
 
 
 STEPS: dict[str, list[Step]] = {

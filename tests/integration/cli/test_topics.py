@@ -8,7 +8,7 @@ from tests.integration.cli.terminal import on_terminal
 
 def test_a_created_topic_is_listed(bootstrap: str) -> None:
     """
-    The list has one line per topic, a JSON object with the fields that scripts rely on.
+    With --json, the list has one JSON object per line and topic, with the fields that scripts rely on.
     """
     name = new_topic(bootstrap, partitions=3)
 

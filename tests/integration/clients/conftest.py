@@ -95,7 +95,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     outcomes = config.stash.get(OUTCOMES, {})
     if not outcomes:
         return
-    config.stash[OUTCOMES] = {}  # so that the hook of `conformance` does not print the outcomes again
+    config.stash[OUTCOMES] = {}  # the hook in `conformance` prints the same stash, and must not repeat it
     clients = sorted({client for row in outcomes.values() for client in row})
     width = max(map(len, outcomes))
     terminalreporter.section("client contract")

@@ -28,11 +28,12 @@ CONTAINERS: Final = "docs/containers.md"
 SYSTEMD: Final = "docs/systemd.md"
 TYPED_PAGES: Final = (*PAGES, *INSTALLED_PAGES, CONTAINERS, SYSTEMD)
 """All pages that are typed; `conformance/test_packaging.py` types the last two if Docker or systemd is available."""
-SECONDS_MAX: Final = 600  # for one step; an installation from an empty cache takes minutes
-PRINTS_SECONDS_MAX: Final = 240  # a job of Spark takes a minute on a machine that other tests share
+SECONDS_MAX: Final = 600  # time limit of one step; an installation from an empty cache takes minutes
+PRINTS_SECONDS_MAX: Final = 240  # time limit for expected output; a Spark job takes a minute on a busy machine
 READY: Final = re.compile(
     r"Tidemill is ready|ready: |\bready\b.*kafka"
-    r"|New state: ALIVE|Successfully registered with master|Spark Connect server started"  # servers of Spark
+    # Lines that a Spark server prints once it is ready.
+    r"|New state: ALIVE|Successfully registered with master|Spark Connect server started"
 )
 PLACEHOLDERS: Final = {"<this repository>": str(ROOT)}
 

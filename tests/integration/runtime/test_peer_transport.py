@@ -41,7 +41,7 @@ class Broker:
         self.links: list[Link] = []
         self.frames: list[bytes] = []
         self.events: list[str] = []
-        self.reports: list[tuple[str, str]] = []  # level and text
+        self.reports: list[tuple[str, str]] = []  # level and text of each report about a link
         self.gaps = 0
         self.refusal: str | None = None
         self.on_frame: Callable[[Link, memoryview], None] = lambda link, frame: None
@@ -138,7 +138,7 @@ class Scene:
         return self.brokers[-1]
 
     async def pair(self) -> tuple[Broker, Broker]:
-        """Return two linked brokers; 1 has dialled 2."""
+        """Return two linked brokers.  Broker 1 has dialled broker 2."""
         one, two = self.broker(1), self.broker(2)
         one.transport.reach([await two.listen()])
         await self.until(lambda: one.links and two.links)

@@ -27,7 +27,9 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
 QUOTES = quotes_of(GUIDE, "## Errors")
 NO_BROKER = "127.0.0.1:1"  # a port that nothing listens on
 ROWS = 400
-WRITTEN, BATCH_ROWS = 60_000, 1_000  # a thousand bytes each: more than the buffers between Spark and its workers hold
+# All rows, and rows per Arrow batch.  A row has a thousand bytes, so the rows do not fit into the buffers between Spark
+# and its workers.
+WRITTEN, BATCH_ROWS = 60_000, 1_000
 BUFFER = {"kafka.buffer.memory": str(4 << 20)}
 TASKS = 8  # more than the session has cores, so some tasks start after the first has ended
 

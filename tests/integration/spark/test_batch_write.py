@@ -100,7 +100,7 @@ def test_rows_without_headers_take_time_in_proportion_to_their_number(spark, sav
         save(frame, topic)
         return time.perf_counter() - started
 
-    seconds(1)  # starts the workers
+    seconds(1)  # starts Spark's Python workers before the first measured write
     few, many = (min(seconds(count), seconds(count)) for count in (12_000, 48_000))
 
     assert many < 8 * few
@@ -156,7 +156,7 @@ def test_without_a_broker_address_or_with_overwrite_the_write_is_refused(spark, 
         frame.write.format("tidemill").mode("append").option("topic", "t").save()
     with pytest.raises(PySparkException, match="Save mode Overwrite not allowed for Tidemill"):
         save(frame, make_topic(), mode="overwrite")
-    for mode in ("ignore", "error"):  # Spark itself refuses these for every Python data source
+    for mode in ("ignore", "error"):  # Spark itself refuses these modes for every Python data source
         with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
             save(frame, make_topic(), mode=mode)
 

@@ -16,7 +16,7 @@ from tidemill.spark.progress import offsets_behind_latest
 
 CHECKPOINT = Path(__file__).with_name("kafka_checkpoint")
 QUERY = Path(__file__).with_name("parquet_query.py")
-START_SECONDS_MAX = 150  # a Spark session on a busy machine
+START_SECONDS_MAX = 150  # time limit for the start of a Spark session on a busy machine
 PARTITIONS = 4
 
 
@@ -255,7 +255,7 @@ def kill_at(moment, bootstrap, topic, directory):
             )
             time.sleep(0.005)  # only the directory shows the progress of the query
     finally:
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        with contextlib.suppress(ProcessLookupError):  # the query has ended by itself
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return "offsets without commit" if newest(directory, "offsets") > newest(directory, "commits") else "all committed"

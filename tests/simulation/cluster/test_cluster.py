@@ -26,7 +26,8 @@ from tidemill.storage.recovery import JournalDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
-# The number of runs with several brokers.  Four out of five of these runs, as in SEVERAL, have at least three brokers.
+# The number of runs with several brokers.  They take their numbers of brokers from SEVERAL in turn, so four fifths of
+# them, as many as were asked for, have at least three brokers.
 TOGETHER = -(-int(ASKED or "30") * 5 // 4)
 SEVERAL = (2, 3, 3, 3, 5)
 # Seeds that once found bugs, each with its number of brokers.  With seed 1043, a learner and then a voter lost their

@@ -248,7 +248,7 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
     scene.wait(8)
     assert full.broker is not None
     assert full.broker.storage_problem() is not None
-    # This bypasses the check of a leadership transfer, to simulate an election, which has no such check.
+    # The replica's method skips the shard's check that the target may lead.  An election makes no such check either.
     replica_of(leader).replica.transfer_leadership(full.voter)
     replica_of(leader).execute()
     pass_time(run, lambda: bool(replica_of(full).is_serving))

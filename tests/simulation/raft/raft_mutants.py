@@ -262,14 +262,14 @@ def campaigns_while_it_installs() -> Iterator[None]:
 
 @contextmanager
 def install_truncates_committed_entries() -> Iterator[None]:
-    """Let an install copy everything, and thereby truncate committed entries."""
+    """Let an install copy all entries, so that it truncates committed ones."""
     with patch.object(model_install, "meeting_offset", lambda *_: None):
         yield
 
 
 @contextmanager
 def install_keeps_divergent_entries() -> Iterator[None]:
-    """Let an install compare only offsets, and thereby keep divergent entries."""
+    """Let an install compare only offsets, so that it keeps divergent entries."""
 
     def blind(ours: Any, our_end: int, theirs: Any, their_end: int) -> int:
         return min(our_end, their_end)

@@ -45,7 +45,7 @@ class Enough(Exception):
 @dataclass(slots=True)
 class Explorer:
     every_tear: bool = False
-    resume_every: int = 40  # continue on every n-th opened disk
+    resume_every: int = 40  # n: the script continues on every n-th opened disk
     states_max: int | None = None
     # At each crash point, try only every n-th of the fates that `lone_fates` and `mixed_fates` yield.  Try crashes
     # during recovery only at every n-th crash point.
@@ -113,8 +113,8 @@ class Explorer:
 
     def _examine(self, disk: SimulatedDisk, where: str, *, cut: bool = False, least: int = 0) -> int:
         """
-        Open a disk and return the sequence that recovery reaches.  It must be at least `least`, and at least the newest
-        acknowledged one.
+        Open a disk, and return the sequence of the newest block that recovery finds.  Raise `Violation` if it is lower
+        than `least` or than the newest acknowledged block's.
         """
         self.visits += 1
         disk.free_bytes = None

@@ -47,7 +47,7 @@ MESSAGES_MAX = 500  # the maximum number of messages delivered per turn in each 
 
 
 class Side:
-    """One broker, reduced to one shard and its disk."""
+    """The leader's or the follower's broker, reduced to one shard and its disk."""
 
     def __init__(self, me: ReplicaKey, disk: SimulatedDisk) -> None:
         self.me = me
@@ -62,7 +62,7 @@ class Side:
         self.begin()
 
     def begin(self) -> None:
-        """Create a new replica on the current log, as after a start."""
+        """Create a new `Replica` on the existing log, as a restarted broker does."""
         log = self.log
         self.jobs = SimulatedJobs()
         self.marks = high_watermarks(log)

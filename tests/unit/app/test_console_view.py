@@ -134,7 +134,8 @@ def test_a_dead_broker_leaves_its_shards_under_replicated() -> None:
 
 def test_an_isolated_broker_knows_no_leaders() -> None:
     """
-    An isolated broker still shows what it knows, and reports that it has no contact with a majority.
+    An isolated broker shows partitions without a leader, names the brokers that it cannot reach, and reports that it
+    has no contact with a majority.
     """
     world = ClusterWorld()
     world.create("flights", partitions=3)
@@ -151,7 +152,8 @@ def test_an_isolated_broker_knows_no_leaders() -> None:
 
 def test_the_state_of_shards_is_computed_once_for_the_pages_of_a_second() -> None:
     """
-    With ten thousand shards, computing the state anew for every page would slow the broker down.
+    The state of shards is computed at most once per second and not for every page, because with ten thousand shards
+    this would slow the broker down.
     """
     world, view = world_and_view()
     first = view.shards()

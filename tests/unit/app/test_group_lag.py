@@ -83,7 +83,8 @@ def test_the_offsets_of_a_deleted_topic_have_no_lag(world: BrokerWorld) -> None:
 
 def test_a_coordinator_that_loads_shows_no_lag(world: BrokerWorld) -> None:
     """
-    A coordinator that is still loading may have replayed only old commits, so the lag would seem to jump.
+    While a coordinator is loading, it reports no lag: it may have replayed only old commits, so the lag would seem to
+    jump.
     """
     commit(world, "flights", 0)
 
@@ -111,7 +112,8 @@ def test_groups_beyond_the_bound_of_a_scrape_are_unmeasured(
 
 def test_partitions_without_a_sound_replica_on_the_coordinator_are_unmeasured() -> None:
     """
-    The coordinator uses the replicas on its own broker, including followers.  It asks no other broker.
+    A coordinator computes lag from the replicas on its own broker, including followers, and asks no other broker.
+    Partitions without a usable replica there count as unmeasured.
     """
     world = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
     world.create("followed")

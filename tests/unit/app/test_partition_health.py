@@ -74,7 +74,8 @@ def test_a_default_above_the_number_of_replicas_demands_all_of_them() -> None:
 
 def test_every_broker_counts_the_partitions_without_a_leader(world: ClusterWorld) -> None:
     """
-    The last remaining broker of three leads nothing and hears no leader.
+    When two of three brokers are down, the third one counts every partition as leaderless, because it leads nothing and
+    hears no leader.
     """
     for number in (1, 2):
         world.stopped.add(number)

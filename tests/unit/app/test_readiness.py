@@ -35,7 +35,8 @@ def test_a_healthy_broker_has_no_problems() -> None:
 
 def test_a_broker_that_waits_to_join_says_so() -> None:
     """
-    The problem names the addresses that the broker asks for admission, and the log event that contains the reason.
+    A broker that waits to join reports this as a problem.  The problem names the addresses that the broker asks for
+    admission, and the log event that contains the reason.
     """
     observed = ObservedBroker(lambda: None, join=("mill-1:9070", "mill-2:9070"))
 
@@ -53,8 +54,9 @@ def test_a_disk_is_nearly_full_before_writes_are_refused(
     free: int, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The free space is `free` times the required space.  If `free` is 1, one byte less is free, so the disk counts as
-    full.
+    A disk with less free space than writes require is reported as full, and one with less than `NEARLY_FULL` times as
+    much as nearly full.  `free` is the free space as a multiple of the required space; for 1, the test subtracts one
+    byte.
     """
     world = BrokerWorld()
     world.broker.tick()
@@ -70,7 +72,7 @@ def test_a_disk_is_nearly_full_before_writes_are_refused(
 
 def test_a_disk_that_hangs_is_a_problem() -> None:
     """
-    No batch is acknowledged while the disk hangs.
+    A disk that hangs is reported as a stalled journal, because no batch is acknowledged meanwhile.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -86,7 +88,8 @@ def test_a_disk_that_hangs_is_a_problem() -> None:
 
 def test_a_cluster_that_lacks_a_broker_says_so() -> None:
     """
-    A problem is reported with a name, which is meant for programs, and with a count and a sentence for people.
+    When one of three brokers is down, the problem has a name, which is meant for programs, and a count and a sentence
+    for people.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -106,7 +109,8 @@ def test_a_cluster_that_lacks_a_broker_says_so() -> None:
 
 def test_partitions_that_refuse_writes_are_counted() -> None:
     """
-    Five partitions lack a replica, and only the two that require all three replicas refuse writes with acks=all.
+    When one of three brokers is down, only those partitions count as refusing writes with acks=all that require all
+    three replicas: two of the five partitions of users.
     """
     world = ClusterWorld()
     world.create("flights", 2, min_insync_replicas="3")
@@ -128,7 +132,8 @@ def test_partitions_that_refuse_writes_are_counted() -> None:
 
 def test_partitions_with_damaged_files_are_counted_until_they_are_repaired() -> None:
     """
-    The entire replica of the shard is unusable, and the shard has two partitions.
+    A damaged file makes its broker's replica of the entire shard unusable, so both partitions of the shard are counted
+    until the file is repaired.
     """
     world = ClusterWorld()
     world.create("flights", 2)
@@ -146,7 +151,8 @@ def test_partitions_with_damaged_files_are_counted_until_they_are_repaired() -> 
 
 def test_an_isolated_broker_says_that_it_hears_no_majority() -> None:
     """
-    The broker also lists every partition as leaderless, because it knows no leader that is up.
+    An isolated broker reports that it hears no majority.  It also reports leaderless partitions, because it knows no
+    leader that is up.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -161,7 +167,7 @@ def test_an_isolated_broker_says_that_it_hears_no_majority() -> None:
 
 def test_a_broker_that_stops_says_that_it_drains() -> None:
     """
-    The broker is no longer ready, and transfers its leadership to others.
+    While a broker stops, it reports that it drains leadership, and nothing else.
     """
     world = BrokerWorld()
     world.broker.is_ready = False

@@ -115,7 +115,10 @@ def test_gzip_s_level_is_used(level):
     ],
 )
 def test_the_topic_s_settings_name_codec_and_level(settings_, expected):
-    """Level 9, Kafka's default for lz4, selects the fast method; all other levels select the slow one."""
+    """
+    A topic's settings determine the codec and its level.  For lz4, level 9, Kafka's default, selects the fast method,
+    and all other levels the slow one.
+    """
     assert expected == compression_of(compile_topic_config(settings_))
 
 

@@ -34,7 +34,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def test_a_run_has_the_checkpoints_of_the_broker_with_the_fewest(bench: Bench) -> None:
     """
-    Checkpoints completed before the run do not count.
+    The number of checkpoints of a run is that of the broker with the fewest; checkpoints completed before the run do
+    not count.
     """
     figures = measure(bench, Counting([7, 0, 2], [11, 3, 7]), CASE)
 
@@ -43,6 +44,7 @@ def test_a_run_has_the_checkpoints_of_the_broker_with_the_fewest(bench: Bench) -
 
 def test_brokers_without_checkpoints_report_none(bench: Bench) -> None:
     """
-    Apache Kafka has no checkpoints, so it is not judged by them.
+    A run on brokers without checkpoints, such as Apache Kafka, reports no number of checkpoints, and so is not judged
+    by one.
     """
     assert "checkpoints" not in measure(bench, Counting([], []), CASE)

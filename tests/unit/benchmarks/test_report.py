@@ -84,7 +84,8 @@ def test_a_case_without_a_target_has_no_verdict() -> None:
 
 def test_replicated_cases_have_the_required_targets() -> None:
     """
-    Issue 4 requires three checkpoints in every produce run, a p50 within 20 ms, and at least three rounds.
+    In the replicated cases, every produce run needs three checkpoints, p50 must be within 20 ms, and there are at least
+    three rounds, as issue 4 requires.
     """
     cases = {case.name: case for case in REPLICATED}
 

@@ -12,7 +12,7 @@ from tidemill.cli.main import application
 
 
 class Command(NamedTuple):
-    words: tuple[str, ...]  # without `tidemill`
+    words: tuple[str, ...]  # the words of the command line that name the command, without `tidemill`
     help: str  # what `--help` prints
     text: str  # the text of the help before it is wrapped to the width of a terminal
     parse: Callable[[list[str]], Any]  # parses options and arguments, and raises an error for wrong ones

@@ -108,7 +108,8 @@ def test_the_title_says_which_topics_are_counted(monkeypatch: pytest.MonkeyPatch
 
 def test_an_unknown_lag_is_shown_as_unknown() -> None:
     """
-    The leader does not know the lag of a follower that has acknowledged nothing in its term.
+    The lag of a follower is shown as `?` if the follower has acknowledged nothing in its leader's term, because the
+    leader does not know it.
     """
     (cells,) = shard_cells([shard(1, 1, led=led(0, None)) | {"state": "degraded"}])
 

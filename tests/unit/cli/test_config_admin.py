@@ -30,8 +30,8 @@ IN_HOURS = ("log.retention.hours", "168", DEFAULT)
 )
 def test_the_default_is_the_lowest_level(described: Config, default: str | None) -> None:
     """
-    The default is the value that applies if nothing is set.  If it belongs to a key with another unit, it is shown with
-    that key.
+    The default is the value that applies if nothing is set.  If it comes from a broker key with another unit, it is
+    shown with the name of that key, for example `log.retention.hours=168`.
     """
     assert default == default_of(described)
 

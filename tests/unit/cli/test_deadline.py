@@ -8,8 +8,8 @@ from tidemill.cli.deadline import LEAST_S, Deadline
 
 def test_what_is_left_bounds_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A request gets its own timeout or the remaining time, whichever is shorter, but a short time even after the
-    deadline, so that the request itself fails.
+    Under a deadline, a request gets its own timeout or the remaining time, whichever is shorter.  Even after the
+    deadline it gets a short timeout, so that the request itself fails.
     """
     moments_s = iter((100.0, 100.0, 107.0, 200.0))
     monkeypatch.setattr(deadline.time, "monotonic", lambda: next(moments_s))

@@ -56,7 +56,7 @@ def test_what_is_not_ok_has_a_fix(check: Check, status: Status) -> None:
 
 def test_sync_latency_shows_percentiles() -> None:
     """
-    Each percentile is one of the measured latencies.
+    The check of sync latency shows p50 and p99, each of which is one of the measured latencies.
     """
     check = checks.sync_latency([0.001 * number for number in range(1, 101)])
 

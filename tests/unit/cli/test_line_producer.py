@@ -30,7 +30,7 @@ class SilentAdmin:
 
 def test_the_timeout_bounds_the_look_up_of_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Brokers may accept connections and never respond.  Then `--timeout` ends the command before any record is sent.
+    If brokers accept connections but never respond, `--timeout` ends the command before any record is sent.
     """
     waits_s: list[float] = []
 

@@ -54,7 +54,7 @@ def test_the_exit_code_is_1_unless_every_line_is_stored(
     codes: list[int], exit_code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    A script must not mistake a record that timed out for one that is stored.
+    The exit code is 1 if any line was refused or timed out, so that a script does not take the line for stored.
     """
     lines = "".join(f"{code}\n" for code in codes).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))

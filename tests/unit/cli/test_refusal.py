@@ -9,7 +9,9 @@ from tidemill.cli.refusal import refusal
 
 
 def test_a_subject_that_the_reason_names_is_not_repeated() -> None:
-    """A topic that a broker's message already begins with is not repeated."""
+    """
+    If the broker's message begins with the name of the topic, the command does not put the name in front of it again.
+    """
     error = refusal("TOPIC_ALREADY_EXISTS", "topic 'orders'", "topic 'orders' already exists.")
 
     assert "topic 'orders' already exists; change it with `tidemill topics alter`, or delete it first" == error.message
@@ -17,7 +19,10 @@ def test_a_subject_that_the_reason_names_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("name", ["NOT_CONTROLLER", "COORDINATOR_NOT_AVAILABLE"])
 def test_a_cluster_without_majority_is_named_as_a_cause(name: str) -> None:
-    """Kafka's names for these errors do not help an operator whose brokers are down, so the message adds the cause."""
+    """
+    An error such as NOT_CONTROLLER may mean that a majority of the brokers is down.  Its name does not tell an operator
+    so, and therefore the message adds this cause.
+    """
     error = refusal(name, "topic 'orders'", "Broker: Not controller for cluster")
 
     assert "a majority of the brokers may be down" in error.message
@@ -26,8 +31,8 @@ def test_a_cluster_without_majority_is_named_as_a_cause(name: str) -> None:
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._TIMED_OUT])
 def test_a_broker_that_does_not_respond_is_not_said_to_be_missing(code: int) -> None:
     """
-    A broker without quorum contact closes connections.  Every command has connected before, so advice to start a broker
-    would mislead.
+    If a broker stops responding, the message says that a majority must be up, and does not advise to start a broker:
+    the command has connected before, and a broker without quorum contact closes connections.
     """
     error = failed(KafkaError(code), "topic 'orders'", "127.0.0.1:9092")
 

@@ -34,7 +34,8 @@ def future(monkeypatch: pytest.MonkeyPatch) -> "Future[Any]":
 
 def test_a_description_that_does_not_arrive_is_an_error_of_the_command(future: "Future[Any]") -> None:
     """
-    The error names the topic and the missing response.  It is not a traceback.
+    If no description arrives in time, the command fails with an error that names the topic and the missing response,
+    not with a traceback.
     """
     with pytest.raises(Failed, match="'orders': no response") as raised:
         TopicAdmin("127.0.0.1:9092").leaders_of("orders")
@@ -44,7 +45,8 @@ def test_a_description_that_does_not_arrive_is_an_error_of_the_command(future: "
 
 def test_a_missing_topic_is_skipped_unless_it_is_required(future: "Future[Any]") -> None:
     """
-    A topic may be deleted between two requests of a command that lists all topics.
+    A topic that does not exist is left out of a list, because it may have been deleted between two requests of the
+    command.  If the user has named the topic, it is an error.
     """
     future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
     admin = TopicAdmin("127.0.0.1:9092")

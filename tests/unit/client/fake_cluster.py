@@ -49,8 +49,8 @@ APIS = {
         describe_configs.API,
     )
 }
-REQUEST_BYTES_MAX = 100 << 20  # as in Kafka
-_BATCHES_REMEMBERED = 5  # per producer, as in Kafka
+REQUEST_BYTES_MAX = 100 << 20  # a broker closes the connection of a larger request, as in Kafka
+_BATCHES_REMEMBERED = 5  # batches of each producer whose retries a partition recognizes, as in Kafka
 TOPIC_ID = TopicId(bytes(range(16)))
 
 
@@ -74,7 +74,8 @@ class ProducerState:
 
     epoch: int
     next_sequence: int = 0
-    base_offsets: dict[int, int] = field(default_factory=dict)  # by base sequence
+    # Base offset of each remembered batch, by its base sequence.
+    base_offsets: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,7 +84,8 @@ class Partition:
     epoch: int = 0
     log_start_offset: int = 0
     batches: list[bytes] = field(default_factory=list)
-    aborted: list[tuple[int, int]] = field(default_factory=list)  # producer id, first offset
+    # Producer id and first offset of each aborted transaction.
+    aborted: list[tuple[int, int]] = field(default_factory=list)
     producers: dict[int, "ProducerState"] = field(default_factory=dict)
 
     @property
@@ -191,7 +193,7 @@ class FakeCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for one in [*self._listeners.values(), *self._sockets]:
-            with contextlib.suppress(OSError):  # the other end may already have closed it
+            with contextlib.suppress(OSError):  # the other end may already have closed the connection
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
         for thread in self._threads:
@@ -238,7 +240,7 @@ class FakeCluster:
             try:
                 while len(start := incoming.read(4)) == 4:
                     size = int.from_bytes(start, "big")
-                    if size > REQUEST_BYTES_MAX:  # bytes of TLS, for example
+                    if size > REQUEST_BYTES_MAX:  # not a Kafka request: bytes of TLS, for example
                         return
                     frame = memoryview(bytearray(incoming.read(size)))
                     envelope = connection.receive(frame)
@@ -254,13 +256,16 @@ class FakeCluster:
                 return
 
     def answer(self, broker_id: int, version: int, request: Message, session: FakeSaslSession | None = None) -> Message:
-        """Return the usual response.  A test's hook calls this to execute a request and then report a failure."""
+        """
+        Return the response of a broker without faults.  A test's hook calls this to execute a request and then report a
+        failure.
+        """
         if session is not None and not isinstance(request, api_versions.Request):
             answer = session.answer(request)
             if answer is not None:
                 return answer
             if not session.is_logged_in:
-                raise Disconnect  # as Kafka does
+                raise Disconnect  # Kafka, too, disconnects a client that has not logged in
         if isinstance(request, api_versions.Request):
             spoken = [
                 api_versions.Response.ApiKey(

@@ -24,7 +24,7 @@ class FakeSasl:
     lifetime_ms: int = 0
     is_impostor: bool = False  # accepts every proof, without knowing a password
     logins: list[str] = field(default_factory=list)  # user names, or tokens
-    extensions: list[str] = field(default_factory=list)  # of OAUTHBEARER logins
+    extensions: list[str] = field(default_factory=list)  # the extensions that OAUTHBEARER logins have sent
 
     def session(self) -> "FakeSaslSession":
         return FakeSaslSession(self)

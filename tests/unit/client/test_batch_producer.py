@@ -191,7 +191,10 @@ def test_a_batch_whose_response_is_lost_is_not_stored_twice(make: Make):
 )
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_retried_batch_keeps_its_place(make: Make, error_code: int, is_stored: bool):
-    """The batches after a failed one are rejected as out of order, and are sent again after it."""
+    """
+    The broker rejects the batches after a failed one as out of order; the producer sends all of them again, in the
+    original order.
+    """
     with FakeCluster() as cluster:
 
         def fail(broker_id: int, request: produce.Request) -> Message:
@@ -228,7 +231,10 @@ def test_batches_follow_a_partition_to_its_new_leader(make: Make):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_faults_neither_lose_nor_duplicate_nor_reorder_records(make: Make, seed: int):
-    """Connections break before and after the append, leaders move, and appended batches are reported as failed."""
+    """
+    Every record is stored once and in order, although connections break before and after the append, leaders move, and
+    appended batches are reported as failed.
+    """
     chance = random.Random(seed)
     with FakeCluster(broker_count=2) as cluster:
         partitions = {number: Partition(leader=1 + number % 2) for number in range(3)}
@@ -264,8 +270,9 @@ def test_random_faults_neither_lose_nor_duplicate_nor_reorder_records(make: Make
 
 @pytest.mark.parametrize("error_code", [errors.UNKNOWN_PRODUCER_ID, errors.OUT_OF_ORDER_SEQUENCE_NUMBER])
 def test_a_broker_that_lost_the_sequence_gets_a_new_epoch(make: Make, error_code: int):
-    """The failed partition restarts at sequence number 0 of the next epoch; other partitions keep their epoch and
-    sequence (KIP-360).
+    """
+    If a broker no longer knows a producer's sequence, the producer restarts that partition at sequence number 0 of the
+    next epoch; other partitions keep their epoch and sequence (KIP-360).
     """
     with FakeCluster() as cluster:
         cluster.topics["t"].partitions = {0: Partition(), 1: Partition()}
@@ -383,7 +390,10 @@ def test_retries_end_at_the_delivery_timeout_with_the_cause(make: Make):
 
 
 def test_a_silent_broker_is_given_up_after_the_request_timeout(make: Make):
-    """The connection is closed, and the batch is sent again on a new one."""
+    """
+    If a broker does not respond within request.timeout.ms, the producer closes the connection and sends the batch again
+    on a new one.
+    """
     with FakeCluster() as cluster:
         is_over = threading.Event()
 
@@ -425,7 +435,10 @@ def test_the_number_of_retries_can_be_limited(make: Make):
 
 
 def test_time_between_calls_does_not_count(make: Make):
-    """Before a batch times out, the producer reads the responses that arrived while the caller was busy elsewhere."""
+    """
+    A batch does not time out because the caller was busy elsewhere: the producer first reads the responses that have
+    arrived in the meantime.
+    """
     with FakeCluster() as cluster:
         away = SimpleNamespace(seconds=0.0)
         ticks = count()

@@ -74,7 +74,8 @@ def escaped(pem):
 @pytest.mark.parametrize("key", ["ssl_ca_pem", "ssl_truststore_certificates"])
 def test_trusted_authorities_may_be_inline(cluster, authority, key, written):
     """
-    The setting may contain the authorities as PEM text: with line breaks, on one line, or with escaped line breaks.
+    ssl.ca.pem and ssl.truststore.certificates contain trusted authorities as PEM text: with line breaks, on one line,
+    or with escaped line breaks.
     """
     assert ["t"] == topics(cluster, **{key: written(authority.pair.certificate.read_text())})
 
@@ -190,7 +191,7 @@ def test_a_revoked_certificate_is_refused(cluster, authority, broker_pair):
 )
 def test_the_versions_of_tls_are_chosen(cluster, authority, keys, version):
     """
-    Java's keys for TLS versions take effect.
+    The keys of Java's client that select TLS versions determine the version of the connection.
     """
     settings = cluster.settings(security_protocol="SSL", ssl_ca_location=authority.location, **keys)
 

@@ -71,8 +71,8 @@ def test_a_page_that_does_not_exist_has_links(path: str) -> None:
 
 def test_a_group_is_found_like_a_topic() -> None:
     """
-    The URL of a group contains its id as a parameter; a URL like that of a topic redirects to it, whatever characters
-    the id contains.
+    The URL of a group's page has the group id as a parameter.  A URL of the form that topics have redirects to that
+    page, whatever characters the id contains.
     """
     answer = get(View(shard(1)), "/groups/a%20b/c%26d")
 
@@ -90,8 +90,8 @@ def test_there_are_no_pages_before_the_broker_knows_its_cluster() -> None:
 
 def test_pages_are_not_kept_by_browsers() -> None:
     """
-    A page always shows the current state, even after "back".  Browsers may keep the console's files as long as they do
-    not change.
+    Browsers store no page, so that a page shows the current state even after "back".  They may store the console's
+    static files, but must ask before each use whether those have changed.
     """
     stored = [get(View(), path).headers["cache-control"] for path in ("/", "/static/console.css")]
 

@@ -50,7 +50,8 @@ def test_an_old_look_tells_nothing_about_the_present() -> None:
 
 def test_the_partitions_seen_longest_ago_are_forgotten() -> None:
     """
-    The number of partitions that are remembered is bounded.
+    The number of partitions whose end offsets are remembered is bounded; those that were read longest ago are forgotten
+    first.
     """
     clock = Clock()
     known = Rates(clock)

@@ -22,7 +22,7 @@ DAY_MS = 86_400_000
     ],
 )
 def test_legal_values_are_parsed(text: str, value: OffsetReset) -> None:
-    """The forms that Kafka accepts; letters may have either case."""
+    """Every form that Kafka accepts is parsed, with upper-case and lower-case letters."""
     assert value == parse_offset_reset(text)
 
 
@@ -48,6 +48,8 @@ def test_legal_values_are_parsed(text: str, value: OffsetReset) -> None:
     ],
 )
 def test_other_values_are_refused(text: str) -> None:
-    """The message says what is legal.  A negative duration would lie in the future."""
+    """
+    Any other value is refused with the legal forms, also a negative duration, which would mean an offset in the future.
+    """
     with pytest.raises(ValueError, match="must be earliest, latest, or by_duration"):
         parse_offset_reset(text)

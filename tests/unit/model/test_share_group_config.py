@@ -21,7 +21,7 @@ def test_the_defaults_are_those_of_kafka() -> None:
 
 
 def test_a_groups_setting_precedes_the_brokers() -> None:
-    """The broker's key is the default of the group's key."""
+    """A value that is set for the group takes precedence; otherwise the broker's key of the same meaning applies."""
     layers = BrokerLayers(
         static={"group.share.session.timeout.ms": "50000", "group.share.heartbeat.interval.ms": "6000"},
         dynamic_default={"group.share.assignment.interval.ms": "0"},
@@ -46,7 +46,10 @@ def test_a_groups_setting_precedes_the_brokers() -> None:
     ],
 )
 def test_a_value_is_moved_into_its_bounds(setting: str, bounds: dict[str, str], effective: int) -> None:
-    """The bounds may have changed since the value was set; the group keeps working."""
+    """
+    A stored value outside the broker's bounds is replaced by the nearest bound, so that the group keeps working if the
+    bounds have changed since the value was set.
+    """
     config = compile_share_group_config({SESSION: setting}, BrokerLayers(static=bounds))
 
     assert effective == config.session_timeout_ms
@@ -62,7 +65,10 @@ def test_a_value_is_moved_into_its_bounds(setting: str, bounds: dict[str, str], 
     ],
 )
 def test_a_value_out_of_its_bounds_is_refused(settings: dict[str, str], says: str) -> None:
-    """INVALID_CONFIG (40) when it is set; the message names the keys that bound it."""
+    """
+    Setting a group's value outside the broker's bounds fails with INVALID_CONFIG, and the message names the keys that
+    set the bounds.
+    """
     with pytest.raises(KafkaError) as refused:
         check_share_group_settings(settings.keys(), settings, BrokerLayers())
 
@@ -82,13 +88,19 @@ SHORT_SESSIONS = BrokerLayers(static={"group.share.min.session.timeout.ms": "100
     ],
 )
 def test_a_session_must_exceed_the_heartbeat_interval(changed: set[str], settings: dict[str, str]) -> None:
-    """Otherwise every member would lose its session between two heartbeats."""
+    """
+    A session timeout that does not exceed the heartbeat interval is refused, because every member would lose its
+    session between two heartbeats.
+    """
     with pytest.raises(KafkaError, match=r"must exceed share\.heartbeat\.interval\.ms"):
         check_share_group_settings(changed, settings, SHORT_SESSIONS)
 
 
 def test_other_changes_are_not_checked_again() -> None:
-    """A setting that was legal once does not prevent a change to another one."""
+    """
+    A change of one setting does not check the others again, so that a value that was legal once does not prevent the
+    change.
+    """
     settings = {SESSION: "1", "share.auto.offset.reset": "earliest"}
 
     check_share_group_settings({"share.auto.offset.reset"}, settings, BrokerLayers())

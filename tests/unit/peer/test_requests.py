@@ -88,7 +88,7 @@ def test_requests_encode_to_the_golden_bytes(api: Api, request_: Message, golden
 
     frame = b"".join(api.encode_request(0, request_, correlation_id=7))
 
-    assert header + golden == frame[4:].hex()  # the frame after its size
+    assert header + golden == frame[4:].hex()  # without the four bytes of the frame's size
     assert request_ == api.decode_request(0, memoryview(bytes.fromhex(golden)))
 
 

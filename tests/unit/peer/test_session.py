@@ -20,7 +20,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.peer.frame import FRAME_BYTES_MAX
 from tidemill.peer.session import HANDSHAKE_BYTES_MAX, PeerLeft, PeerRefused
 
-STEPS = 4  # Opening, Opening, Hello, Hello
+STEPS = 4  # messages of a handshake: an Opening of each end, then a Hello of each end
 
 
 def test_both_ends_learn_the_others_identity() -> None:

@@ -74,7 +74,10 @@ def test_a_refusal_is_a_warning_at_once() -> None:
 
 
 def test_a_broker_that_dials_reports_its_own_outages() -> None:
-    """Connections from elsewhere that fail now and then, such as those of a port scanner, are not an outage."""
+    """
+    Incoming connections that fail now and then, such as those of a port scanner, are not an outage, and cause no
+    warning: a broker reports only outages of links that it dials.
+    """
     reports = Reports()
     reports.failed(FROM, "the other end closed the connection")
     reports.now_s += OUTAGE_MS

@@ -60,7 +60,8 @@ def test_latencies_are_a_histogram() -> None:
 
 def test_the_build_and_the_process_are_shown() -> None:
     """
-    The labels of the build are those that the caller passes; the values of the process come from the client library.
+    The build metric has the labels that the caller passes; the metrics of the process come from the library
+    prometheus_client.
     """
     text = PrometheusText(Metrics(), {}, str, {"version": "1.2", "python": "3.11.9"}).render()
 
@@ -70,7 +71,8 @@ def test_the_build_and_the_process_are_shown() -> None:
 
 def test_counters_are_read_and_added_up_over_their_labels() -> None:
     """
-    Counters are read as the broker counted them, summed over the labels: here, over all APIs.
+    `counters_of` reads counters back from a scrape as the broker counted them, summed over the labels: here, over all
+    APIs.
     """
     metrics = Metrics()
     metrics.produce_records = 7
@@ -84,7 +86,7 @@ def test_counters_are_read_and_added_up_over_their_labels() -> None:
 
 def test_values_of_topics_are_kept_apart() -> None:
     """
-    Values are kept apart only by the label `topic`, and summed over all other labels.
+    `counters_of` returns one value for each topic, summed over all labels other than `topic`.
     """
     text = 'bytes_total{topic="a",api="x"} 1\nbytes_total{topic="a",api="y"} 2\nbytes_total{topic="b"} 4\n'
 

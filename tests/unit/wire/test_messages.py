@@ -20,7 +20,7 @@ SIDES = [
 ]
 SEEDS = st.integers(min_value=0, max_value=1 << 32)
 
-quick = settings(max_examples=3, deadline=None)  # for each message and version
+quick = settings(max_examples=3, deadline=None)  # random seeds for each message
 
 
 def body(api: Api, side: str, version: int, message: Message) -> bytes:
@@ -163,8 +163,8 @@ HOSTILE_VARINTS = [
     uvarint(0x80000000),
     uvarint(100 * 1024 * 1024 + 1),
     uvarint(20_000_000),
-    b"\x80\x80\x80\x80\x80\x80\x01",  # longer than 5 bytes
-    b"\xff\xff\xff\xff\x7f",  # more than 32 bits
+    b"\x80\x80\x80\x80\x80\x80\x01",  # a varint longer than 5 bytes
+    b"\xff\xff\xff\xff\x7f",  # a varint with more than 32 bits
 ]
 
 
@@ -175,25 +175,25 @@ def hostile_bodies() -> list[tuple[Api, int, bytes]]:
         raw = size.to_bytes(4, "big", signed=True)
         short = (size & 0xFFFF | 0x8000).to_bytes(2, "big")
         bodies += [
-            (apis.ALL[0], 7, short),  # a string
-            (apis.ALL[0], 7, b"\xff\xff" + b"\0\1" + bytes(4) + raw),  # an array of structs
+            (apis.ALL[0], 7, short),  # length of a string
+            (apis.ALL[0], 7, b"\xff\xff" + b"\0\1" + bytes(4) + raw),  # count of an array of structs
             (
                 apis.ALL[0],
                 7,
                 b"\xff\xff" + b"\0\1" + bytes(4) + b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0" + raw + b"x",
-            ),  # the records of a Produce request
-            (apis.ALL[9], 5, b"\0\1g\0\0\0\1\0\1t" + raw + bytes(64)),  # an array of numbers
-            (apis.ALL[11], 0, b"\0\1g\0\0\0\0\0\0\0\1c\0\0\0\1\0\1p" + raw),  # bytes
+            ),  # length of the records of a Produce request
+            (apis.ALL[9], 5, b"\0\1g\0\0\0\1\0\1t" + raw + bytes(64)),  # count of an array of numbers
+            (apis.ALL[11], 0, b"\0\1g\0\0\0\0\0\0\0\1c\0\0\0\1\0\1p" + raw),  # length of a field of type bytes
         ]
     for varint in HOSTILE_VARINTS:
         bodies += [
-            (apis.ALL[0], 9, varint + bytes(64)),  # a string
-            (apis.ALL[0], 9, b"\0" + b"\0\1" + bytes(4) + varint + bytes(64)),  # an array of structs
-            (apis.ALL[0], 9, b"\0" + b"\0\1" + bytes(4) + b"\2\2t\2\0\0\0\0" + varint + bytes(64)),  # records
-            (apis.ALL[9], 6, b"\2g\2\2t" + varint + bytes(64)),  # an array of numbers
-            (apis.ALL[18], 3, b"\2a\2b" + varint + bytes(64)),  # tagged fields
-            (apis.ALL[18], 3, b"\2a\2b\1" + varint + bytes(64)),  # a tag
-            (apis.ALL[18], 3, b"\2a\2b\1\5" + varint + bytes(64)),  # a tagged field's size
+            (apis.ALL[0], 9, varint + bytes(64)),  # length of a string
+            (apis.ALL[0], 9, b"\0" + b"\0\1" + bytes(4) + varint + bytes(64)),  # count of an array of structs
+            (apis.ALL[0], 9, b"\0" + b"\0\1" + bytes(4) + b"\2\2t\2\0\0\0\0" + varint + bytes(64)),  # length of records
+            (apis.ALL[9], 6, b"\2g\2\2t" + varint + bytes(64)),  # count of an array of numbers
+            (apis.ALL[18], 3, b"\2a\2b" + varint + bytes(64)),  # number of tagged fields
+            (apis.ALL[18], 3, b"\2a\2b\1" + varint + bytes(64)),  # a tag number
+            (apis.ALL[18], 3, b"\2a\2b\1\5" + varint + bytes(64)),  # size of a tagged field
         ]
     return bodies
 

@@ -322,7 +322,10 @@ def test_timestamps_that_the_target_does_not_keep_are_refused(
 
 @soak_only
 def test_a_filter_that_is_never_true_leaves_the_counts(replay, make_topic, produce, consumed, some_flights):
-    """Spark's optimizer must not remove the counting of records together with the rows."""
+    """
+    If a filter excludes every record, the replay still counts the records that it has read: Spark's optimizer must not
+    remove this count together with the rows.
+    """
     topic, to = make_topic(), make_topic()
     produce(topic, some_flights[:10])
 

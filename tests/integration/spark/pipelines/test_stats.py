@@ -60,7 +60,7 @@ def consumed(bootstrap):
         consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in ends])
         found = []
         while left := sum(ends.values()) - len(found):
-            messages = consumer.consume(min(left, 1_000), 30)  # waits until it has so many
+            messages = consumer.consume(min(left, 1_000), 30)  # waits for that many messages, at most 30 s
             assert messages, f"{len(found)} messages within 30 s"
             assert [] == [message.error() for message in messages if message.error()]
             found += [message for message in messages if message.offset() < ends[message.partition()]]
