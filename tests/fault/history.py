@@ -48,7 +48,10 @@ class Violation:
 
 @dataclass(slots=True)
 class History:
-    """`reads` are from any consumer at any time; `final` is one complete read after the run."""
+    """
+    What producers sent and consumers read.  `reads` come from all consumers during the run; `final` is one complete
+    read after the run.
+    """
 
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)

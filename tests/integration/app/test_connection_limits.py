@@ -80,7 +80,8 @@ def test_the_total_number_of_connections_is_limited(tmp_path: Path) -> None:
     ):
         outcomes = [is_closed(connection, 0.5) for connection in (first, second, third)]
 
-    assert 1 == outcomes.count(True)  # only the broker knows which of them was accepted last
+    # The broker may accept the connections in any order, so the test cannot know which one it closes.
+    assert 1 == outcomes.count(True)
 
 
 def test_each_listener_returns_its_own_advertised_address(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from benchmarks.broker import free_port
 from benchmarks.tidemill_broker import TidemillBroker
 
 TOPIC, GROUP = "flights", "readers"
-PARTITIONS, RECORDS = 8, 300  # partitions are set explicitly: the client's partitioner may choose one for all records
+PARTITIONS, RECORDS = 8, 300  # the test sets each record's partition: a partitioner may choose one for all
 WAIT_SECONDS_MAX = 40.0
 
 

@@ -450,8 +450,9 @@ def test_the_dialled_addresses_can_change_at_any_time() -> None:
 
 
 def test_a_queue_is_bounded_when_the_other_end_is_slow() -> None:
-    """A queue rejects frames beyond 64 MiB and copies none of their bytes.  When the other end reads again, all
-    accepted frames arrive.
+    """
+    If the other end reads nothing, the queue of a link rejects frames beyond 64 MiB and copies none of their bytes.
+    When the other end reads again, all accepted frames arrive.
     """
 
     async def act(scene: Scene) -> None:
@@ -532,7 +533,8 @@ def test_an_incomplete_handshake_times_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_number_of_unproven_connections_is_limited() -> None:
     """
-    Beyond the limit, each new connection closes the oldest unauthenticated one, so that a broker can still connect.
+    If too many connections are not authenticated, each new one closes the oldest of them, so that a broker can still
+    connect.
     """
 
     async def act(scene: Scene) -> None:
@@ -568,7 +570,8 @@ def test_a_different_cluster_key_is_refused_and_reported_at_both_ends() -> None:
 
 def test_the_owner_can_refuse_a_link() -> None:
     """
-    A refused link causes no call to `lost`; the other end receives the reason and backs off before it dials again.
+    If the link owner refuses a link, `lost` is not called; the other end receives the reason and backs off before it
+    dials again.
     """
 
     async def act(scene: Scene) -> None:
@@ -664,7 +667,10 @@ def test_a_long_outage_is_a_warning_and_its_end_is_reported(monkeypatch: pytest.
 
 @pytest.mark.parametrize("where", ["linked", "received", "lost"])
 def test_an_exception_of_the_owner_closes_one_link_and_is_reported(where: str) -> None:
-    """An exception raised by the owner closes one link and is reported; the other links and the loop continue."""
+    """
+    An exception raised by the link owner closes the link concerned and is reported; the other links and the loop
+    continue.
+    """
 
     async def act(scene: Scene) -> None:
         one, two, three = scene.broker(1), scene.broker(2), scene.broker(3)

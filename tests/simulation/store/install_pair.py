@@ -356,9 +356,8 @@ class Pair:
                 found.append(f"partition {number}: epochs {copy.epochs.starts}, not {log.epochs.starts}")
             if copy.producers.newest() != log.producers.newest():
                 found.append(f"partition {number}: producers {copy.producers.newest()}")
-            if (
-                summed_of(ours, number).with_pending != summed_of(theirs, number).with_pending
-            ):  # pending values count, too: the follower may not know that they have committed
+            # Pending values count, too, because the follower may not know yet that they have committed.
+            if summed_of(ours, number).with_pending != summed_of(theirs, number).with_pending:
                 found.append(f"partition {number}: {summed_of(ours, number)}, not {summed_of(theirs, number)}")
             is_equally_committed = ours.commit_index == theirs.commit_index
             if is_equally_committed and shares_of(ours, number) != shares_of(theirs, number):

@@ -109,8 +109,8 @@ def test_a_cluster_that_lacks_a_broker_says_so() -> None:
 
 def test_partitions_that_refuse_writes_are_counted() -> None:
     """
-    When one of three brokers is down, only those partitions count as refusing writes with acks=all that require all
-    three replicas: two of the five partitions of users.
+    When one of three brokers is down, five partitions lack a replica, but only the two that require all three replicas
+    count as refusing writes with acks=all.
     """
     world = ClusterWorld()
     world.create("flights", 2, min_insync_replicas="3")

@@ -86,20 +86,20 @@ def test_old_message_formats_are_refused_with_a_specific_error(magic, code):
 @pytest.mark.parametrize(
     ("form", "position", "value", "code"),
     [
-        (">q", 0, 1, "INVALID_RECORD"),  # base offset
+        (">q", 0, 1, "INVALID_RECORD"),  # the base offset, which must be 0
         (">q", 0, -1, "INVALID_RECORD"),
-        (">i", 57, 0, "INVALID_RECORD"),  # record count
+        (">i", 57, 0, "INVALID_RECORD"),  # the record count, which must be that of the records
         (">i", 57, -1, "INVALID_RECORD"),
         (">i", 57, 4, "INVALID_RECORD"),
-        (">i", 23, 3, "INVALID_RECORD"),  # last offset delta
+        (">i", 23, 3, "INVALID_RECORD"),  # the last offset delta, which must be the record count less one
         (">i", 23, -1, "INVALID_RECORD"),
-        (">h", 21, 0x20, "INVALID_RECORD"),  # control
-        (">h", 21, 0x10, "INVALID_RECORD"),  # transactional, without a producer id
-        (">h", 21, 0x08, "INVALID_TIMESTAMP"),  # LogAppendTime
+        (">h", 21, 0x20, "INVALID_RECORD"),  # the bit of control batches is set
+        (">h", 21, 0x10, "INVALID_RECORD"),  # the bit of transactional batches is set, without a producer id
+        (">h", 21, 0x08, "INVALID_TIMESTAMP"),  # the bit of LogAppendTime is set
         (">h", 21, 5, "UNSUPPORTED_COMPRESSION_TYPE"),
         (">h", 21, 7, "UNSUPPORTED_COMPRESSION_TYPE"),
         (">q", 43, 9, "INVALID_RECORD"),  # a producer id without epoch and sequence
-        (">q", 35, 5, "INVALID_TIMESTAMP"),  # max timestamp
+        (">q", 35, 5, "INVALID_TIMESTAMP"),  # the max timestamp, which must be that of the records
         (">q", 27, (1 << 63) - 1, "INVALID_RECORD"),  # base timestamp: adding the deltas overflows int64
     ],
 )

@@ -20,8 +20,8 @@ def test_a_subject_that_the_reason_names_is_not_repeated() -> None:
 @pytest.mark.parametrize("name", ["NOT_CONTROLLER", "COORDINATOR_NOT_AVAILABLE"])
 def test_a_cluster_without_majority_is_named_as_a_cause(name: str) -> None:
     """
-    An error such as NOT_CONTROLLER may mean that a majority of the brokers is down.  Its name does not tell an operator
-    so, and therefore the message adds this cause.
+    The name of an error such as NOT_CONTROLLER does not tell an operator that a majority of the brokers may be down, so
+    the message adds this cause.
     """
     error = refusal(name, "topic 'orders'", "Broker: Not controller for cluster")
 

@@ -50,7 +50,7 @@ APIS = {
     )
 }
 REQUEST_BYTES_MAX = 100 << 20  # a broker closes the connection of a larger request, as in Kafka
-_BATCHES_REMEMBERED = 5  # batches of each producer whose retries a partition recognizes, as in Kafka
+_BATCHES_REMEMBERED = 5  # per producer: batches whose retries a partition recognizes, as in Kafka
 TOPIC_ID = TopicId(bytes(range(16)))
 
 

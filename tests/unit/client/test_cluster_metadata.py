@@ -114,7 +114,7 @@ def test_a_broker_that_is_starting_is_found():
 @pytest.mark.parametrize("was_reached", [True, False])
 def test_after_the_first_response_outages_are_waited_for(was_reached):
     """
-    Once a broker has responded, to this process or to the driver of its job, a call retries up to
+    Once a broker has responded to this process or, before a Spark task began, to the driver, a call retries up to
     default.api.timeout.ms.
     """
     with FakeCluster() as running:

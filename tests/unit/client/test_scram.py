@@ -58,7 +58,7 @@ def test_a_wrong_first_message_of_the_server_is_refused(first, sentence):
 )
 def test_a_server_that_proves_nothing_is_refused(final, sentence):
     """
-    The client accepts only the signature that the password determines.
+    The client refuses a server whose final message lacks the signature that only the user's password yields.
     """
     client = ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE)
     client.final(SERVER_FIRST)

@@ -70,6 +70,6 @@ def test_durations(duration_ms: float | None, text: str) -> None:
 )
 def test_settings_in_words(key: str, value: str | None, text: str) -> None:
     """
-    Large numbers of milliseconds and bytes are easier to check if they are also given in words.
+    A setting in milliseconds or bytes is also given in words if its number is large, so that a person can check it.
     """
     assert text == formats.meant(Setting(key=key, value=value, source="this topic", documentation=""))

@@ -20,7 +20,8 @@ def _groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_groups_are_listed_without_lag_if_the_offsets_are_missing() -> None:
     """
-    A coordinator may fail between two requests, in which case the page shows what it knows.
+    If a coordinator lists its groups but does not return their committed offsets, the page lists the groups and says
+    that the offsets are missing.
     """
     answer = get(View(), "/groups")
 
@@ -32,7 +33,7 @@ def test_a_group_is_shown_without_members_if_its_coordinator_does_not_describe_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    The page of the group shows a note in place of the members.
+    If the coordinator does not describe a group, the group's page shows the reason in place of the members.
     """
 
     def fail(reader: ClusterReader, row: GroupRow) -> GroupDetail:

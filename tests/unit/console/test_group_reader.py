@@ -20,6 +20,6 @@ def test_an_assignment_lists_partitions() -> None:
 @pytest.mark.parametrize("assignment", [b"", b"\0", ASSIGNMENT[:20], b"\0\0\x7f\xff\xff\xff\0\1a", b"connect"])
 def test_an_assignment_that_cannot_be_read_has_no_partitions(assignment: bytes) -> None:
     """
-    Other kinds of members, such as the workers of Kafka Connect, have assignments in other formats.
+    An assignment in another format, such as that of a Kafka Connect worker, is read as one without partitions.
     """
     assert [] == assigned(assignment)

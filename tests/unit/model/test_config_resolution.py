@@ -40,8 +40,8 @@ def test_the_most_specific_level_takes_precedence(
     overrides: dict[str, str], layers: BrokerLayers, value: str, source: ConfigSource
 ) -> None:
     """
-    The levels are topic, broker, cluster, start and default.  Within a level, ms takes precedence over minutes, and
-    minutes over hours.  The value is in the unit of the topic key.
+    The first of these levels that sets a key determines its value: topic, broker, cluster, start and default.  Within a
+    level, ms takes precedence over minutes, and minutes over hours.  The value is in the unit of the topic key.
     """
     resolved = resolve_topic(RETENTION, overrides, layers)
 

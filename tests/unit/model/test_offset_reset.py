@@ -49,7 +49,8 @@ def test_legal_values_are_parsed(text: str, value: OffsetReset) -> None:
 )
 def test_other_values_are_refused(text: str) -> None:
     """
-    Any other value is refused with the legal forms, also a negative duration, which would mean an offset in the future.
+    Any other value is refused, including a negative duration, which would lie in the future; the error lists the legal
+    forms.
     """
     with pytest.raises(ValueError, match="must be earliest, latest, or by_duration"):
         parse_offset_reset(text)

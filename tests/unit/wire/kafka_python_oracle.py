@@ -56,7 +56,7 @@ def _field(value: Any, field: Field, schema: Any, version: int) -> Any:
         if isinstance(field.kind, Array):
             return [_struct(element, schema, version) for element in value]
         return _struct(value, schema, version)
-    # Kafka-python's type of some fields with authorized operations.
+    # In kafka-python, some fields with authorized operations are sets of bits.
     if getattr(getattr(schema, "_type", None), "__name__", "") == "BitField":
         return {bit for bit in range(32) if value >> bit & 1}
     return uuid.UUID(bytes=value) if kind is UUID else value

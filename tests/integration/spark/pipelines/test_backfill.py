@@ -331,7 +331,10 @@ def test_a_run_resumes_with_the_part_that_is_not_done(
 def test_history_is_followed_by_the_live_topic(
     spark, make_topic, produce, flights_job, run_until, consume, some_flights
 ):
-    """Records that reached the live topic after the start follow the files, without a gap and without older records."""
+    """
+    After the rows of the files, the backfill writes the records that have reached the live topic since its first run
+    began: all of them once, and none that are older.
+    """
     target, live = make_topic(partitions=2), make_topic(partitions=3)
     arguments = flights_job(target, then=live)
 
