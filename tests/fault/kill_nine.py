@@ -21,8 +21,8 @@ from tests.fault.history import History, Read, Send, value_of
 TOPIC = "kill-nine"
 PARTITIONS = 4
 PRODUCERS = 2
-UNANSWERED_MAX = 2_000  # per producer: enough for many requests to be in flight at every kill
-LIFE_SECONDS = (0.02, 0.6)  # from the first acknowledgement after a start until the next kill
+UNANSWERED_MAX = 2_000  # unacknowledged sends of one producer, so many that each kill hits requests in flight
+LIFE_SECONDS = (0.02, 0.6)  # bounds of the random time from the first acknowledgement after a start to the kill
 WAIT_SECONDS_MAX = 60.0
 
 

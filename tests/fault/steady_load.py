@@ -18,7 +18,7 @@ from tests.fault.history import History, Read, Send, value_of
 
 PACE_SECONDS = 0.1  # seconds between two sends to the same partition
 LOT = 5  # records sent to a partition at a time, few enough for one batch
-UNANSWERED_MAX = 3_000  # per partition; above this, the load waits
+UNANSWERED_MAX = 3_000  # unacknowledged records of a partition, above which the load waits
 REQUEST_MS_MAX = 1_500
 WAIT_SECONDS_MAX = 90.0
 QUICK: dict[str, str | int | float | bool] = {

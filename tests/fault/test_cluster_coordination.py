@@ -17,7 +17,7 @@ from tests.fault.extent import times
 from tests.fault.steady_load import QUICK
 
 PARTITIONS = 4
-DELAY_SECONDS_MAX = 0.06  # from the request until the controller is killed
+DELAY_SECONDS_MAX = 0.06  # longest random time from the request to the kill of the controller
 OFFSETS = "__consumer_offsets"
 NOT_NOW = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 """

@@ -29,7 +29,7 @@ from tidemill.storage.machine.shard_machine import MachineNumber, MachineType
 from tidemill.storage.machine.share_machine import ShareMachine, encode_shares, share_groups
 from tidemill.storage.partition.partition_log import PartitionLog
 
-Observer = Callable[[PartitionLog, int, object], None]  # partition, log index of a row, the state including it
+Observer = Callable[[PartitionLog, int, object], None]  # (partition, log index of a row, state after the row)
 _SHARES_MAX = 12  # rows use share numbers from 1 to this; a run opens about this many shares
 _OFFSETS_MAX = 40
 

@@ -29,7 +29,7 @@ ADD: Final = 250  # number of the command, far above the assigned ones
 _COMMAND: Final = Struct(">BII")  # command, partition, value
 _STATE: Final = Struct(">QII")  # sum, number of values in it, number of pending values
 _PENDING: Final = Struct(">QI")  # log index, value
-Observer = Callable[[PartitionLog, int, object], None]  # partition, log index of the value, sum including the value
+Observer = Callable[[PartitionLog, int, object], None]  # (partition, log index of a value, sum with this value)
 
 
 class Summed(NamedTuple):

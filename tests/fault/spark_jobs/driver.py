@@ -32,7 +32,7 @@ CONFIGURATION: Final = (
 
 
 class SparkDriver:
-    """One run of a job."""
+    """One run of a Spark job, in processes that a test can kill."""
 
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         """`arguments` follow the interpreter on the command line: a program, or `-m` and a module."""

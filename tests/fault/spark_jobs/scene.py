@@ -12,16 +12,16 @@ from tests.fault.spark_jobs.job import KillableJob
 
 Victim = Literal["driver", "executor", "broker"]
 
-RUNS_MAX: Final = (
-    4  # after a kill: a run that fails because of the kill, and one that succeeds; two more for slow machines
-)
+# Runs that a job may take after a kill: one that fails because of the kill, one that succeeds, and two more for slow
+# machines.
+RUNS_MAX: Final = 4
 MASTERS: Final[dict[Victim, str]] = {
     "driver": "local[2]",
-    "executor": "local-cluster[2,1,1024]",  # its executors are separate processes
+    "executor": "local-cluster[2,1,1024]",  # a master whose executors are separate processes
     "broker": "local[2]",
 }
 _STEPS_MAX: Final = 3  # a kill comes at most this many steps after the start of a run
-_DELAY_SECONDS_MAX: Final = 0.4  # after the observed moment: about the length of a step
+_DELAY_SECONDS_MAX: Final = 0.4  # longest time from the observed step to the kill: about a step's length
 
 
 class JobScene:

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 _SECONDS_MAX: Final = 60.0
 _KEYS: Final = 100
-START_MS: Final = 1_357_034_400_000  # January 1, 2013
+START_MS: Final = 1_357_034_400_000  # January 1, 2013, 10:00 UTC
 
 
 @dataclass(frozen=True, slots=True)

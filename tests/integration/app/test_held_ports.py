@@ -26,7 +26,8 @@ def test_a_reserved_port_is_not_assigned_to_others() -> None:
     ports = HeldPorts()
     address = ports.take(Address("127.0.0.1", 0))
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind((address.host, address.port))  # without SO_REUSEADDR, as when the system chooses the port
+        # Without SO_REUSEADDR, under the same rules as a port that the system chooses.
+        other.bind((address.host, address.port))
     ports.close()
 
 

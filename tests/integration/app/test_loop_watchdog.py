@@ -54,7 +54,7 @@ def test_stop_ends_the_thread_between_two_callbacks() -> None:
 
     class ClearedLate(threading.Event):
         def clear(self) -> None:
-            watchdog._stopping.set()  # `stop` does the same
+            watchdog._stopping.set()  # the first step of `stop`, at the worst moment
             self.set()
             super().clear()
 

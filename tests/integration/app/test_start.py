@@ -32,7 +32,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 OF_THE_MACHINE = ("event loop stalled", "compiled extension not found", "clean stop timed out")
 """Warnings that are caused by the machine, if it is busy or has no compiler, and not by the broker."""
 
-BUSY_RECORDS = 1_000  # acknowledged before a broker under load is stopped
+BUSY_RECORDS = 1_000  # records that a broker under load has acknowledged when the test stops it
 BUSY_S_MAX = 60
 FREE_PORTS = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
 

@@ -26,7 +26,7 @@ def test_each_check_has_a_line(tmp_path: Path) -> None:
 
 def test_a_failed_check_fails_the_command(tmp_path: Path) -> None:
     """
-    The exit code tells scripts that a broker cannot run here.
+    If a check fails, the exit code of the command tells scripts that a broker cannot run on this machine.
     """
     (tmp_path / "file").touch()
 

@@ -76,7 +76,8 @@ def expressions(value: Any) -> Iterator[str]:
 @pytest.mark.parametrize("name", ["grafana/tidemill.json", "prometheus/alerts.yaml"])
 def test_every_metric_that_is_named_is_scraped(scraped: str, name: str) -> None:
     """
-    A renamed metric would leave a graph empty and an alert silent.
+    A scrape of a running broker contains each metric that the dashboard or an alert names; a renamed metric would leave
+    a graph empty and an alert silent.
     """
     text = (MONITORING / name).read_text()
     named = {it for expr in expressions(yaml.safe_load(text)) for it in A_METRIC.findall(expr)}

@@ -64,7 +64,7 @@ def test_every_page_is_shown_without_complaints(browser: Browser, cluster: Clust
                 expect(tab.page.locator(".plot canvas")).to_have_count(4)
             found[path] = tab.accessibility_problems()
 
-    is_expected = "Failed to load resource: the server responded with a status of 404"  # for /topics/missing
+    is_expected = "Failed to load resource: the server responded with a status of 404"  # /topics/missing does not exist
     assert [] == [text for text in tab.complaints if not text.startswith(is_expected)]
     assert [] == [(path, problem) for path, problems in found.items() for problem in problems]
 

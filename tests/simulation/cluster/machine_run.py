@@ -20,7 +20,7 @@ from tidemill.storage.machine.shard_machine import MachineType
 from tidemill.storage.partition.partition_log import PartitionLog
 
 PAUSE_S: Final = 0.05
-Observer = Callable[[PartitionLog, int, object], None]  # partition, log index of a command, the state including it
+Observer = Callable[[PartitionLog, int, object], None]  # (partition, log index of a command, state after the command)
 
 
 class MachineUnderTest(NamedTuple):

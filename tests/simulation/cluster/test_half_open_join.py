@@ -40,15 +40,15 @@ def test_a_joining_broker_asks_again_when_the_asked_broker_returns(
     silence: Callable[[ClusterRun, BrokerMachine, BrokerMachine], None],
 ) -> None:
     """
-    The joining broker repeats its request even though nothing indicates that its link is dead: it is not notified, and
-    it sends nothing else that could fail.
+    The joining broker repeats its request even though it cannot know that its link is dead: it gets no notification,
+    and sends nothing else that could fail.
     """
     run = ClusterRun(1, knobs(2).without_faults())
     one, two = run.machines
     one.start()
     pass_time(run, lambda: one.is_ready)
     wait(run, 2)
-    one.pace.stalled_until_us = run.timeline.now_us + seconds(3)  # delays the answer
+    one.pace.stalled_until_us = run.timeline.now_us + seconds(3)  # the asked broker does not answer yet
     two.start()
     wait(run, 1)
     assert two.broker is None

@@ -26,7 +26,7 @@ from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.store import Store
 
-NEIGHBOURS = 10  # crash points in a group: many of their disks are equal, and are opened once
+NEIGHBOURS = 10  # crash points per group; many disks of a group are equal, and each is opened once
 SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
 
 

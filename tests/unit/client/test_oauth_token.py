@@ -25,7 +25,7 @@ class Endpoint(HTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.status, self.body = 200, b""
-        self.requests: list[tuple[str, str, dict[str, list[str]]]] = []  # path, authorization, form
+        self.requests: list[tuple[str, str, dict[str, list[str]]]] = []  # path, header Authorization, form
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Do not print the errors of clients that reject the certificate."""

@@ -62,7 +62,7 @@ def test_what_does_not_exist_is_not_found(path: str) -> None:
 @pytest.mark.parametrize("path", ["/missing", "/topics/missing", "/topics/orders/x"])
 def test_a_page_that_does_not_exist_has_links(path: str) -> None:
     """
-    A person who has mistyped a URL gets to the lists with one click.
+    The page for an unknown URL has links to all lists, so that a user who has mistyped a URL gets there with one click.
     """
     text = get(View(shard(1)), path).text
 

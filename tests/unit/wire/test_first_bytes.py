@@ -54,6 +54,6 @@ def test_the_requests_of_kafka_clients_are_recognized() -> None:
 )
 def test_other_bytes_are_not_named(first: bytes) -> None:
     """
-    If the bytes are too few or of an unknown protocol, no protocol is named.
+    If the bytes are too few, or belong to an unknown protocol, no protocol is named.
     """
     assert None is protocol_of(first)

@@ -99,7 +99,8 @@ def test_a_large_frame_has_a_buffer_of_its_own() -> None:
 
 def test_a_frame_is_writable_and_never_overwritten() -> None:
     """
-    The broker writes offsets into batches in place; bytes that arrive later never overwrite them.
+    A frame can be written to, because the broker writes offsets into batches in place, and bytes that arrive later
+    never overwrite it.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     [frame] = receive(buffer, framed(b"........"), [100])

@@ -88,7 +88,7 @@ def test_flights_are_archived_by_hour(spark, bootstrap, make_topic, send, some_f
     Every record is in the archive once, with key, value, timestamp and headers, in the directory of its UTC hour.
     """
     topic = make_topic(partitions=3)
-    few = [*some_flights[:60], *some_flights[DAY - 60 : DAY + 60]]  # of only a few hours, because each hour is a file
+    few = [*some_flights[:60], *some_flights[DAY - 60 : DAY + 60]]  # few hours, because each hour becomes a file
     send(topic, few)
 
     report = pipelines.archive(spark, topic=topic, **arguments)
