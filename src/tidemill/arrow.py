@@ -83,8 +83,8 @@ def read(
     parsed = source_options.for_batch(texts)
     wanted = schema(columns, include_headers=parsed.has_headers)
     work = ParallelReader(parsed, wanted.names, batch_plan.plan(parsed))
-    # Only a reader over a Python iterator raises the iterator's own errors.  Its method `close` does not close the
-    # iterator.
+    # A reader made by `from_batches` raises the errors of the iterator unchanged, unlike other readers.  Its method
+    # `close` does not close the iterator.
     return pa.RecordBatchReader.from_batches(wanted, work.record_batches())
 
 
@@ -168,7 +168,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def _place(texts: dict[str, str], name: str, value: str | None) -> None:
-    """Set an option, which must not be set yet.  With None, do nothing."""
+    """Add an option to `texts`, or nothing if the value is None.  Raise ValueError if the option is already set."""
     if value is None:
         return
     if name in texts:

@@ -10,7 +10,7 @@ class Acknowledged(NamedTuple):
     """The acknowledged records of one partition."""
 
     records: int
-    bytes: int  # of the record batches, compressed
+    bytes: int  # compressed size of the record batches
     first_offset: int  # -1 if the broker did not return it
     end_offset: int  # the offset after the last record; records of other producers may be in between
 
@@ -45,6 +45,6 @@ class Acknowledgements:
         self._by_partition[partition] = before.plus(pending.record_count, pending.size, base_offset, end_offset)
 
     def take(self) -> dict[TopicPartition, Acknowledged]:
-        """Return the counts and reset them."""
+        """Return the counts since the last `take`, and reset them."""
         taken, self._by_partition = self._by_partition, {}
         return taken

@@ -85,8 +85,8 @@ class BatchProducer:
         """
         Queue a batch, and stamp it with producer id, epoch and sequence before it is sent.
 
-        The caller must not use `batch` afterwards.  Wait while the buffer is full.  Raise DeliveryFailed, also for an
-        earlier batch, and ClientError.
+        The caller must not use `batch` afterwards.  Wait while the buffer is full.  Raise DeliveryFailed, which may be
+        about an earlier batch, and ClientError.
         """
         with self._call():
             while self._busy and self._buffered_bytes + len(batch) > self._settings.buffer_bytes:
@@ -146,7 +146,7 @@ class BatchProducer:
         finally:
             self._left_at = self._monotonic()
 
-    # One step: receive, give up, refresh, send, wait
+    # One step of the producer: receive responses, give up batches, refresh metadata, send requests, wait
 
     def _step(self) -> None:
         """Send what can be sent, and wait for a response or until a retry is due."""
@@ -266,7 +266,7 @@ class BatchProducer:
                     f"delivery.timeout.ms={self._settings.delivery_timeout_ms}: {cause}",
                 ) from pending.cause
 
-    # Outcomes of sent batches
+    # How the response to a batch is processed
 
     def _process(self, pending: PendingBatch, answer: produce.Response.Topic.Partition | None) -> None:
         queue = pending.queue
@@ -297,7 +297,7 @@ class BatchProducer:
     def _are_retries_exhausted(self, pending: PendingBatch) -> bool:
         return self._settings.retries_max is not None and pending.attempts > self._settings.retries_max
 
-    # Failed attempts
+    # How a failed attempt to send a batch is repeated
 
     def _retry_later(self, lost: LostConnection) -> None:
         """Send the batches of a lost connection again, with the same sequence numbers."""

@@ -33,11 +33,13 @@ _FRAME_SIZE: Final = Struct(">i")
 _FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, but less than HTTP or TLS bytes misread as a size
 _BUFFER_BYTES_MIN: Final = 64 << 10
 _BUFFER_BYTES_KEPT: Final = 16 << 20  # a larger buffer, for a response with one huge batch, is not reused
-_API_VERSIONS_VERSION: Final = 3  # v4 adds nothing that this client needs
+_API_VERSIONS_VERSION: Final = 3  # version 4 of ApiVersions adds nothing that this client needs
 _CLIENT_NAME: Final = "tidemill"
 _CLIENT_VERSION: Final = "0.1"
-_LOGIN_LIFETIME_USED: Final = 0.85  # plus up to 0.1 at random, so that clients do not log in all at once
-_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # the first bytes of an alert and of a handshake
+# A connection logs in again after this share of a login's lifetime, plus a random 0 to 0.1, so that clients do not all
+# log in at the same time.
+_LOGIN_LIFETIME_USED: Final = 0.85
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # the first bytes of a TLS alert and of a TLS handshake
 
 
 class BrokerConnection:
@@ -59,8 +61,8 @@ class BrokerConnection:
         self._buffer = bytearray(_BUFFER_BYTES_MIN)
         self._early: deque[Any] = deque()  # responses that arrived while the connection logged in again
         self._logs_in_again_at: float | None = None
-        self._has_responded = False  # to a request after those that open the connection
-        self._patience_used_s = settings.request_timeout_ms / 1_000  # the socket's timeout
+        self._has_responded = False  # whether the broker has responded to a request of the caller
+        self._patience_used_s = settings.request_timeout_ms / 1_000  # the current timeout of the socket
         connect_s = settings.connect_timeout_ms / 1_000
         if open_within_ms is not None:
             connect_s = min(connect_s, open_within_ms / 1_000)
@@ -230,7 +232,7 @@ class BrokerConnection:
         api = api_versions.API
         request = api_versions.Request(client_software_name=_CLIENT_NAME, client_software_version=_CLIENT_VERSION)
         response = self._ask(api, request, _API_VERSIONS_VERSION)
-        if response.error_code == errors.UNSUPPORTED_VERSION:  # as a Kafka broker before 2.4 does
+        if response.error_code == errors.UNSUPPORTED_VERSION:  # Kafka before 2.4 does not know version 3
             response = self._ask(api, request, 0)
         if response.error_code != errors.NONE:
             raise ProtocolMismatch(f"broker {self._name} refuses ApiVersions: {errors.name(response.error_code)}")
@@ -266,7 +268,7 @@ class BrokerConnection:
             if correlation_id == wanted:
                 return response
             self._early.append(response)
-            self._buffer = bytearray(_BUFFER_BYTES_MIN)  # the response may have views into the old one
+            self._buffer = bytearray(_BUFFER_BYTES_MIN)  # the response may have views into the old buffer
 
 
 def wait_for_responses(connections: Collection[BrokerConnection], timeout_s: float) -> list[BrokerConnection]:

@@ -15,7 +15,7 @@ from tidemill.wire.messages import metadata
 
 NO_LEADER_EPOCH: Final = -1
 
-_FIRST_CONTACT_SHARE: Final = 0.95  # of the first contact's time limit; the rest is for raising the error in time
+_FIRST_CONTACT_SHARE: Final = 0.95  # share of `refresh`'s time limit for connecting; the rest is for raising the error
 
 _Answer = TypeVar("_Answer")
 

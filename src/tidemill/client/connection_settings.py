@@ -22,7 +22,7 @@ DEFAULT_PORT: Final = 9092
 
 NO_EFFECT: Final = frozenset(
     {
-        "allow.auto.create.topics",  # a reader never creates topics
+        "allow.auto.create.topics",  # the client never creates topics
         "api.version.request",
         "auto.commit.interval.ms",
         "auto.include.jmx.reporter",
@@ -38,7 +38,7 @@ NO_EFFECT: Final = frozenset(
         "group.protocol",
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
-        "max.poll.records",  # whole batches are read
+        "max.poll.records",  # the client reads whole batches
         "metadata.max.age.ms",  # metadata is refreshed when a leader moves, and when a read is planned
         "metadata.recovery.strategy",
         "metric.reporters",

@@ -49,8 +49,8 @@ class PendingBatch:
         self.record_count = record_count
         self.deadline = deadline  # when its delivery fails, on the producer's clock
         self.attempts = 0
-        self.sequence = NO_SEQUENCE  # of the first record; set when the batch is first sent
-        self.cause: ClientError | None = None  # of the last failure
+        self.sequence = NO_SEQUENCE  # the first record's sequence number; set when the batch is first sent
+        self.cause: ClientError | None = None  # the error of the last failed attempt
 
     @property
     def size(self) -> int:

@@ -47,7 +47,7 @@ def protocol_of_response(start: bytes) -> PortProtocol:
     """Return the protocol of a response to `_REQUEST` that begins with `start`."""
     if start.startswith(b"HTTP/"):
         return PortProtocol.HTTP
-    if start[:2] in (b"\x15\x03", b"\x16\x03"):  # an alert or a handshake record
+    if start[:2] in (b"\x15\x03", b"\x16\x03"):  # the start of a TLS alert or a TLS handshake
         return PortProtocol.TLS
     if len(start) == _RESPONSE_START.size and _RESPONSE_START.unpack(start)[1] == CORRELATION_ID:
         return PortProtocol.KAFKA

@@ -9,7 +9,7 @@ from tidemill.wire.messages import produce
 
 _RETRIABLE: Final = frozenset(
     {
-        errors.CORRUPT_MESSAGE,  # damaged in transit
+        errors.CORRUPT_MESSAGE,  # the batch was damaged in transit
         errors.FENCED_LEADER_EPOCH,
         errors.KAFKA_STORAGE_ERROR,
         errors.LEADER_NOT_AVAILABLE,

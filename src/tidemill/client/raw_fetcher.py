@@ -85,7 +85,8 @@ class RawFetcher:
                 position.update_size(fetched)
                 if fetched.next_offset < position.end_offset:
                     request.send(fetched.next_offset)
-                # Advance only after the send: if it fails, these batches are not yielded and must be fetched again.
+                # Advance only after the next request is sent: if sending fails, these batches are not yielded and must
+                # be fetched again.
                 position.offset = fetched.next_offset
                 yield from fetched.runs
         finally:

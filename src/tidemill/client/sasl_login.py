@@ -19,7 +19,7 @@ from tidemill.model import errors
 from tidemill.wire.messages import sasl_authenticate, sasl_handshake
 from tidemill.wire.schema import Api, Message
 
-_HANDSHAKE_VERSION: Final = 1  # with v0, frames without a header follow
+_HANDSHAKE_VERSION: Final = 1  # with v0, SASL messages have no Kafka request header
 _BROKER_MESSAGE_MAX: Final = 300  # characters of a broker's message that an error shows
 _TRANSIENT: Final = frozenset({errors.REQUEST_TIMED_OUT, errors.NETWORK_EXCEPTION, errors.UNKNOWN_SERVER_ERROR})
 
@@ -117,4 +117,4 @@ def _oauth_bearer(settings: SaslSettings, timeout_s: Callable[[], float]) -> Gen
     parts += [f"{key}={value}" for key, value in settings.extensions]
     refusal = yield ("n,,\x01" + "".join(f"{part}\x01" for part in parts) + "\x01").encode()
     if refusal:
-        yield b"\x01"  # the broker then closes the exchange with an error
+        yield b"\x01"  # RFC 7628: after this reply, the broker ends the exchange with an error

@@ -73,7 +73,7 @@ def _with_token(values: SettingValues) -> SaslSettings:
         jaas.parse(values["sasl.jaas.config"])  # raises an error for Java's OAuthBearerLoginModule that states the fix
         raise SettingsError("sasl.jaas.config has a password, but sasl.mechanism=OAUTHBEARER needs a token")
     extensions = _extensions(values.text("sasl.oauthbearer.extensions") or "")
-    usual = "oidc" if _URL in values else "default"  # Java's clients have no key for the method
+    usual = "oidc" if _URL in values else "default"  # the default: Java's clients have no key for the method
     if values.choice("sasl.oauthbearer.method", ("oidc", "default"), usual) == "oidc":
         source: TokenRequest | UnsignedToken = _request(values)
         shown = next((values.shown(name) for name in _ID if name in values), values.shown(_URL))

@@ -182,7 +182,7 @@ SECURITY_KEYS: Final = {key.name: key for key in (*_SASL, *_TLS)}
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of this key must never be shown, because its row says so or it has no row.
+    """Return whether the value of this key must never be shown: its row in the table says so, or it has no row.
 
     An unknown name may be a misspelt secret key, so unknown security keys count as secrets.
     """

@@ -15,7 +15,7 @@ _PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # per call of sendmsg; 1024 on Lin
 
 
 def send_parts(connected: socket.socket, parts: Sequence[Part]) -> None:
-    """Send all parts in order.  Raise OSError, also if the peer accepts no bytes within the socket's timeout."""
+    """Send all parts in order.  Raise OSError, for example if the peer accepts no bytes within the socket's timeout."""
     if isinstance(connected, ssl.SSLSocket) or sum(map(len, parts)) <= _JOINED_BYTES_MAX:
         connected.sendall(b"".join(parts))  # TLS copies the bytes in any case, and has no call for several parts
         return

@@ -151,7 +151,7 @@ def _cipher_suites(values: SettingValues) -> str | None:
 
 
 def _versions(values: SettingValues) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Return the lowest and highest TLS version that both settings allow."""
+    """Return the lowest and the highest TLS version that ssl.protocol and ssl.enabled.protocols allow."""
     protocol = values.text("ssl.protocol") or "TLS"
     if protocol not in ("TLS", *_VERSIONS):
         raise SettingsError(f"{values.shown('ssl.protocol')} is not supported: use TLS, {' or '.join(_VERSIONS)}")
@@ -176,7 +176,7 @@ def _refuse_java_stores(values: SettingValues) -> None:
             continue
         kind = values.get(f"{store}.type")
         if kind is None:
-            kind = "PKCS12" if path.lower().endswith((".p12", ".pfx")) else "JKS"  # Java's default
+            kind = "PKCS12" if path.lower().endswith((".p12", ".pfx")) else "JKS"  # Kafka's default store type
         if kind.strip().upper() != "PEM":
             is_jks_key = store == "ssl.keystore" and kind.strip().upper() == "JKS"
             commands = [_JKS_TO_PKCS12.format(store=path)] if is_jks_key else []
@@ -214,7 +214,7 @@ def _well_formed(pem: str) -> str:
     blocks = []
     for label, body in _PEM.findall(text):
         packed = "".join(body.split())
-        is_base64 = _BASE64.fullmatch(packed) is not None  # an encrypted key in the old format also contains a header
+        is_base64 = _BASE64.fullmatch(packed) is not None  # in an old format, an encrypted key begins with a header
         lines = [packed[i : i + 64] for i in range(0, len(packed), 64)] if is_base64 else [body.strip()]
         blocks.append("\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""]))
     return "".join(blocks) or text

@@ -46,7 +46,8 @@ def _ranges(reader: OffsetReader, options: SourceOptions, row_filter: RowFilter)
     starts = reader.resolve(options.starting, partitions, is_start=True)
     ends = reader.resolve(options.ending, partitions, is_start=False)
     kept = [partition for partition in sorted(partitions) if row_filter.selects(partition)]
-    # Look up the timestamp after the ends, so that a partition without a match has no matching record before its end.
+    # Look up the timestamp only after the end offsets: if a partition then has no match, no record before its end
+    # offset matches.
     since = row_filter.timestamp_ms_min
     first = None if since is None else reader.first_since(since, kept)
     earliest = reader.earliest(kept)

@@ -45,7 +45,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class DataLossPolicy:
-    """The options onDataLoss and dataLossLog."""
+    """What a query does about lost records: the options onDataLoss and dataLossLog."""
 
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     log: str | None = None  # a directory or a URI; set for REPORT
@@ -53,7 +53,7 @@ class DataLossPolicy:
     def prepare(self) -> None:
         """Create the log directory, so that a query that cannot write to it fails at the start.
 
-        Raise DataLossError.
+        Raise DataLossError if this fails.
         """
         if self.log is not None:
             try:

@@ -12,7 +12,7 @@ from tidemill.columnar.offset_bound import JsonOffsets, from_json
 
 _LOG = logging.getLogger(__name__)
 
-DEADLINE_MS: Final = 5_000  # for one commit: a micro-batch waits for it
+DEADLINE_MS: Final = 5_000  # time limit of one commit: a micro-batch waits until its commit ends
 
 
 class GroupCommits:

@@ -19,7 +19,7 @@ from tidemill.model.partition import TopicPartition
 
 _LOG = logging.getLogger(__name__)
 
-LATEST = -1  # in `startingOffsets` and `endingOffsets`
+LATEST = -1  # means the end of a partition in the JSON of `startingOffsets` and `endingOffsets`
 EARLIEST = -2
 
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -1,4 +1,4 @@
-"""Plans the offsets of a trigger and divides them among Spark's partitions.
+"""Plans the offsets that a trigger reads, and divides them among Spark's partitions.
 
 A plan depends only on its input, so planning a micro-batch again after a crash gives the same plan.
 """

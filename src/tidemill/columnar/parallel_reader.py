@@ -109,8 +109,8 @@ class ParallelReader:
 
 def _by_partition(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
     """
-    Return the ranges of each partition, largest partition first, so that it does not keep a single thread busy at the
-    end.
+    Return the ranges of each partition, the largest partition first.  If it were last, it would keep a single thread
+    busy at the end.
     """
     by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
     for one in ranges:

@@ -13,7 +13,7 @@ from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.producer_settings import ProducerSettings
 from tidemill.columnar.sink_options import SinkOptions
 
-_KEPT_MAX: Final = 4  # the least recently used one is closed
+_KEPT_MAX: Final = 4  # kept producers; if there are more, the least recently used one is closed
 
 
 class PooledProducer(NamedTuple):

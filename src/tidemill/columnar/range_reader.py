@@ -75,7 +75,8 @@ class RangeReader:
                 self._options.data_loss.apply(f"{error}.", Lost(*partition, start_offset, work.end_offset))
                 return
             except OffsetOutOfRange as error:
-                # If the partition ends before this offset, there is nothing left to read.
+                # The offset is out of range.  If it is not below the log start, it is after the end, and nothing is
+                # left to read.
                 is_after_end = error.log_start_offset <= error.fetch_offset
                 start_offset = work.end_offset if is_after_end else error.log_start_offset
                 self._options.data_loss.apply(

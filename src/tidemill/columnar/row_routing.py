@@ -19,7 +19,7 @@ class RoutedRows(NamedTuple):
     """Row numbers grouped by partition, in the original order within each partition."""
 
     order: "array[int]"
-    starts: "array[int]"  # where each partition of each topic starts in `order`; last, the number of rows
+    starts: "array[int]"  # where each partition of each topic starts in `order`; the last item is the number of rows
     topics: Sequence[str]
     counts: Sequence[int]  # the number of partitions, per topic
 
@@ -58,7 +58,7 @@ def routed(rows: "pa.RecordBatch", options: SinkOptions, topics: SinkTopics, row
             topics.keep_sticky(names, sticky)
             return RoutedRows(order, starts, names, counts)
         if not is_second_try:
-            topics.refresh()  # The partition may be new.
+            topics.refresh()  # The partition may have been added after the topics were looked up.
     index = 0 if indices is None else indices[routed_count]
     raise RowRefused(
         f"topic {names[index]!r}, partition {rows.column('partition')[routed_count].as_py()}, row "

@@ -63,7 +63,7 @@ class SinkTopics:
         return array("q", [number for topic in topics for number in self._sticky[topic]])
 
     def keep_sticky(self, topics: Sequence[str], sticky: "array[int]") -> None:
-        """Store the values of `sticky` for the next rows."""
+        """Store `sticky`, which `RowRouter` has updated, for the next rows."""
         for index, topic in enumerate(topics):
             self._sticky[topic] = (sticky[2 * index], sticky[2 * index + 1])
 

@@ -16,7 +16,7 @@ SAMPLES_MAX: Final = 8  # per range: each sample is a request, so more would del
 class BatchSize(NamedTuple):
     base_offset: int
     end_offset: int
-    size: int  # bytes
+    size: int  # size of the batch in bytes
 
     def size_of(self, offset_count: int) -> int:
         """Return the estimated bytes of this many offsets, which are in the batch or near it."""

@@ -21,7 +21,7 @@ class StreamRanges:
     def __init__(self, options: SourceOptions, reader: OffsetReader) -> None:
         self._options = options
         self._reader = reader
-        self._topic_ids: dict[str, TopicId | None] = {}  # for the topics whose offsets this run has returned
+        self._topic_ids: dict[str, TopicId | None] = {}  # the id of each topic whose offsets this run has returned
 
     def initial(self) -> Offsets:
         """Return the start of a new query."""

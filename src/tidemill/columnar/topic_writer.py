@@ -24,7 +24,7 @@ from tidemill.model.partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_GROUP_BYTES: Final = 8 << 20  # rows that are routed together, so that batches are not too small
+_GROUP_BYTES: Final = 8 << 20  # size of the rows that are routed together, so that batches are not too small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class WriteSummary:
     """What a write has stored.  Every record is acknowledged by all in-sync replicas."""
 
     records: int = 0
-    bytes: int = 0  # of the record batches, compressed
+    bytes: int = 0  # compressed size of the record batches
     # Per partition, the offset of the first record and the offset after the last.  Records of other producers may be in
     # between.  An offset is -1 if the broker did not return it.
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class TopicWriter:
         self._topics = SinkTopics(self._pooled.cluster, deadline_ms=options.producer.delivery_timeout_ms)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
-        self._rows_before = 0  # the number of rows before the gathered rows
+        self._rows_before = 0  # number of rows that were written before the gathered rows
         self._acknowledged: dict[TopicPartition, Acknowledged] = {}
         self._is_open = True
         try:
