@@ -31,5 +31,5 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _offsets(text: str | None) -> dict[Any, int]:
-    parsed = json.loads(text) if text and text != "None" else None  # PySpark's text for no offset
+    parsed = json.loads(text) if text and text != "None" else None  # PySpark writes "None" for no offset
     return from_json(parsed or {})

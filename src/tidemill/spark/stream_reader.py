@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader: OffsetReader | None = None
         self._ranges: StreamRanges | None = None
         self._commits: GroupCommits | None = None
-        self._initial: JsonOffsets | None = None  # set for a query without a completed batch
+        self._initial: JsonOffsets | None = None  # the start; None if the query resumes after a completed batch
         self._target: Offsets | None = None  # with Trigger.AvailableNow: the end of this run
         self._reported: Offsets | None = None
         self._triggered_at: float | None = None  # monotonic time of the last trigger with data; None: no such trigger
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __reduce__(self) -> tuple[type["StreamReader"], tuple[SourceOptions, StructType]]:
         return StreamReader, (self._options, self._schema)
 
-    # Progress of the query
+    # The methods with which Spark follows the progress of the query
 
     @plain_errors()
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
@@ -81,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = from_json(start)
         ends = self._next_end(begin, limit)
         if not is_first:
-            # Spark calls `commit` only after it has planned the next batch, so it never does for the last batch of a
+            # Spark calls `commit` for a batch only after it has planned the next one, so never for the last batch of a
             # run.
             self.commit(start)
         if is_first and not offset_bound.is_repeatable(self._options.starting):
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._reader.close()
             self._reader = None
 
-    # Micro-batches
+    # The methods with which Spark plans and reads a micro-batch
 
     @plain_errors()
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
@@ -181,7 +181,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _limited_by_bytes(self, begin: Offsets, ends: Offsets, bytes_max: int) -> Offsets:
         """
-        Return ends so that about `bytes_max` bytes are read.
+        Return end offsets, none above the one in `ends`, so that about `bytes_max` bytes are read.
 
         One batch of each partition is sampled first, and more only if the limit may be reached.
         """

@@ -47,7 +47,7 @@ class PipelineFunction:
         `kafka` contains further client settings, such as {"sasl.username": …}.  With `is_continuous`, the run continues
         with new records until it is interrupted.
 
-        Raise ValueError or TypeError for an invalid argument.  Errors of Spark and of the clients are passed on.
+        Raise ValueError or TypeError for an invalid argument.  Errors of Spark and of the clients propagate unchanged.
         """
         pipeline = self.pipeline
         job = make_job(

@@ -34,7 +34,7 @@ def run(job: Job[ArchiveOptions]) -> Report:
     Archive the records that the topic contains when the run starts; a continuous run continues until it is stopped.
 
     Raise ArchiveRefused if the target is not an archive of this topic, and DataLossError if records are missing and the
-    option on_data_loss is `fail`.  Errors of Spark and of the client are passed on.
+    option on_data_loss is `fail`.  Errors of Spark and of the client propagate unchanged.
     """
     options = job.options
     job.state.claim("archive", options.identity)
@@ -119,7 +119,7 @@ def _archive_next(
         )
     written = list(staging.files())
     entry = _entry(batch, staging, written, options, stored)
-    # If the topic's id is still the same, the topic was not deleted and created again during the read.
+    # Check the topic id once more: if it is unchanged, the topic was not deleted and created again during the read.
     next_batch.check_topic(entry, source.bounds(entry))
     return target.commit(staging, entry, written)
 

@@ -47,10 +47,10 @@ class BatchEntry:
     partition_by: str
     written_at: str  # ISO 8601, UTC
     ranges: Mapping[int, tuple[int, int]]  # by partition: start and end offset (exclusive); equal if empty
-    lost: tuple[LostOffsets, ...] = ()  # sub-ranges of `ranges`
+    lost: tuple[LostOffsets, ...] = ()  # the parts of `ranges` that could not be read
     file_count: int = 0
     rows: int = 0  # fewer than the offsets in `ranges` if compaction or transactions leave gaps
-    bytes: int = 0  # of all files
+    bytes: int = 0  # size of all files
     stored_bytes: int = 0  # estimated size of the same records in the topic
     schema: str = ""
     files: tuple[DataFile, ...] = ()  # empty for an Iceberg table, which lists its files itself

@@ -33,7 +33,7 @@ def write(
     files: FilePlan,
     on_data_loss: OnDataLoss,
 ) -> None:
-    """Write the records of `batch` below `staging.data`.  Errors of Spark are passed on unchanged."""
+    """Write the records of `batch` below `staging.data`.  Errors of Spark propagate unchanged."""
     order = [*partition_by.columns, "partition", "offset"]
     rows = _with_times(_read(spark, kafka, batch, staging, on_data_loss), partition_by)
     rows = rows.repartitionByRange(files.task_count, *order).sortWithinPartitions(*order)
@@ -46,7 +46,8 @@ def write(
             rows.write.partitionBy(*partition_by.columns)
             .option("compression", "zstd")
             .option("maxRecordsPerFile", files.rows_per_file_max)
-            # Only the output of tasks that Spark has accepted reaches the directory, even if an executor is killed.
+            # With version 1, only the output of tasks that Spark has accepted reaches the directory, even if an
+            # executor is killed.
             .option("mapreduce.fileoutputcommitter.algorithm.version", "1")
             .parquet(f"file://{staging.data}")
         )
@@ -79,7 +80,7 @@ def _read(
 def _with_times(rows: "DataFrame", partition_by: PartitionBy) -> "DataFrame":
     from pyspark.sql import functions as f
 
-    # These functions do not depend on the time zone of the session.
+    # `unix_millis` and `date_from_unix_date` do not depend on the time zone of the session.
     hours = f.floor(f.unix_millis(f.col("timestamp")) / _HOUR_MS)
     columns: dict[str, Column] = {
         "date": f.date_from_unix_date(f.floor(hours / 24).cast("int")),

@@ -42,9 +42,9 @@ from tidemill.spark.pipelines.frame.state_directory import StateDirectory
 
 ENTRY: Final = "tidemill.archive.entry"  # a snapshot property: the entry without its files, as JSON
 BATCH: Final = "tidemill.archive.batch"  # a snapshot property: the number of the batch
-TOPIC: Final = "tidemill.archive.topic"  # a table property
+TOPIC: Final = "tidemill.archive.topic"  # a table property: the topic of the archive
 _STAGING: Final = "staging"  # in the state directory: the files that the current run writes
-_ATTEMPTS_MAX: Final = 5  # a commit fails if another writer commits to the table first
+_ATTEMPTS_MAX: Final = 5  # a commit is tried again if another writer has committed to the table first
 _RETRIES: Final = "commit.retry.num-retries"
 
 _HEADER: Final = StructType(NestedField(12, "key", StringType()), NestedField(13, "value", BinaryType()))

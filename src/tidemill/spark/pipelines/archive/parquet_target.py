@@ -66,8 +66,8 @@ class ParquetTarget:
     def clean(self, last: BatchEntry | None) -> None:
         for path in sorted((self._path / STAGING).glob("*-*")):
             if not path.name.startswith(_REMOVED):
-                # If the other run is still active, on a machine that does not share the lock, it can no longer link its
-                # entry.
+                # Rename the old staging directory: if its run is still active, on a machine that does not share the
+                # lock, that run can no longer link its entry into the manifest.
                 path = path.rename(path.with_name(f"{_REMOVED}{path.name}"))
             number, _, batch_id = path.name.removeprefix(_REMOVED).partition("-")
             staging = Staging(int(number), batch_id, path)
@@ -129,7 +129,7 @@ def _write(path: Path, text: str) -> None:
 
 def _move(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sync(source)  # Spark leaves the bytes in the page cache
+    _sync(source)  # Spark does not sync the files that it writes
     source.rename(target)
 
 

@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Staging:
     """The directory of one attempt to write one batch; every attempt has its own."""
 
-    number: int  # of the batch
+    number: int  # number of the batch
     batch_id: str
     path: Path
 
@@ -44,7 +44,10 @@ class Staging:
                 yield path, found
 
     def lost(self) -> list[LostOffsets]:
-        """Return the offsets that tasks could not read.  A loss that several attempts of a task report is repeated."""
+        """
+        Return the offsets that tasks could not read.  A loss that several attempts of a task report is returned several
+        times.
+        """
         found = []
         for path in sorted(self.losses.glob("*.json")) if self.losses.exists() else []:
             for row in map(json.loads, path.read_text().splitlines()):
@@ -81,8 +84,8 @@ def _described(path: Path, name: str) -> DataFile:
     column = footer.schema.to_arrow_schema().get_field_index("timestamp")
     times: list[Any] = []
     for group in range(footer.num_row_groups):
-        # A row group numbers the leaf columns.  Only `headers` has several of them, and it is the last column, so the
-        # number of `timestamp` is the same as in the schema.
+        # A row group numbers leaf columns, not columns.  Only the last column, `headers`, has several leaves, so
+        # `timestamp` has the same number in the row group as in the schema.
         statistics = footer.row_group(group).column(column).statistics
         if statistics is not None and statistics.has_min_max:
             times += [statistics.min, statistics.max]

@@ -13,13 +13,13 @@ StagedFiles = Sequence[tuple[Path, DataFile]]
 
 class Target(Protocol):
     """
-    Batches are committed one after the other; a commit is atomic.
+    The target of an archive.  Batches are committed one after the other; a commit is atomic.
 
     A call of `commit` for a batch number that another run has committed raises ArchiveRefused and changes nothing.
     """
 
     def close(self) -> None:
-        """Close connections."""
+        """Close the target's connections, if it has any."""
         ...
 
     def locked(self) -> AbstractContextManager[None]:

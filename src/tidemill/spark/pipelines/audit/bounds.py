@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Offsets = Mapping[int, int]  # by partition
+Offsets = Mapping[int, int]  # offsets by partition number
 
-STEP_RECORDS = 5_000_000  # per Spark job: seconds of work, so progress is shown often and a stop loses little of it
+STEP_RECORDS = 5_000_000  # records per Spark job, which takes seconds: progress is shown often, and a stop loses little
 STEP_RANGES_MAX = 10_000  # bounds the checksums that the driver collects
 
 

@@ -14,7 +14,7 @@ from tidemill.spark.pipelines.frame.job import Job
 from tidemill.spark.pipelines.frame.report import Report
 from tidemill.spark.pipelines.frame.table import Table
 
-PROGRESS = "progress"  # name of the value in the state directory
+PROGRESS = "progress"  # name under which the state directory stores `_Found`
 RANGES_MAX = 1_000  # differing ranges stored in the state and listed in the report; others are only counted
 
 
@@ -28,7 +28,7 @@ class _Found:
     ranges: int = 0
     differing_ranges: int = 0
     duplicates: int = 0
-    differing: list[list[int]] = field(default_factory=list)  # partition, start, end, records of source and target
+    differing: list[list[int]] = field(default_factory=list)  # partition, start, end, source records, target records
 
 
 def run(job: Job[AuditOptions]) -> Report:
@@ -105,7 +105,7 @@ def _compare(job: Job[AuditOptions], sides: Sides, part: Bounds, found: _Found) 
             min((it.range + 1) * size, part.ends[it.partition]),
         )
         found.differing.append([it.partition, start, end, it.source_count, it.target_count])
-    if differing and job.options.archive is not None:  # unlike an archive, a topic never contains an offset twice
+    if differing and job.options.archive is not None:  # a topic, unlike an archive, contains no offset twice
         found.duplicates += _duplicates(rows, size, [(it.partition, it.range) for it in differing])
 
 

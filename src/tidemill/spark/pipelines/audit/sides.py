@@ -45,7 +45,7 @@ def resolve(job: Job[AuditOptions]) -> Sides:
         return Sides(source=source, target=_target_by_key(job), compared=source)
     if options.target is not None:
         target = topic_rows.bounds_of(job.kafka, options.target, "earliest", "latest")
-        is_whole = (options.start, options.end) == ("earliest", "latest")  # other positions may omit partitions
+        is_whole = (options.start, options.end) == ("earliest", "latest")  # otherwise `source` may lack partitions
         if source.starts.keys() - target.starts.keys() or (is_whole and target.starts.keys() - source.starts.keys()):
             raise ValueError(
                 f"topic={options.topic} has {len(source.starts)} partitions and target={options.target} "

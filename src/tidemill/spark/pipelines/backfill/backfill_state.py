@@ -17,13 +17,13 @@ _POSITION: Final = "position"
 class BackfillPlan:
     """The plan that the first run makes and that every later run follows."""
 
-    schema: Mapping[str, Any]  # of the source rows, in Spark's JSON format
+    schema: Mapping[str, Any]  # schema of the source rows, in Spark's JSON format
     topic_id: str | None  # None if the broker does not support topic ids
-    partition_count: int  # of the topic
+    partition_count: int  # number of partitions of the topic
     part_records: int
     groups: tuple[FileGroup, ...]
     empty_files: tuple[str, ...]  # paths of files without rows
-    then: Mapping[int, int] | None  # end offsets of the topic `then` before the first record was written
+    then: Mapping[int, int] | None  # end offsets of the live topic (option `then`) before the first write
 
     @property
     def records(self) -> int:
@@ -40,16 +40,16 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """The progress of all runs together.  The parts before the position are done."""
+    """How far all runs together have come: the parts before this position are done."""
 
     group: int = 0
-    part: int = 0  # index in the group
+    part: int = 0  # index of the next part in its group of files
     parts: int = 0  # the number of parts that are done
-    records: int = 0  # in the parts that are done
+    records: int = 0  # the number of records in the parts that are done
     bytes: int = 0
-    seconds: float = 0.0  # time spent writing these records, in the attempts that completed their parts
+    seconds: float = 0.0  # time spent writing `records`, in the attempts that completed their parts
     repeated_parts: int = 0  # parts that were written again after an incomplete attempt
-    extra_records: int = 0  # growth of the topic beyond these records: duplicates, or other producers' records
+    extra_records: int = 0  # growth of the topic beyond `records`: duplicates, or other producers' records
     # The topic's end offsets before the first attempt to write the part at the position; empty if there was no attempt.
     begun_at: Mapping[int, int] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class BackfillState:
         self._directory.write(_POSITION, asdict(position))
 
     def parts(self, group: int) -> list[Part] | None:
-        """Return the parts into which a group was sorted, or None if it has not been sorted yet."""
+        """Return the parts into which a group of files was sorted, or None if it has not been sorted yet."""
         found = self._directory.read(_group_name(group))
         if found is None:
             return None
@@ -102,7 +102,7 @@ class BackfillState:
         self._directory.write(_group_name(group), {"parts": [asdict(part) for part in parts]})
 
     def sorted_directory(self, group: int) -> Path:
-        """Return the directory that contains the sorted parts of a group."""
+        """Return the directory that contains the sorted parts of a group of files."""
         return self._directory.path / "sorted" / _group_name(group)
 
 

@@ -26,7 +26,7 @@ _SLICE_S: Final = 0.2
 
 def copy(job: Job[BackfillOptions], noted: Mapping[int, int]) -> int:
     """
-    Copy the records of the topic `then` to the target, and return how many this run has copied.
+    Copy the records of the live topic (option `then`) to the target, and return how many this run has copied.
 
     `noted` contains the end offset of each partition of the topic before the first record was written.  The first run
     begins at these offsets, and a later run at Spark's checkpoint.  The copy ends at the current end of the topic, or,

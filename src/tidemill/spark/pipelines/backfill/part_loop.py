@@ -1,4 +1,4 @@
-"""Writes the parts of a backfill, one after the other, and records in the state which are done."""
+"""Writes the parts of a backfill, one after the other, and stores in the state which parts are done."""
 
 import shutil
 from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REPORT: Final = "task int, records bigint, bytes bigint, seconds double"
-_SLICE_S: Final = 0.2  # with a rate limit, rows are sent about this often
+_SLICE_S: Final = 0.2  # with a rate limit, the time between two sends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ class Written:
     """What the tasks of a part report."""
 
     records: int
-    bytes: int  # of keys, values and headers, before compression
-    seconds: float  # of the slowest task
+    bytes: int  # size of keys, values and headers, before compression
+    seconds: float  # time that the slowest task took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class PartWriter:
     sink: SinkOptions
     partition_count: int
     task_max: int
-    rate: float | None  # of all tasks together, in records or bytes per second
+    rate: float | None  # rate of all tasks together, in records or bytes per second
     is_rate_in_bytes: bool
 
     def write(self, part: Part) -> Written:

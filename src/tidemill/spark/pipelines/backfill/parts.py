@@ -42,7 +42,7 @@ class RecordReader:
     columns: RecordColumns
 
     def records(self, part: Part) -> "DataFrame":
-        """Return the records of a part, with the columns PLACE."""
+        """Return the records of a part, with the columns PLACE, which sort them in file order."""
         if not part.is_sorted:
             return self._of_files(part.paths)
         from pyspark.sql import functions as f
@@ -117,9 +117,10 @@ def of_group(group: FileGroup) -> Part:
 
 def checked(parts: Sequence[Part], group: FileGroup) -> list[Part]:
     """
-    Return parts in event-time order.
+    Return the parts of a group of files in event-time order.
 
-    Raise ValueError if their number of records is not that of the group, because a file has changed since the scan.
+    Raise ValueError if the parts and the group differ in their number of records, because a file has changed since the
+    scan.
     """
     ordered = sorted(parts, key=lambda part: (part.first_us, part.last_us))
     found = sum(part.records for part in ordered)
@@ -133,7 +134,10 @@ def checked(parts: Sequence[Part], group: FileGroup) -> list[Part]:
 
 
 def _part(path: str, rows: Sequence[tuple[int, ...]]) -> Part:
-    """`rows` contains one tuple per partition of the topic: partition, records, bytes, first and last event time."""
+    """
+    Return the part in a sorted file.  `rows` has a tuple per partition: number, records, bytes, first and last event
+    time.
+    """
     return Part(
         paths=(path,),
         is_sorted=True,

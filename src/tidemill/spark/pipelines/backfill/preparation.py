@@ -81,7 +81,7 @@ def prepare(job: Job[BackfillOptions]) -> Preparation:
 def _new_plan(job: Job[BackfillOptions], topic: OneTopic, scan: Scan, listed: Sequence[ListedFile]) -> BackfillPlan:
     then = None
     if job.options.then is not None:
-        # Look up these offsets before the scan, and therefore before the first record is written.
+        # Look up the end offsets of the live topic before the scan, and therefore before the first record is written.
         with OneTopic(job.options.then, job.kafka) as live:
             then = live.numbered_ends()
     job.progress.begin(f"scanning {len(listed):,} files", None)

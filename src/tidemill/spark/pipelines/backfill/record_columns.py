@@ -118,9 +118,10 @@ class RecordColumns:
 
     def _partition(self) -> "Column":
         """
-        Return the partition.
+        Return the partition of each row.
 
-        Rows without a partition and a key are distributed by a hash that is the same on a retry.
+        Rows that have neither a partition nor a key are distributed by a hash, so that a retry chooses the same
+        partitions.
         """
         from pyspark.sql import functions as f
 

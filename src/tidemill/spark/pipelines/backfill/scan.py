@@ -55,7 +55,7 @@ class Scan:
     format: SourceFormat
     schema: "StructType"
     columns: RecordColumns
-    batch_bytes_max: int | None  # of the topic; None if records are compressed or the broker does not report it
+    batch_bytes_max: int | None  # largest batch of the topic; None: records are compressed, or it is unknown
 
     def files(self, listed: Sequence[ListedFile]) -> list[SourceFile]:
         """Return the files that have rows.  Raise RowsRefused for a row that cannot be written."""
@@ -136,7 +136,11 @@ class Scan:
 
 
 def _source_file(file: ListedFile, rows: Sequence[tuple[int, ...]]) -> SourceFile:
-    """`rows` contains one tuple per partition of the topic: partition, records, bytes, first and last event time."""
+    """
+    Return a file with the scan's results.
+
+    `rows` has a tuple per partition of the topic: number, records, bytes, first and last event time.
+    """
     return SourceFile(
         path=file.path,
         size=file.size,

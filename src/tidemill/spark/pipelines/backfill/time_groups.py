@@ -17,7 +17,7 @@ class SourceFile:
     size: int
     modified_ms: int
     records: int
-    bytes: int  # of keys, values and headers, before compression
+    bytes: int  # size of keys, values and headers, before compression
     first_us: int  # the smallest and the largest event time, in microseconds since 1970
     last_us: int
     partitions: dict[int, int]  # records per partition of the topic

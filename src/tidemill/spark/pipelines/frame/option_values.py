@@ -39,7 +39,7 @@ def _one(option: Option, value: Any) -> Any:
     if isinstance(value, str) and (option.parse is not None or option.type is not str):
         return option.parse_text(value)
     if option.choices and option.parse is None and not isinstance(option.type, type):
-        return option.parse_text(str(value))  # the option's type is a Literal
+        return option.parse_text(str(value))  # the option's type is a Literal: check its choices
     if value is None or not isinstance(option.type, type):
         return value
     expected: tuple[type, ...] = (int, float) if option.type is float else (option.type,)

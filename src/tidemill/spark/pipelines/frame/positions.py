@@ -58,7 +58,7 @@ def _milliseconds(text: str) -> int:
 
 def _offsets(topic: str, parsed: Mapping[str, object]) -> dict[TopicPartition, int]:
     if set(parsed) == {topic} and isinstance(nested := parsed[topic], dict):
-        parsed = nested  # the format of the source's options
+        parsed = nested  # the JSON format of `startingOffsets` has the topic as its key
     offsets = {}
     for partition, offset in parsed.items():
         if not partition.isdecimal() or type(offset) is not int or offset < 0:

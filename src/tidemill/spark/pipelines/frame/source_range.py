@@ -35,7 +35,7 @@ def resolve(reader: OffsetReader, start: OffsetBound, end: OffsetBound) -> Sourc
     Raise RangeRefused if the topic does not contain them, UnknownTopic, or another ClientError if a request fails.
     """
     partitions = _partitions(reader.partitions(), start, end)
-    starts = reader.resolve(start, partitions, is_start=False)  # a timestamp without a match means the end
+    starts = reader.resolve(start, partitions, is_start=False)  # False: a timestamp without a match means the end
     ends = reader.resolve(end, partitions, is_start=False)
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     for partition in partitions:

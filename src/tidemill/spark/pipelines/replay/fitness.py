@@ -1,4 +1,4 @@
-"""Before anything is written, refuses options and topics with which a replay would fail or never end."""
+"""Refuses options and topics with which a replay would fail or never end, before anything is written."""
 
 import time
 from collections.abc import Mapping

@@ -39,7 +39,7 @@ class RecordTimesAhead:
         self._read = read
         self._chunk_offsets = chunk_offsets
         self._read_end = offset  # all records before this offset have been read
-        self._offsets: pa.Int64Array | None = None  # of records that are read and not yet due; never empty
+        self._offsets: pa.Int64Array | None = None  # offsets of records that are read and not yet due; never empty
         self._times: pa.Int64Array | None = None  # their timestamps in milliseconds
 
     def next_timestamp(self, end: int) -> int | None:

@@ -138,7 +138,7 @@ class ReplayRun:
         self._job.state.write(STATE, state.to_json())
         self.state = state
 
-    # Steps
+    # How a step is written, recorded and repeated
 
     def _repeat_interrupted_step(self) -> None:
         """
@@ -186,7 +186,7 @@ class ReplayRun:
             sink.option("topic", self._options.to).save()
         return counts.get["read"], counts.get["kept"]
 
-    # The end of the range, and the records that are due
+    # Which records may be written: up to the end of the range, and only those that are due
 
     def ends(self) -> Offsets:
         """Return the end of the range.  If the range is open, this is the current end of the topic."""
@@ -219,7 +219,7 @@ class ReplayRun:
         known = [self._times[partition].next_timestamp(end) for partition, end in ends.items()]
         return min((timestamp for timestamp in known if timestamp is not None), default=None)
 
-    # Pacing
+    # How the speed of the replay is limited
 
     def _step_records(self) -> int:
         rate = self._options.rate_records

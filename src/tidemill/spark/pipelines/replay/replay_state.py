@@ -1,7 +1,7 @@
 """The state that a replay stores between runs: range, progress and current step.  Format: docs/formats/pipelines.md.
 
-A step is written here before its first record is sent, and again when all of them are acknowledged.  After a crash the
-next run therefore repeats exactly the ranges of the step that was interrupted.
+A step is stored before its first record is sent, and marked as done when all its records are acknowledged.  After a
+crash, the next run therefore repeats exactly the ranges of the step that was interrupted.
 """
 
 from collections.abc import Mapping

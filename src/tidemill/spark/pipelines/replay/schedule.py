@@ -6,7 +6,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class RecordTimes:
     """
-    The time between two records in the replay is the difference of their timestamps, divided by `speed`.
+    Schedules records by their timestamps: the time between two records is the difference of their timestamps divided by
+    `speed`.
 
     Clock times are in seconds, on any monotonic clock; timestamps are in milliseconds.
     """
@@ -26,7 +27,7 @@ class RecordTimes:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A limit in records per second, counted from the start of the run."""
+    """Schedules records at a constant rate, counted from the start of the run."""
 
     records_per_second: int
     began_at: float

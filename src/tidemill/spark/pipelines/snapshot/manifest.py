@@ -91,7 +91,7 @@ def commit(snapshot: Path, manifest: Manifest) -> None:
     """Make the files of this version durable, and then make it the current version."""
     for directory, _, files in os.walk(snapshot / manifest.directory):
         for name in files:
-            _sync(Path(directory, name))  # Spark leaves the bytes in the page cache
+            _sync(Path(directory, name))  # Spark does not sync the files that it writes
         _sync(Path(directory))
     _sync(snapshot)
     new = snapshot / f"{MANIFEST}.new"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-GATHERED_BYTES_MAX: Final = 32 << 20  # of records that are reduced together
-KEPT_BYTES_MAX: Final = 64 << 20  # of the newest records; if exceeded, they are returned, and keys may repeat
+GATHERED_BYTES_MAX: Final = 32 << 20  # size of the records that are reduced together
+KEPT_BYTES_MAX: Final = 64 << 20  # size of the newest records; if exceeded, they are returned, and keys may repeat
 
 MERGED: Final = "merged"
 """The column with the number of records that were reduced to a row."""
@@ -75,7 +75,7 @@ def _newest(rows: "pa.Table") -> "pa.Table":
 
     numbers = pa.array(range(rows.num_rows), pa.int64())
     keys = pa.table({"key": rows.column("key"), "row": numbers, MERGED: rows.column(MERGED)})
-    # One thread, because Spark runs one task per core.
+    # Use one thread, because Spark runs one task per core.
     found = keys.group_by("key", use_threads=False).aggregate([("row", "max"), (MERGED, "sum")])
     last = rows.drop_columns([MERGED]).take(found.column("row_max"))
     return last.append_column(MERGED, found.column(f"{MERGED}_sum")).combine_chunks()

@@ -48,7 +48,7 @@ def reduced(spark: "SparkSession", source: SourceOptions, ranges: Sequence[Offse
     There is at least one row, because every range returns a row without a key, whose count may be 0.
     """
     names = ["key", "value", "partition", "offset", "timestamp", *(["headers"] if source.has_headers else [])]
-    tasks = max(len(ranges), 1)  # one per range
+    tasks = max(len(ranges), 1)  # one task per range
     numbers = spark.range(0, tasks, 1, tasks)
     columns = f"{row_schema(has_headers=source.has_headers)}, {MERGED} long"
     return numbers.mapInArrow(_Reduction(source, tuple(ranges), tuple(names)), columns)

@@ -121,7 +121,7 @@ class SnapshotRun:
                 f"headers={str(last.has_headers).lower()}; use the same, or read the whole topic with full=true"
             )
 
-    # Writing versions
+    # How new versions of the snapshot are written
 
     def _reach_end(self, *, is_full: bool) -> None:
         starts, ends = self.bounds(is_full=is_full)

@@ -138,7 +138,7 @@ def _sums() -> "list[Column]":
 
 
 def size_bins(sizes: "DataFrame", edges: Sequence[int]) -> "DataFrame":
-    """Return the number of records per bin index."""
+    """Return the number of records in each bin of record sizes; bin i begins at `edges[i]`."""
     index = f.size(f.filter(f.array(*map(f.lit, edges)), lambda edge: edge <= f.col("size"))) - 1
     return sizes.groupBy(index.alias("bin")).agg(f.sum("records").alias("records"))
 

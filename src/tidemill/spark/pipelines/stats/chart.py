@@ -15,14 +15,14 @@ class Series:
 class Steps:
     """A filled step chart over an axis that is divided into intervals; several series are stacked."""
 
-    edges: tuple[float, ...]  # one more than values
+    edges: tuple[float, ...]  # the borders of the intervals: one more than each series has values
     series: tuple[Series, ...]
     is_time: bool = False  # edges are seconds since 1970
     is_size_axis: bool = False  # edges are bytes
     is_logarithmic: bool = False  # whether the axis of the edges is logarithmic
-    is_separate: bool = False  # a bar per step, with gaps between them
+    is_separate: bool = False  # draw each step as a bar, with gaps between the bars
     is_size: bool = False  # values are bytes
-    mean: float | None = None  # a dashed line
+    mean: float | None = None  # drawn as a dashed line
     marks: tuple[tuple[float, str], ...] = ()  # labelled positions on the axis of the edges
 
 
@@ -34,7 +34,7 @@ class Bars:
     values: tuple[float, ...]
     texts: tuple[str, ...]
     colour: str
-    reference: float | None = None  # a dashed line
+    reference: float | None = None  # drawn as a dashed line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    name: str  # of the PNG file, without extension
+    name: str  # name of the PNG file, without extension
     title: str
-    summary: str  # one sentence that describes the chart, also for people who cannot see it
+    summary: str  # one sentence that describes the chart, including for people who cannot see it
     shape: Steps | Bars
     table: Table
     is_wide: bool = False
-    legend: tuple[tuple[str, str], ...] = field(default=())  # colour and label
+    legend: tuple[tuple[str, str], ...] = field(default=())  # pairs of a colour and its label
 
 
 def stack_legend(series: Sequence[Series]) -> tuple[tuple[str, str], ...]:

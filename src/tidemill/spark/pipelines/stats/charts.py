@@ -147,7 +147,7 @@ def _partitions(figures: TopicFigures) -> Chart:
     mean = total.records / len(partitions)
     fullest = max(partitions, key=lambda it: it.sizes.records)
     by_number = {one.partition: one.sizes.records for one in partitions}
-    numbers = range(min(by_number), max(by_number) + 1)  # includes partitions that the options exclude
+    numbers = range(min(by_number), max(by_number) + 1)  # without gaps, even if the options exclude partitions
     values = [by_number.get(number, 0) for number in numbers]
     return Chart(
         name="partitions",
@@ -284,7 +284,10 @@ def _splits(figures: TopicFigures) -> Chart:
 
 
 def _with_hot(values: Sequence[int], mean: float, colour: str) -> tuple[Series, ...]:
-    """Return the values as two series, of which the second contains the hot ones."""
+    """
+    Return one series with the values up to HOT_FACTOR times the mean and, if there are larger values, a second one with
+    those.
+    """
     is_hot = [value > HOT_FACTOR * mean for value in values]
     usual = tuple(0.0 if hot else float(value) for value, hot in zip(values, is_hot, strict=True))
     series = [Series(label="records", values=usual, colour=colour)]

@@ -66,7 +66,7 @@ class TimeStep:
 class Timeline:
     """The time steps that are drawn.  Steps without records are missing."""
 
-    step_s: int  # length of a step
+    step_s: int  # length of a step in seconds
     steps: tuple[TimeStep, ...] = ()
     records_outside: int = 0  # records with outlying timestamps, which are not drawn
 
@@ -97,7 +97,7 @@ class TopicFigures:
     size_bins: tuple[SizeBin, ...]
     key_count: int  # distinct keys
     hot_keys: tuple[HotKey, ...]
-    hash_buckets: tuple[HashBucket, ...]  # all 256
+    hash_buckets: tuple[HashBucket, ...]  # one for each of the 256 buckets
 
     def keys_by_records(self) -> list[HotKey]:
         ranked = [key for key in self.hot_keys if key.rank_by_records is not None]

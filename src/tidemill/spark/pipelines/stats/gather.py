@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _WHOLE: Final = -1  # the partition number in the row for all partitions together
-_STRAY_SHARE: Final = 0.001  # share of the records at each end that are drawn only if they do not stretch the chart
-_STRETCH_MAX: Final = 10  # the longest time span that is drawn, as a multiple of the span of the other records
+_STRAY_SHARE: Final = 0.001  # share of the earliest and of the latest records that may be left out of the chart
+_STRETCH_MAX: Final = 10  # outlying records are left out of a chart if they make its time axis this many times longer
 
 _HOT_KEY: Final = StructType(
     [

@@ -21,7 +21,7 @@ class Split(NamedTuple):
     """How evenly the records with a key would fill a topic with this number of partitions."""
 
     partition_count: int
-    records_max: int  # in the largest partition
+    records_max: int  # number of records in the largest partition
     imbalance: float  # the records of the largest partition, divided by the mean of all partitions
 
 

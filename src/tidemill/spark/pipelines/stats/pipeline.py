@@ -40,7 +40,7 @@ def plan(job: Job[StatsOptions]) -> Plan:
 
 
 def run(job: Job[StatsOptions]) -> Report:
-    from tidemill.spark.pipelines.stats import stats_run  # imports pyspark
+    from tidemill.spark.pipelines.stats import stats_run  # imported here because it imports pyspark
 
     _refuse_continuous(job)
     return stats_run.run(job)

@@ -15,7 +15,7 @@ _STEPS: Final = "steps"
 class RunState:
     read: TopicRange
     step_records: int
-    step_count: int  # completed steps
+    step_count: int  # number of completed steps
     is_done: bool
 
     def done_step(self) -> "RunState":

@@ -9,7 +9,7 @@ from tidemill.columnar.offset_reader import OffsetReader
 from tidemill.spark.pipelines.frame import source_range
 from tidemill.spark.pipelines.frame.positions import parse_position
 
-Offsets = Mapping[int, int]  # by partition
+Offsets = Mapping[int, int]  # offsets by partition number
 
 
 @dataclass(frozen=True, slots=True)
