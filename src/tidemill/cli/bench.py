@@ -172,7 +172,7 @@ def _load(
 ) -> "BenchLoad":
     address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka.
 
-    from tidemill.cli.bench_load import BenchLoad  # imported late (decision 12)
+    from tidemill.cli.bench_load import BenchLoad  # imported here because the import is slow (decision 12)
 
     return BenchLoad(
         bootstrap=address,
@@ -192,7 +192,7 @@ def _run(measure: "Callable[[BenchLoad], dict[str, Any]]", load: "BenchLoad", *,
     """Run the benchmark and print its result.  Raise `Failed` if any record failed."""
     from tidemill.cli.bench_report import print_result
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the temporary topic is deleted
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt: the topic is deleted
     try:
         result = measure(load)
     except KeyboardInterrupt:

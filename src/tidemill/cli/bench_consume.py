@@ -15,7 +15,7 @@ from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import client_config, failed
 
 BATCH_RECORDS_MAX: Final = 1_000
-BATCH_WAIT_S: Final = 0.1  # bounds the latency of Ctrl-C
+BATCH_WAIT_S: Final = 0.1  # seconds per poll; Ctrl-C takes effect after at most this time
 SILENCE_MAX_S: Final = 30.0
 NO_GROUP: Final = "tidemill-bench"  # librdkafka requires a group id, but this group is never joined or committed to
 

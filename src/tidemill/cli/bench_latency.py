@@ -14,7 +14,7 @@ from tidemill.cli.bench_report import Stopwatch, Timing, advance_bar, percentile
 from tidemill.cli.kafka import failed
 
 LATE_MAX_S: Final = 30.0  # limits the wait for the consumer's start, and for late records after the last one was due
-POLL_MAX_S: Final = 0.1  # bounds the latency of Ctrl-C
+POLL_MAX_S: Final = 0.1  # seconds per poll; Ctrl-C takes effect after at most this time
 TAG_BYTES: Final = 8  # distinguishes this run's records from others; eight bytes with the record's number follow
 
 
@@ -83,7 +83,7 @@ class _Run:
                 next_due = self._due(self.sent) if self.sent < count else now + POLL_MAX_S
                 self._receive(min(max(next_due - time.perf_counter(), 0.0), POLL_MAX_S))
                 advance(self.received)
-            while self._producer.flush(POLL_MAX_S):  # a record may be consumed before it is acknowledged to the client
+            while self._producer.flush(POLL_MAX_S):  # the consumer may receive a record before it is acknowledged
                 pass
         return stopwatch.read()
 
@@ -110,7 +110,7 @@ class _Run:
             self._producer.produce(
                 self._topic, value, on_delivery=self._warmed if is_warm_up else self.deliveries.delivered
             )
-        except BufferError:  # The record stays due.
+        except BufferError:  # The client's queue is full: send the record later.
             self._producer.poll(QUEUE_FULL_POLL_S)
             return
         except KafkaException as exception:  # The client library refused the record.

@@ -24,7 +24,7 @@ class BenchLoad:
     records: int
     seconds: float
     size: int
-    partitions: int  # of the temporary topic
+    partitions: int  # partition count of the temporary topic
     replication_factor: int | None
     acks: str
     compression: str
@@ -91,5 +91,5 @@ def _delete(admin: TopicAdmin, name: str) -> None:
     try:
         admin.delete(name)
     except Failed as problem:  # printed, not raised: it would hide the error that ended the benchmark
-        if problem.name != "UNKNOWN_TOPIC_OR_PARTITION":  # otherwise the topic was never created
+        if problem.name != "UNKNOWN_TOPIC_OR_PARTITION":  # this error means that the topic was never created
             print(f"tidemill: {name} was not deleted: {problem.message}", file=sys.stderr)

@@ -21,7 +21,7 @@ class Deliveries:
     def __init__(self, records_max: int) -> None:
         self.acknowledged = 0
         self.failed = 0
-        self.error: str | None = None  # the first error
+        self.error: str | None = None  # the error of the first record that failed
         self.latencies_s: list[float] = []
         self._keep_every = -(-records_max // LATENCIES_MAX)
 

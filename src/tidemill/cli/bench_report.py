@@ -15,7 +15,7 @@ BUSY: Final = 0.9  # if the client thread is busy for more than this share of th
 
 class Timing(NamedTuple):
     seconds: float
-    cpu_seconds: float  # of the entire client process
+    cpu_seconds: float  # CPU time of the entire client process
     thread_seconds: float  # CPU time of the thread that sends or receives
 
 
@@ -61,7 +61,7 @@ def advance_bar(task: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: None
         return
 
-    from rich.console import Console  # imported late (decision 12)
+    from rich.console import Console  # imported here because the import is slow (decision 12)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

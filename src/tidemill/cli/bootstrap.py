@@ -42,7 +42,7 @@ def check_reachable(bootstrap: str, deadline: Deadline | None = None) -> None:
     The check does not wait beyond the deadline.  Without the check, librdkafka would retry for minutes.  A port that
     accepts the connection but does not respond is left to librdkafka: the broker may be slow.
     """
-    from tidemill.client.port_probe import PortProtocol, probe  # imported late (decision 12)
+    from tidemill.client.port_probe import PortProtocol, probe  # imported here because the import is slow (decision 12)
 
     deadline = deadline or Deadline()
     reasons, wrong = [], None

@@ -51,7 +51,8 @@ def _opened(
     if (topic is not None) + (broker is not None) + cluster != 1:
         raise usage("give one of --topic T, --broker N and --cluster")
 
-    from tidemill.cli.config_admin import BROKER, TOPIC, ConfigAdmin, Resource  # imported late (decision 12)
+    # Imported here because the import is slow (decision 12).
+    from tidemill.cli.config_admin import BROKER, TOPIC, ConfigAdmin, Resource
 
     resource = Resource(TOPIC, topic) if topic is not None else Resource(BROKER, "" if broker is None else str(broker))
     return ConfigAdmin(address), resource

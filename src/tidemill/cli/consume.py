@@ -65,7 +65,7 @@ def consume(
     address = resolve(bootstrap)
 
     from tidemill.cli.output import pipe_may_close
-    from tidemill.cli.record_printer import RecordPrinter  # imported late (decision 12)
+    from tidemill.cli.record_printer import RecordPrinter  # imported here because the import is slow (decision 12)
 
     format_ = Format.JSON if as_json else format_
     printer = RecordPrinter(

@@ -4,7 +4,7 @@ import math
 import time
 from typing import Final
 
-LEAST_S: Final = 0.05  # timeout of a request after the deadline, so that the request fails with its own error
+LEAST_S: Final = 0.05  # a request gets this time even after the deadline, so that it fails with its own error
 
 
 class Deadline:

@@ -34,7 +34,7 @@ def doctor(
       tidemill doctor --json | jq 'select(.status != "ok")'
     """
     from tidemill.cli.doctor_checks import Status
-    from tidemill.cli.doctor_machine import all_checks  # imported late (decision 12)
+    from tidemill.cli.doctor_machine import all_checks  # imported here because the import is slow (decision 12)
     from tidemill.cli.output import pipe_may_close, print_json, print_table
 
     checks = list(all_checks(data))

@@ -79,7 +79,8 @@ def java(version: int | None) -> Check:
 
 def open_files(hard_limit: int) -> Check:
     """
-    Check the hard limit, to which a broker raises its soft limit.  A negative number means that there is no limit.
+    Check the hard limit on open files, to which a broker raises its soft limit.  A negative number means that there is
+    no limit.
     """
     found = "no limit" if hard_limit < 0 else f"at most {hard_limit:,}"
     fix = f"raise the hard limit to {OPEN_FILES_GOOD}: `ulimit -Hn`, or LimitNOFILE= of a systemd unit"

@@ -62,13 +62,16 @@ def disk_checks(data: str) -> Iterator[Check]:
 
 
 def sync_seconds(directory: Path) -> list[float]:
-    """Write up to SYNCS_MAX pages, each with an fdatasync, and return how long each of them took.  Raise OSError."""
+    """
+    Write up to SYNCS_MAX pages, each with an fdatasync, and return how long each one took.  Raise OSError if a write
+    fails.
+    """
     durations: list[float] = []
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         number = file.fileno()
         for page in range(SYNCS_MAX):
             os.pwrite(number, PAGE, page * len(PAGE))
-        os.fsync(number)  # allocate the pages, so that they are then overwritten in place, like the journal
+        os.fsync(number)  # the loop below overwrites allocated pages, as a broker does in its journal
         end = time.monotonic() + SYNC_SECONDS_MAX
         for page in range(SYNCS_MAX):
             start = time.perf_counter()
@@ -127,7 +130,7 @@ def is_clock_synchronized() -> bool | None:
 def port_problem(number: int) -> str | None:
     """Return why a broker could not listen on this port of 127.0.0.1, or None if it could."""
     with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the broker sets this, too
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the broker sets this option, too
         try:
             listener.bind(("127.0.0.1", number))
             listener.listen()

@@ -36,7 +36,7 @@ class GroupAdmin:
         ]
         problem = None
         if listed.errors:
-            first = listed.errors[0]  # an exception or a plain error, depending on the failure
+            first = listed.errors[0]  # a KafkaException or a KafkaError, depending on the failure
             error = first.args[0] if isinstance(first, KafkaException) else first
             problem = refusal(error_name(error), "groups", f"the list is incomplete: {error.str()}")
         return sorted(rows, key=lambda row: row["group"]), problem
@@ -122,13 +122,13 @@ class GroupAdmin:
         try:
             described = awaited(futures[group], f"group {group!r}", self._bootstrap)
         except Failed as problem:
-            if problem.name == "GROUP_ID_NOT_FOUND":  # DescribeGroups from version 6 on (KIP-1043)
+            if problem.name == "GROUP_ID_NOT_FOUND":  # DescribeGroups returns it from version 6 on (KIP-1043)
                 return None
             raise
         return None if described.state is ConsumerGroupState.DEAD else described
 
     def _check(self, partitions: list[TopicPartition], about: str) -> None:
-        """Raise `Failed` if the broker refused one of the partitions."""
+        """Raise `Failed` if the response contains an error for a partition.  `about` is the subject of the request."""
         for it in partitions:
             if it.error is not None:
                 error = it.error.args[0] if isinstance(it.error, KafkaException) else it.error

@@ -54,7 +54,12 @@ def plan(
 def _selected(
     admin: TopicAdmin, topic: str, partitions: Sequence[int], among: Collection[Partition] | None
 ) -> list[int]:
-    """Return the numbers of the topic's selected partitions: `partitions`, or else those in `among`, or else all."""
+    """
+    Return the numbers of the topic's selected partitions, which must exist and have a leader.
+
+    `partitions` are the selected numbers; if it is empty, the partitions in `among` are selected, or all if that is
+    None.
+    """
     leaders = admin.leaders_of(topic)
     for number in partitions:
         if number not in leaders:

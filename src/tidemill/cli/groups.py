@@ -42,7 +42,7 @@ def _admin(bootstrap: str | None, *groups: str) -> "GroupAdmin":
         raise usage("GROUP is empty; `tidemill groups list` lists the groups")
     address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka and connecting.
 
-    from tidemill.cli.group_admin import GroupAdmin  # imported late (decision 12)
+    from tidemill.cli.group_admin import GroupAdmin  # imported here because the import is slow (decision 12)
     from tidemill.cli.topic_admin import TopicAdmin
 
     return GroupAdmin(address, TopicAdmin(address))

@@ -16,7 +16,7 @@ from tidemill.client.producer_properties import PRODUCER_PROPERTIES
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
 PARTITIONS_SHOWN_MAX: Final = 10  # the summary of timed-out records names at most this many partitions
-FLUSH_POLL_S: Final = 0.5  # bounds the latency of Ctrl-C
+FLUSH_POLL_S: Final = 0.5  # seconds per poll; Ctrl-C takes effect after at most this time
 LOOKUP_TIMEOUT_S: Final = 2.0  # for looking up the current leaders of partitions whose records timed out
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies
 ANY_PARTITION: Final = -1  # the partition number of a record until librdkafka has chosen a partition
@@ -42,7 +42,7 @@ class LineProducer:
         self._as_json = as_json
         self.produced_count = 0
         self.refused_count = 0
-        self.timed_out: Counter[int] = Counter()  # records by partition
+        self.timed_out: Counter[int] = Counter()  # number of records that timed out, by partition
         self._topic = topic
         self._timeout_s = timeout_s
         self._partition = ANY_PARTITION if partition is None else partition
@@ -172,6 +172,6 @@ def _leaders(admin: TopicAdmin, topic: str, *, create: bool) -> dict[int, Node |
     try:
         admin.create(topic, None, None, {})
     except Failed as problem:
-        if problem.name != "TOPIC_ALREADY_EXISTS":  # another process has created it meanwhile
+        if problem.name != "TOPIC_ALREADY_EXISTS":  # another process may have created the topic meanwhile
             raise
     return admin.leader_nodes_of_new(topic)

@@ -82,7 +82,7 @@ def application(arguments: list[str]) -> typer.Typer:
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
-        from importlib.metadata import version  # imported late (decision 12)
+        from importlib.metadata import version  # imported here because the import is slow (decision 12)
 
         print(f"tidemill {version('tidemill')}")
         raise typer.Exit

@@ -44,7 +44,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Cells], *, title: str | N
             print("\t".join(str(or_dash(cell)) for cell in cells))
         return
 
-    from rich.console import Console  # imported late (decision 12)
+    from rich.console import Console  # imported here because the import is slow (decision 12)
 
     Console().print(table_of(columns, list(rows), title=title))
 

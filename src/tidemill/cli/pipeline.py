@@ -25,7 +25,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A pipeline, a
 
 
 class PipelineCommands(TyperGroup):
-    """The command of each pipeline, which is created from the pipeline's options on demand."""
+    """A group with one command per pipeline, which is created from the pipeline's options on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         from tidemill.spark.pipelines import registry

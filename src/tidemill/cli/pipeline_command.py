@@ -142,7 +142,12 @@ def run_command(
 
 
 def _pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the values by key.  Raise a usage error, which does not show the value, because it may be a secret."""
+    """
+    Return the values by key.
+
+    Raise a usage error for a text that is not KEY=VALUE, and for a repeated key.  The error hides values, which may be
+    secrets.
+    """
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")

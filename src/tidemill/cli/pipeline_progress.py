@@ -17,7 +17,7 @@ LINE_EVERY_S: Final = 5.0  # often enough to see that the run is alive, and rare
 
 
 class _Metered:
-    """Measures and shows the current phase."""
+    """Measures the current phase of a pipeline, and lets a subclass show it."""
 
     def __init__(self) -> None:
         self._meter: ProgressMeter | None = None
@@ -112,7 +112,7 @@ def shown_progress(*, as_json: bool) -> Iterator[Progress]:
         lines.end()
         return
 
-    from rich.console import Console  # imported late (decision 12)
+    from rich.console import Console  # imported here because the import is slow (decision 12)
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))

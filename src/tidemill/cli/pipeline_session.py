@@ -35,7 +35,7 @@ def spark_session(name: str, master: str, conf: Mapping[str, str]) -> Iterator["
 
     is_local = master.startswith("local")
     if is_local:
-        # Otherwise Spark warns if the host name resolves to a loopback address.
+        # Without this variable, Spark warns if the host name resolves to a loopback address.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = session.builder(name, master)
     for key, value in {**QUIET, **(LOCAL if is_local else {}), **conf}.items():

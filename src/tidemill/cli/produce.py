@@ -81,7 +81,7 @@ def produce(
     headers = _headers(header or [])
     address = resolve(bootstrap)
 
-    from tidemill.cli.line_producer import LineProducer  # imported late (decision 12)
+    from tidemill.cli.line_producer import LineProducer  # imported here because the import is slow (decision 12)
     from tidemill.cli.record_line import record_of_line
 
     separator = key_separator.encode() if key_separator is not None else None

@@ -7,7 +7,7 @@ import base64
 import json
 from typing import Any, Final
 
-TIMESTAMP_TYPES: Final = {0: None, 1: "CreateTime", 2: "LogAppendTime"}  # confluent-kafka's numbers
+TIMESTAMP_TYPES: Final = {0: None, 1: "CreateTime", 2: "LogAppendTime"}  # keyed by confluent-kafka's numbers
 
 
 def bytes_as_json(value: bytes | None) -> str | dict[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tidemill.cli.record_json import bytes_from_json
 
 _FIELDS: Final = frozenset({"key", "value", "headers", "timestamp"})
-_IGNORED_FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp_type"})  # printed by `consume`
+_IGNORED_FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp_type"})  # in the output of `consume`
 
 
 def record_of_line(line: bytes, format_: str, key_separator: bytes | None) -> dict[str, Any]:

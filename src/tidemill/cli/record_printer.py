@@ -24,7 +24,8 @@ from tidemill.cli.topic_admin import TopicAdmin, check_partition
 BATCH_RECORDS_MAX: Final = 1_000
 BATCH_WAIT_S: Final = 0.1  # poll timeout: bounds batching delay and Ctrl-C latency
 COMMIT_EVERY_S: Final = 5.0
-SILENCE_MAX_S: Final = 60.0  # longer than a group waits for a dead member; no limit with `--follow`
+# Without --follow, the command fails after this time without a record.  A group waits less for a dead member.
+SILENCE_MAX_S: Final = 60.0
 NO_GROUP: Final = "tidemill-consume"  # librdkafka requires a group id, but this group is never joined or committed to
 
 
@@ -53,7 +54,7 @@ class RecordPrinter:
         self._count_left = count_max
         self._as_json = as_json
         self._starts, self._ends = self._bounds(position, partitions)
-        self._unfinished = set(self._starts)  # assigned partitions with records to print; all of them with --follow
+        self._unfinished = set(self._starts)  # assigned partitions that have records to print; with --follow, all
         self._assigned = False
         self._next_offsets: dict[int, int] = {}  # per partition, the offset to commit: after the last printed record
         config = client_config(

@@ -13,8 +13,8 @@ def sentence(error: BaseException) -> str:
     """
     Return the message of an error, on one line.
 
-    Spark puts an error code and text before the message of a Python error, and a traceback after it.  If the error is
-    one of `_OURS`, only its own message is returned.
+    Spark puts an error code and text before the message of a Python error, and a traceback after it.  If the Python
+    error has one of the types in `_OURS`, only the error's own message is returned.
     """
     text = str(error).strip()
     ours = re.search(rf"(?:^|[\s.])(?:{'|'.join(sorted(_names()))}): (.+)", text)

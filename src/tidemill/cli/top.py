@@ -46,7 +46,7 @@ def top(
 
     from tidemill.cli.output import pipe_may_close, print_json
     from tidemill.cli.top_rates import view_of
-    from tidemill.cli.top_sample import Sampler  # imported late (decision 12)
+    from tidemill.cli.top_sample import Sampler  # imported here because the import is slow (decision 12)
     from tidemill.cli.top_tables import print_once, show_live
     from tidemill.client.broker_http import NoResponse
 

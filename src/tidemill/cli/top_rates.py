@@ -44,7 +44,7 @@ def _broker_row(before: BrokerSample | None, now: BrokerSample) -> Row:
 
 
 def _topic_rows(before: Sample, now: Sample) -> list[Row]:
-    """Return the topics, busiest first."""
+    """Return a row per topic, the busiest topic first."""
     earlier = {it.broker_id: it for it in before.brokers}
     committed: dict[str, float] = {}
     for (topic, _), count in [pair for group in now.groups for pair in _commits(before, now, group).items()]:
@@ -73,7 +73,7 @@ def _topic_rows(before: Sample, now: Sample) -> list[Row]:
 
 
 def _group_rows(before: Sample, now: Sample) -> list[Row]:
-    """Return the groups, those with the greatest lag first."""
+    """Return a row per consumer group, the group with the greatest lag first."""
     rows = []
     for group, sample in now.groups.items():
         moved = _commits(before, now, group)

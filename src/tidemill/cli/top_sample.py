@@ -43,8 +43,8 @@ class Sample:
     topics: dict[str, list[bool]]  # for each partition, whether it has a leader
     ends: dict[Partition, int]
     groups: dict[str, GroupSample]
-    answered_by: int | None  # the broker that listed the others
-    notes: list[str]  # what is missing, and why
+    answered_by: int | None  # the id of the broker that listed `brokers`; None if no broker did
+    notes: list[str]  # sentences that say what is missing from the sample, and why
 
 
 class Sampler:
@@ -57,9 +57,9 @@ class Sampler:
         self._admin = TopicAdmin(bootstrap)
         self._with_internal = with_internal
         self._http = [*http]  # the address to ask first, then those of the other brokers
-        self._http_notes: list[str] = []  # given addresses that failed before the first that responded, and why
+        self._http_notes: list[str] = []  # why addresses in `http` failed before one responded
         self._is_http_required = is_http_required
-        self._is_first_answer = True  # until a broker has responded
+        self._is_first_answer = True  # until a broker has responded over HTTP
 
     def sample(self) -> Sample:
         notes: list[str] = []
@@ -168,7 +168,7 @@ class Sampler:
 def _committed(future: Any) -> dict[Partition, int]:
     try:
         partitions = future.result(timeout=REQUEST_TIMEOUT_S).topic_partitions
-    except KafkaException:  # Another broker may be taking over as coordinator.
+    except KafkaException:  # The group's coordinator may be moving to another broker.
         return {}
     return {(it.topic, it.partition): it.offset for it in partitions if it.error is None and it.offset >= 0}
 

@@ -20,7 +20,7 @@ TOPIC_COLUMNS: Final = (
 )  # fmt: skip
 GROUP_COLUMNS: Final = ("group", "state", "topics", "lag", "committed/s")
 LINES_AROUND: Final = 19  # screen lines that titles, headings, frames, captions and the prompt take up
-ROWS_MIN: Final = 3  # per table, even on a small screen
+ROWS_MIN: Final = 3  # rows that each table shows even on a small screen
 
 
 def print_once(view: Row) -> None:

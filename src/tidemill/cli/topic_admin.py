@@ -148,7 +148,7 @@ class TopicAdmin:
     def _described(self, names: list[str], *, missing_is_failure: bool) -> list[Any]:
         if not names:
             return []
-        if "" in names:  # confluent-kafka would raise ValueError
+        if "" in names:  # confluent-kafka would raise ValueError for an empty name
             raise refusal("INVALID_TOPIC_EXCEPTION", "topic ''", "the name is empty")
         try:
             futures = self.client.describe_topics(TopicCollection(names), request_timeout=self._timeout_s())

@@ -42,7 +42,7 @@ def register(application: typer.Typer) -> None:
 def _admin(bootstrap: str | None) -> "TopicAdmin":
     address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka and connecting.
 
-    from tidemill.cli.topic_admin import TopicAdmin  # imported late (decision 12)
+    from tidemill.cli.topic_admin import TopicAdmin  # imported here because the import is slow (decision 12)
 
     return TopicAdmin(address)
 
@@ -52,7 +52,8 @@ def _print_notes(bootstrap: str | None, name: str, keys: list[str], *, as_json: 
     if not keys:
         return
 
-    from tidemill.cli.config_admin import TOPIC, ConfigAdmin, Resource  # imported late (decision 12)
+    # Imported here because the import is slow (decision 12).
+    from tidemill.cli.config_admin import TOPIC, ConfigAdmin, Resource
     from tidemill.cli.config_notes import print_notes
 
     print_notes(ConfigAdmin(resolve(bootstrap)), Resource(TOPIC, name), keys, as_json=as_json, is_new=is_new)
