@@ -49,8 +49,8 @@ APIS = {
         describe_configs.API,
     )
 }
-REQUEST_BYTES_MAX = 100 << 20  # a broker closes the connection of a larger request, as in Kafka
-_BATCHES_REMEMBERED = 5  # per producer: batches whose retries a partition recognizes, as in Kafka
+REQUEST_BYTES_MAX = 100 << 20  # the default of Kafka's socket.request.max.bytes
+_BATCHES_REMEMBERED = 5  # a partition keeps the last five batches of a producer, as in Kafka
 TOPIC_ID = TopicId(bytes(range(16)))
 
 
@@ -74,8 +74,7 @@ class ProducerState:
 
     epoch: int
     next_sequence: int = 0
-    # Base offset of each remembered batch, by its base sequence.
-    base_offsets: dict[int, int] = field(default_factory=dict)
+    base_offsets: dict[int, int] = field(default_factory=dict)  # base offsets of the kept batches, by base sequence
 
 
 @dataclass
@@ -240,7 +239,7 @@ class FakeCluster:
             try:
                 while len(start := incoming.read(4)) == 4:
                     size = int.from_bytes(start, "big")
-                    if size > REQUEST_BYTES_MAX:  # not a Kafka request: bytes of TLS, for example
+                    if size > REQUEST_BYTES_MAX:  # not a Kafka request, but for example the bytes of a TLS handshake
                         return
                     frame = memoryview(bytearray(incoming.read(size)))
                     envelope = connection.receive(frame)
@@ -265,7 +264,7 @@ class FakeCluster:
             if answer is not None:
                 return answer
             if not session.is_logged_in:
-                raise Disconnect  # Kafka, too, disconnects a client that has not logged in
+                raise Disconnect  # Kafka, too, closes a connection without a login
         if isinstance(request, api_versions.Request):
             spoken = [
                 api_versions.Response.ApiKey(

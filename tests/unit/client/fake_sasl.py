@@ -24,7 +24,7 @@ class FakeSasl:
     lifetime_ms: int = 0
     is_impostor: bool = False  # accepts every proof, without knowing a password
     logins: list[str] = field(default_factory=list)  # user names, or tokens
-    extensions: list[str] = field(default_factory=list)  # the extensions that OAUTHBEARER logins have sent
+    extensions: list[str] = field(default_factory=list)  # the extensions of OAUTHBEARER logins
 
     def session(self) -> "FakeSaslSession":
         return FakeSaslSession(self)

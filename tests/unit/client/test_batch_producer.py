@@ -192,8 +192,8 @@ def test_a_batch_whose_response_is_lost_is_not_stored_twice(make: Make):
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_retried_batch_keeps_its_place(make: Make, error_code: int, is_stored: bool):
     """
-    The broker rejects the batches after a failed one as out of order; the producer sends all of them again, in the
-    original order.
+    A batch that failed is sent again first, and then the batches after it, which the broker has rejected as out of
+    order.
     """
     with FakeCluster() as cluster:
 
@@ -232,7 +232,7 @@ def test_batches_follow_a_partition_to_its_new_leader(make: Make):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_faults_neither_lose_nor_duplicate_nor_reorder_records(make: Make, seed: int):
     """
-    Every record is stored once and in order, although connections break before and after the append, leaders move, and
+    Each record is stored once and in order, although connections break before and after the append, leaders move, and
     appended batches are reported as failed.
     """
     chance = random.Random(seed)
@@ -391,8 +391,7 @@ def test_retries_end_at_the_delivery_timeout_with_the_cause(make: Make):
 
 def test_a_silent_broker_is_given_up_after_the_request_timeout(make: Make):
     """
-    If a broker does not respond within request.timeout.ms, the producer closes the connection and sends the batch again
-    on a new one.
+    If a broker does not respond in time, the producer closes the connection and sends the batch again on a new one.
     """
     with FakeCluster() as cluster:
         is_over = threading.Event()

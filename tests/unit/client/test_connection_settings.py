@@ -59,7 +59,7 @@ def test_equal_settings_have_equal_hashes():
 )
 def test_an_unsupported_setting_is_refused_with_the_fix(keys, sentence):
     """
-    The error names the key, the value, and what to write instead.
+    If a setting is not supported, the error names the key and the value, and says what to write instead.
     """
     with pytest.raises(SettingsError) as refused:
         connection_settings.from_keys({**AT, **keys})
@@ -149,14 +149,16 @@ def test_settings_keep_that_the_cluster_was_reached(servers, monkeypatch):
 
 def test_a_literal_secret_beside_a_reference_is_never_printed():
     """
-    The repr of settings whose references are not resolved yet contains no secret either.
+    The repr of settings contains no literal secret, even if the settings also contain references that are not resolved
+    yet.
     """
     assert "hunter2" not in repr(connection_settings.from_keys({**AT, **SECRETS, "sasl.username": "env:USER"}))
 
 
 def test_every_setting_may_be_a_reference(monkeypatch):
     """
-    Addresses and numbers may be references, too; an invalid value is reported when the reference is resolved.
+    Any setting, such as an address or a number, may be a reference; an invalid value is reported when the reference is
+    resolved.
     """
     monkeypatch.setenv("SERVERS", "b:1")
     monkeypatch.setenv("TIMEOUT", "7")

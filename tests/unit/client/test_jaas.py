@@ -56,7 +56,8 @@ def test_escapes_in_a_quoted_password_are_undone():
 )
 def test_what_is_not_a_password_is_refused_with_the_fix(text, sentence):
     """
-    The error says what to set instead and does not show the text, which may contain a secret.
+    If sasl.jaas.config has no user and password, the error says what to set instead.  It does not show the text, which
+    may contain a secret.
     """
     with pytest.raises(SettingsError, match=sentence) as refused:
         jaas.parse(text)

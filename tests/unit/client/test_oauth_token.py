@@ -161,8 +161,8 @@ def test_special_characters_may_be_url_encoded(endpoint, authority):
 )
 def test_a_failed_request_is_one_sentence_without_secrets(endpoint, authority, status, body, failure, sentence):
     """
-    Retriable failures raise a different error from others.  The error contains the URL without its query, and no
-    secret.  A redirect is not followed, because it could send the secret to another address.
+    If a token request fails, the type of the error says whether a retry may succeed.  The error contains the URL
+    without its query, and no secret.  A redirect is not followed, because it could send the secret to another address.
     """
     endpoint.status, endpoint.body = status, body
 
@@ -213,7 +213,7 @@ def test_a_token_in_a_file_is_read_for_each_login(tmp_path):
 @pytest.mark.parametrize("content", [None, "", "two words", "\u00fc"])
 def test_a_file_without_token_is_named(tmp_path, content):
     """
-    A missing file, or one that does not contain a token, is named with its setting.
+    If the token file is missing or does not contain a token, the error names the file and its setting.
     """
     path = tmp_path / "token"
     if content is not None:

@@ -71,7 +71,7 @@ def test_a_port_that_does_not_respond_is_unknown() -> None:
 
 def test_the_request_is_api_versions() -> None:
     """
-    Every Kafka broker answers ApiVersions v0, even before authentication.
+    The probe sends ApiVersions v0, which every Kafka broker answers, even before authentication.
     """
     with server(b"") as (port, received):
         probe("127.0.0.1", port, 5.0)

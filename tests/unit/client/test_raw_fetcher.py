@@ -111,7 +111,8 @@ def test_brokers_of_any_age_are_read(apis):
 
 def test_a_read_follows_the_leader():
     """
-    After NOT_LEADER_OR_FOLLOWER, the client refreshes its metadata.  No record is read twice.
+    After NOT_LEADER_OR_FOLLOWER, the client refreshes its metadata and continues with the new leader.  No record is
+    read twice.
     """
     with FakeCluster(broker_count=2) as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -307,7 +308,7 @@ def test_read_committed_skips_aborted_transactions():
 
         produce(7, b"committed before")
         end(7, EndMarker.COMMIT)
-        produce(7, b"aborted")  # offset 2
+        produce(7, b"aborted")  # stored at offset 2
         produce(8, b"of another")
         produce(7, b"aborted, too")
         end(7, EndMarker.ABORT)

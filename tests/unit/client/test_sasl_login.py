@@ -16,7 +16,7 @@ from tidemill.model import errors
 from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import metadata, sasl_authenticate
 
-PASSWORD = "hunter2-Gr\u00fc\u00dfe-\u00aa"  # SASLprep would change the last character; Kafka does not
+PASSWORD = "hunter2-Gr\u00fc\u00dfe-\u00aa"  # SASLprep, which Kafka omits, would change the last character
 LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "al=ice,x", "sasl_password": PASSWORD}
 UNSIGNED = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -145,7 +145,8 @@ def test_an_impostor_is_refused():
 
 def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are():
     """
-    The error names the mechanism that the broker does not offer and those that it offers.
+    If the broker does not offer the client's mechanism, the error names this mechanism and those that the broker
+    offers.
     """
     sasl = FakeSasl(("SCRAM-SHA-512", "OAUTHBEARER"))
     sentence = "does not offer sasl.mechanism=PLAIN: set one that it offers: OAUTHBEARER, SCRAM-SHA-512$"
@@ -164,7 +165,8 @@ def test_a_broker_without_sasl_is_named():
 
 def test_a_client_without_login_learns_that_sasl_may_be_missing():
     """
-    A broker with SASL closes the connection of a client that does not log in.  The error says what may be missing.
+    A broker with SASL closes the connection of a client that does not log in.  The error says that SASL settings may be
+    missing.
     """
     with FakeCluster(sasl=FakeSasl(("PLAIN",))) as cluster:
         metadata_of = ClusterMetadata(cluster.settings(default_api_timeout_ms="200"))

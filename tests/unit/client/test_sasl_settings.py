@@ -56,7 +56,8 @@ CLIENT = {"sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": 
 )
 def test_what_is_missing_or_not_offered_is_named_with_the_fix(keys, sentence):
     """
-    The error names the key and says what to set, and it never shows a secret.
+    If a setting of a login is missing or not supported, the error names the key and says what to set, and it never
+    shows a secret.
     """
     with pytest.raises(SettingsError) as refused:
         connection_settings.from_keys(SASL | keys)

@@ -11,7 +11,7 @@ from tidemill.client import connection_settings
 from tidemill.client.failures import SettingsError
 from tidemill.client.security_keys import SECURITY_KEYS, Use, is_secret
 
-# ConsumerConfig and ProducerConfig of kafka-clients 4.3.1.
+# The security keys in ConsumerConfig and ProducerConfig of kafka-clients 4.3.1.
 JAVA_KEYS = [
     "sasl.client.callback.handler.class",
     "sasl.jaas.config",

@@ -50,7 +50,8 @@ def test_what_only_looks_like_a_reference_is_literal(key, value):
 
 def test_a_missing_variable_is_one_sentence_with_the_setting(monkeypatch):
     """
-    The error names the setting, the variable, and where to set it.
+    If a reference names a variable that is not set, the error names the setting and the variable, and says where to set
+    it.
     """
     monkeypatch.delenv("NO_SUCH", raising=False)
     expected = (

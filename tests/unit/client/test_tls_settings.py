@@ -191,7 +191,7 @@ def test_a_revoked_certificate_is_refused(cluster, authority, broker_pair):
 )
 def test_the_versions_of_tls_are_chosen(cluster, authority, keys, version):
     """
-    The keys of Java's client that select TLS versions determine the version of the connection.
+    The keys of Java's clients for TLS versions determine the version of a connection.
     """
     settings = cluster.settings(security_protocol="SSL", ssl_ca_location=authority.location, **keys)
 
@@ -244,7 +244,7 @@ def test_the_cipher_suites_are_chosen(cluster, authority):
 )
 def test_what_cannot_be_done_is_refused_with_the_fix(keys, sentence):
     """
-    The error names the key and says what to write instead.
+    If a TLS setting is not supported, the error names the key and says what to write instead.
     """
     with pytest.raises(SettingsError, match=sentence) as refused:
         connection_settings.from_keys({"bootstrap.servers": "b:1", "security.protocol": "SSL", **keys})
@@ -274,7 +274,8 @@ def test_a_broker_without_tls_is_one_sentence():
 )
 def test_a_client_without_tls_learns_that_it_may_be_missing(bytes_sent, failure, sentence):
     """
-    A port with TLS responds to a client without TLS with an alert, or closes the connection.
+    A port with TLS sends an alert to a client without TLS, or closes the connection; in both cases, the error names
+    security.protocol.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

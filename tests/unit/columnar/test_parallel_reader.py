@@ -106,7 +106,8 @@ def test_a_slow_caller_bounds_what_is_fetched(cluster: FakeCluster, monkeypatch:
     fetched = cluster.count("fetch")
     rows += batches
 
-    # One batch was taken, one or two wait in the queue, one does not fit into it, and one is in flight.
+    # At most five batches are fetched: one was taken, one or two wait in the queue, one does not fit into it, and one
+    # is in flight.
     assert fetched <= 5
     assert BATCHES <= cluster.count("fetch")
     assert list(range(2 * BATCHES)) == offsets(iter(rows))[0]
@@ -146,7 +147,7 @@ def test_a_lost_partition_ends_the_read(cluster: FakeCluster) -> None:
 
 def test_an_empty_plan_has_no_rows_and_no_threads(cluster: FakeCluster) -> None:
     """
-    Without ranges there is nothing to read.
+    A reader of an empty plan yields no record batches.
     """
     work: list[OffsetRange] = []
 

@@ -82,7 +82,7 @@ def test_closing_lets_a_waiting_thread_end(blocked: Event, run: Callable[[Callab
 
 def test_the_end_comes_when_every_thread_is_done() -> None:
     """
-    The rows end only when all threads have ended.
+    `take` returns None only after every thread has reported that it will add no more rows.
     """
     ahead = ReadAhead(100, producers=2)
     ahead.producer_done()
@@ -94,7 +94,7 @@ def test_the_end_comes_when_every_thread_is_done() -> None:
 
 def test_the_first_failure_is_raised_before_further_rows() -> None:
     """
-    The failure of a thread ends the read immediately.
+    After a thread has reported a failure, `take` raises it immediately, even if rows are waiting.
     """
     ahead = ReadAhead(100, producers=2)
     ahead.put(ROWS)

@@ -79,7 +79,8 @@ def test_removed_batches_count_like_the_others():
 
 def test_tasks_have_equal_bytes_and_not_equal_offsets():
     """
-    maxBytesPerPartition splits a range where its bytes are, so that no task gets all the large records.
+    maxBytesPerPartition splits a range into parts of about equal size in bytes, so that no task gets all the large
+    records.
     """
     profile = sampled(0, 110, log_of((100, 1_000), (10, 9_000)).batch_at)
 
@@ -141,7 +142,8 @@ def test_splits_by_bytes_cover_every_offset_once_and_never_change(batches, bytes
 @given(BATCHES, BATCHES, st.integers(1, 300_000))
 def test_a_trigger_limited_by_bytes_makes_progress(first, second, bytes_max):
     """
-    A trigger never passes the end, and every partition with pending offsets advances.
+    maxBytesPerTrigger never moves a partition past its end offset, and moves every partition with pending offsets
+    forward.
     """
     logs = {P0: Log(first), P1: Log(second)}
     end = {partition: log.end_offset for partition, log in logs.items()}

@@ -74,7 +74,7 @@ def test_every_column_arrives(cluster: FakeCluster):
     first, second, third = records(cluster, 2)
     assert (b"a", b"1", (("h", b"x"), ("h", None)), 1) == (first.key, first.value, first.headers, first.timestamp)
     assert (None, b"", ()) == (second.key, second.value, second.headers)
-    assert second.timestamp > 1_700_000_000_000  # the time of the write
+    assert second.timestamp > 1_700_000_000_000  # a row without a timestamp gets the time of the write
     assert (b"", None, (), 2_500) == (third.key, third.value, third.headers, third.timestamp)
 
 
@@ -236,7 +236,10 @@ def test_a_topic_that_was_just_created_is_found(cluster: FakeCluster, monkeypatc
     ],
 )
 def test_a_row_that_cannot_be_written_is_named(cluster: FakeCluster, columns: dict[str, pa.Array], sentence: str):
-    """Row numbers count from 0 over all rows given to the writer, including those that have already been sent."""
+    """
+    The error for a row that cannot be written contains its number, counted from 0 over all rows given to the writer,
+    including those that have already been sent.
+    """
     rows = rows_of(value=pa.array(["a", "b"]), **columns)
     with TopicWriter(options_for(cluster, None), rows.schema) as writer:
         writer.write(rows.slice(0, 1))

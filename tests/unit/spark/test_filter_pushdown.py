@@ -1,4 +1,6 @@
-"""Spark's filters become conditions, and Spark evaluates again what they do not cover."""
+"""
+Spark's filters become conditions of a RowFilter; Spark itself evaluates the filters that these do not fully cover.
+"""
 
 import pickle
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A secret to which a reader's options refer is not in what Spark pickles, prints or logs of the options."""
+"""If a reader's options refer to a secret, Spark pickles, prints and logs the reference, but never the secret."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""The warning about rows without headers appears only where Spark is slow."""
+"""The warning about rows without headers is logged only if they make Spark slow."""
 
 import pyarrow as pa
 import pytest

@@ -225,7 +225,7 @@ def test_a_trigger_is_limited_in_bytes(cluster):
     maxBytesPerTrigger limits a trigger by the stored sizes of its batches; with maxOffsetsPerTrigger, both limits hold.
     """
     begin: JsonOffsets = {"t": {"0": 0, "1": 0}}
-    batch_bytes = len(cluster.topics["t"].partitions[0].batches[0])  # 100 records
+    batch_bytes = len(cluster.topics["t"].partitions[0].batches[0])  # a batch of 100 records
     half = str(2 * batch_bytes)
 
     stream = reader(cluster, maxbytespertrigger=half)

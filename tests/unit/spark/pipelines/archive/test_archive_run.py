@@ -150,8 +150,8 @@ def test_a_run_ends_at_the_end_that_the_topic_had_at_its_start(topic, archive):
 
 def test_lost_records_fail_the_run_unless_it_may_skip_them(topic, archive, tmp_path):
     """
-    The error message names the offsets and the option.  With `skip` and `report`, the rest is archived and the manifest
-    contains the lost offsets; only `report` also lists them at the end.
+    If records are lost, a run fails with an error that names the offsets and the option on_data_loss.  With `skip` and
+    `report`, the rest is archived and the manifest contains the lost offsets; only `report` also lists them at the end.
     """
     topic.ends = {0: 10, 1: 0}
     archive()
@@ -172,7 +172,7 @@ def test_lost_records_fail_the_run_unless_it_may_skip_them(topic, archive, tmp_p
 
 def test_a_topic_that_is_created_again_while_it_is_read_is_not_archived(topic, archive, tmp_path, monkeypatch):
     """
-    The records that Spark has read may belong to either topic, so the batch is not committed.
+    Spark may have read records of the old topic and of the new one, so the batch is not committed.
     """
     topic.ends = {0: 10, 1: 0}
     write = topic.write

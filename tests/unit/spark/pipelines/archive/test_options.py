@@ -53,7 +53,7 @@ def test_a_file_address_is_a_path():
 )
 def test_wrong_options_are_refused(values, sentence):
     """
-    The error message names the option, its value and the fix.
+    The error for an invalid option names the option, its value and the fix.
     """
     with pytest.raises(ValueError, match=sentence):
         options(**values)

@@ -43,7 +43,7 @@ def test_what_is_kept_is_read_by_a_later_run(tmp_path: Path):
 
 
 def test_the_files_have_the_documented_form(tmp_path: Path):
-    """A later version must be able to read what this version has written."""
+    """The files have the documented format, because a later version must be able to read them."""
     state(tmp_path).keep_plan(PLAN)
     state(tmp_path).keep_position(POSITION)
     state(tmp_path).keep_parts(12, [PART])

@@ -58,10 +58,10 @@ def test_columns_are_separated_by_commas():
     [
         ({}, 10**9, 10**11, 1_000_000),
         ({"part_records": 7, "rate_records": 5}, 10**9, 10**11, 7),
-        ({"rate_records": 2_000}, 10**9, 10**11, 120_000),  # one minute
-        ({"rate_records": 1}, 10**9, 10**11, 10_000),  # smaller parts would only take longer
+        ({"rate_records": 2_000}, 10**9, 10**11, 120_000),  # the records of one minute
+        ({"rate_records": 1}, 10**9, 10**11, 10_000),  # the smallest part, although it takes longer than a minute
         ({"rate_records": 10**6}, 10**9, 10**11, 1_000_000),
-        ({"rate_bytes": 200_000}, 10**9, 10**11, 120_000),  # records of 100 bytes
+        ({"rate_bytes": 200_000}, 10**9, 10**11, 120_000),  # the 100-byte records of one minute
         ({"rate_bytes": 200_000}, 0, 0, 1_000_000),
     ],
 )

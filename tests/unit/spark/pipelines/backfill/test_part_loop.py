@@ -37,7 +37,7 @@ class Killed(BaseException):
 class Machine:
     """The topic, and the number of steps until the process is killed; if it is None, the process is not killed."""
 
-    log: list[int] = field(default_factory=list)  # event times
+    log: list[int] = field(default_factory=list)  # the event times of the records in the topic
     steps_left: int | None = None
     sorts: int = 1
 
@@ -131,7 +131,10 @@ def part(first, end):
 
 
 def plan(sizes):
-    """Return a plan with groups of the given numbers of records; the event times are consecutive numbers."""
+    """
+    Return a plan with one group of files per number in `sizes`, its number of records; event times are consecutive
+    numbers.
+    """
     groups, first = [], 0
     for size in sizes:
         file = SourceFile(
@@ -190,7 +193,10 @@ def test_nothing_is_lost_or_reordered_whenever_runs_die(sizes, lives):
 
 
 def test_a_stop_is_obeyed_between_parts(tmp_path):
-    """The next run continues with the next part and repeats nothing."""
+    """
+    A run that is asked to stop ends after the current part; the next run continues with the next part and repeats
+    nothing.
+    """
     machine, made = Machine(), plan([2, 7])
 
     stopped = run(StateDirectory(tmp_path), machine, made, stop_requested=lambda: len(machine.log) >= 4)
@@ -226,7 +232,7 @@ def test_what_a_process_of_a_killed_run_writes_between_parts_is_counted(tmp_path
 
 
 def test_a_part_that_has_other_records_than_planned_is_refused(tmp_path):
-    """A part can have other records than planned if a source file was replaced after the planning."""
+    """A part with another number of records than planned is refused: a source file was replaced after the planning."""
     machine, made = Machine(), plan([2])
     (group,) = made.groups
     assert 2 == of_group(group).records

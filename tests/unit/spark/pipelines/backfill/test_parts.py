@@ -40,7 +40,7 @@ def test_sorted_parts_run_in_event_time_order_whatever_their_files_are_called():
 
 
 def test_parts_that_lack_records_are_refused():
-    """A part can lack records if a source file was replaced between the scan and the sort."""
+    """Parts that lack records of their group are refused: a source file was replaced between the scan and the sort."""
     with pytest.raises(ValueError, match="a and the 1 files that overlap it have 7 records, and had 8 when the run"):
         checked([part("x", 1, 9, 7)], GROUP)
 

@@ -11,7 +11,7 @@ from tidemill.spark.pipelines.backfill.rate_limit import RateLimit
     st.lists(st.tuples(st.integers(1, 10_000), st.floats(0, 100)), min_size=1, max_size=50),
 )
 def test_never_more_is_sent_than_the_rate_allows_since_the_start(per_second, steps):
-    """Each amount is sent after the required wait, and the next amount is requested after an arbitrary time."""
+    """If a sender waits as long as the limit says, it never exceeds the rate, whatever it does between two amounts."""
     limit, now, sent = RateLimit(per_second, 1_000.0), 1_000.0, 0
     for amount, elsewhere in steps:
         now += limit.wait_s(amount, now)

@@ -72,7 +72,7 @@ def test_values_of_python_are_taken_unchanged() -> None:
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, object], error: str) -> None:
     """
-    An error names the option, its value and the fix.
+    The error for an invalid option names the option, its value and the fix.
     """
     with pytest.raises(ValueError) as raised:
         build(CountingOptions, values)

@@ -44,7 +44,10 @@ def test_other_texts_are_refused_by_name(text):
 
 
 def test_a_time_without_a_zone_is_refused():
-    """If the machine's time zone were used, the range would depend on where the replay runs."""
+    """
+    A time without a time zone is refused: with the machine's time zone, the range would depend on where the pipeline
+    runs.
+    """
     with pytest.raises(ValueError, match=r"^end=2013-01-01T00:00:00 has no time zone: add for example Z for UTC"):
         parse_position("t", "end", "2013-01-01T00:00:00")
 

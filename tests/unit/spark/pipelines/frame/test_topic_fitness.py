@@ -28,7 +28,9 @@ def judged(configs, *, is_expiry_allowed=False, last_us=LAST_US):
     ],
 )
 def test_a_topic_that_keeps_everything_is_fit(configs):
-    """A setting that the broker does not return is not checked."""
+    """
+    A topic that keeps old records unchanged is not refused.  A setting that the broker does not return is not checked.
+    """
     assert [] == judged(configs)
 
 

@@ -101,7 +101,10 @@ def source_of(cluster):
 
 
 def test_partitions_are_read_in_turns_over_one_connection(cluster):
-    """All partitions share the connections of this process.  A read that was left open would occupy a connection."""
+    """
+    All partitions share one connection, so each read is completed before the next one: an open read would occupy the
+    connection.
+    """
     for partition in cluster.topics["t"].partitions.values():
         for second in range(200):
             partition.append_records([b"x" * 2_000] * 100, timestamp=START_MS + second * 1_000)

@@ -26,7 +26,7 @@ def test_a_state_survives_json(state):
 
 
 def test_the_json_is_that_of_the_documentation():
-    """Later versions must be able to read this format, which docs/formats/pipelines.md describes."""
+    """The JSON has the format that docs/formats/pipelines.md describes, so that later versions can read it."""
     state = FIRST.step_begun(STEP).step_done(read=45, written=40).step_begun(STEP)
 
     assert {

@@ -21,7 +21,7 @@ FIRST = Manifest(
 
 
 def test_the_json_is_that_of_the_documentation(tmp_path):
-    """Later versions must be able to read this format, which docs/formats/pipelines.md describes."""
+    """The JSON has the format that docs/formats/pipelines.md describes, so that later versions can read it."""
     (tmp_path / "v0000007").mkdir()
 
     manifest.commit(tmp_path, FIRST)

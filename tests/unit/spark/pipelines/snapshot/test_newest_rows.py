@@ -39,7 +39,7 @@ def reduced(batches, **limits):
 
 @pytest.mark.parametrize("gathered_bytes_max", [1, 2_000, 1 << 20])
 def test_the_row_with_the_greatest_offset_of_every_key_is_left(gathered_bytes_max):
-    """The value, even if it is null, and all other columns come from the same record."""
+    """All columns of a key's row come from the key's newest record, even if the value of that record is null."""
     drawn = random.Random(1)
     keys = [drawn.choice([b"a", b"b", b"c", b"", None]) for _ in range(1_000)]
 
@@ -58,8 +58,8 @@ def test_the_row_with_the_greatest_offset_of_every_key_is_left(gathered_bytes_ma
 
 def test_more_keys_than_fit_are_passed_on_in_parts():
     """
-    The memory is bounded.  Each key is in at least one of the parts, and its greatest offset in them is that of its
-    newest record.
+    If the keys exceed the memory limit, rows are returned in parts.  Each key is in at least one of the parts, and its
+    greatest offset in them is that of its newest record.
     """
     keys = [str(number % 300).encode() for number in range(3_000)]
 
@@ -83,7 +83,8 @@ def test_more_keys_than_fit_are_passed_on_in_parts():
 
 def test_a_range_without_records_has_a_row_that_stands_for_none():
     """
-    The row has no key and counts 0 records.  Without it, the result would be empty, and Spark would drop its count.
+    For a range without records, a row without a key that counts 0 records is returned.  Without this row, the result
+    would be empty, and Spark would drop its count.
     """
     (rows,) = reduced([])
 

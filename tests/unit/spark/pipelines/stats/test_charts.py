@@ -19,7 +19,8 @@ def named(charts: list[Chart], name: str) -> Chart:
 
 def test_rates_are_stacked_by_partition() -> None:
     """
-    The chart over time has a line per partition with the partition's rate; a step without records is shown as 0.
+    The chart over time stacks the rates of the partitions, a series for each; a time step without records is shown as
+    0.
     """
     charts = charts_of(topic([[60, 0, 120], [180, 0, 0]]))
 
@@ -33,7 +34,7 @@ def test_rates_are_stacked_by_partition() -> None:
 
 def test_many_partitions_share_a_line() -> None:
     """
-    The seven fullest partitions have a line each, and all others share one line, so that the colours can be told apart.
+    The seven fullest partitions have a series each, and all others share one, so that the colours can be told apart.
     """
     records = [[100 - number, 0] for number in range(10)]
     records[9] = [500, 0]

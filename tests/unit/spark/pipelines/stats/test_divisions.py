@@ -50,7 +50,7 @@ def test_every_size_has_a_bin(one: int, other: int) -> None:
 @pytest.mark.parametrize(("sizes", "is_logarithmic"), [((200, 310), False), ((0, 8), False), ((5, 1 << 20), True)])
 def test_sizes_that_differ_much_have_a_logarithmic_axis(sizes: tuple[int, int], is_logarithmic: bool) -> None:
     """
-    Sizes within a factor of eight get bins of equal width.
+    Sizes within a factor of eight get bins of equal width; sizes that differ more are shown on a logarithmic axis.
     """
     widths = {high - low for low, high in pairwise(size_bins.edges(*sizes))}
 
@@ -105,7 +105,7 @@ def test_the_ticks_of_time_are_those_of_a_calendar(first_s: int, last_s: int, la
 @given(st.integers(-(10**10), 10**11), st.integers(1, 10**10), st.integers(4, 12))
 def test_an_axis_of_time_has_few_ticks(first_s: int, span_s: int, count_max: int) -> None:
     """
-    The ticks are within the axis and in order, and their number is limited.
+    The ticks of a time axis are within the axis and in order, and their number is limited.
     """
     ticks = axis_ticks.dates(first_s, first_s + span_s, count_max)
 

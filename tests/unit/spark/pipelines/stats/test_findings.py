@@ -35,7 +35,7 @@ def test_skew_is_said() -> None:
 
 def test_records_that_are_not_drawn_are_said() -> None:
     """
-    Records with stray timestamps are counted, and a finding says that the charts over time leave them out.
+    Records with outlying timestamps are counted, and a finding says that the charts over time leave them out.
     """
     figures = topic([[10]])
     stray = replace(figures, timeline=replace(figures.timeline, records_outside=3))

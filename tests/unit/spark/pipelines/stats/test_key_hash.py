@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from tidemill.spark.pipelines.stats import key_hash
 
-# The test vectors of Kafka's own test of the hash.
+# Keys and their murmur2 hashes, from Kafka's own test of the hash.
 HASHES = {
     b"21": -973_932_308,
     b"foobar": -790_332_482,

@@ -24,7 +24,7 @@ from tidemill.spark.pipelines.stats.options import StatsOptions
 )
 def test_a_bad_value_is_refused(options: dict[str, object], sentence: str) -> None:
     """
-    An error names the option, its value and the fix.
+    The error for an invalid option names the option, its value and the fix.
     """
     given = {"topic": "t", "to": "out"} | options
 

@@ -150,7 +150,7 @@ def test_every_chart_is_a_picture(name: str) -> None:
 
 def test_times_that_no_calendar_has_are_drawn() -> None:
     """
-    Timestamps in microseconds, read as milliseconds, are in years after 9999.
+    A chart is drawn even for years after 9999, which appear if a producer sends microseconds instead of milliseconds.
     """
     figures = topic([[5]])
     late = replace(figures.timeline, steps=(TimeStep(start_s=1_357_034_400_000, partition=0, records=5, bytes=500),))
