@@ -1,4 +1,4 @@
-"""What a consumer may acknowledge, before the states of the records matter."""
+"""The checks of acknowledgements that do not depend on the states of the records."""
 
 from itertools import pairwise
 
@@ -50,13 +50,17 @@ def refusal_of(batches: Batches, *, may_renew: bool = False) -> int:
     ],
 )  # fmt: skip
 def test_invalid_batches_are_refused(batches: Batches) -> None:
-    """Batches ascend without overlap, and have one known type or one for each offset."""
+    """
+    Acknowledgements are refused if their batches overlap or do not ascend, or if a batch has neither one valid type nor
+    one for each of its offsets.
+    """
     assert errors.INVALID_REQUEST == refusal_of(batches)
 
 
 def test_locks_are_renewed_only_in_a_request_that_says_so() -> None:
     """
-    Type 4 is invalid in version 1, and in later versions without the flag; other types are valid beside it (KIP-1222).
+    An acknowledgement of type 4, which renews a lock, is refused unless the request has the flag for renewals
+    (KIP-1222).  A request with the flag may contain other types, too.
     """
     batches: Batches = [(0, 2, (Acknowledgement.RENEW, Acknowledgement.ACCEPT))]
 
@@ -66,7 +70,10 @@ def test_locks_are_renewed_only_in_a_request_that_says_so() -> None:
 
 @pytest.mark.parametrize("limit", ["max_wait_ms", "min_bytes", "max_bytes", "max_records"])
 def test_a_fetch_that_renews_locks_fetches_nothing(limit: str) -> None:
-    """A ShareFetch that renews locks is refused if any of its limits permits records or a wait."""
+    """
+    A ShareFetch that renews locks is refused unless max_wait_ms, min_bytes, max_bytes and max_records are all 0, so
+    that it neither waits nor returns records.
+    """
     limits = dict.fromkeys(["max_wait_ms", "min_bytes", "max_bytes", "max_records"], 0)
     check_renewal(**limits)
 
@@ -79,8 +86,8 @@ def test_a_fetch_that_renews_locks_fetches_nothing(limit: str) -> None:
 @given(st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 4), min_size=1, max_size=8), st.booleans())))
 def test_ranges_say_the_type_of_every_offset(drawn: list[tuple[int, list[int], bool]]) -> None:
     """
-    The ranges contain exactly the acknowledged offsets, ascending, with their types; offsets with the same type stay
-    one range within a batch.
+    The ranges contain exactly the acknowledged offsets, ascending, with their types.  Consecutive offsets of one batch
+    form one range if they have the same type.
     """
     batches: Batches = []
     model: list[tuple[int, int]] = []

@@ -62,8 +62,8 @@ def offsets_of(fetched: ShareFetched) -> list[tuple[int, int]]:
 
 def test_only_records_in_hand_are_acquired() -> None:
     """
-    Java's consumer acknowledges an acquired offset without a record as a gap, so the record would be lost: records
-    outside the batches of the read, in an incomplete batch or beyond the readable end are not acquired.
+    Offsets outside the batches of the read, in an incomplete batch, or beyond the readable end are not acquired.
+    Java's consumer would acknowledge an acquired offset without a record as a gap, and the record would be lost.
     """
     leases = leases_of(share_with())
     torn = batch(20, 30)[:-1]
@@ -77,7 +77,7 @@ def test_only_records_in_hand_are_acquired() -> None:
 
 
 def test_batches_without_acquired_records_are_cut_out() -> None:
-    """The response has whole batches, and only those with an acquired record (KAFKA-17351)."""
+    """A response contains whole batches, and leaves out each batch without an acquired record (KAFKA-17351)."""
     leases = leases_of(share_with(run(0, 10, RecordState.ARCHIVING), run(20, 25, RecordState.ACKNOWLEDGED)))
     acquired_from(leases, batch(30, 40), member="other")
 
@@ -88,7 +88,7 @@ def test_batches_without_acquired_records_are_cut_out() -> None:
 
 
 def test_one_available_record_sends_its_batch() -> None:
-    """A redelivered record comes with its whole batch, but its neighbours are not acquired again."""
+    """A redelivered record is sent with its whole batch, but no other record of the batch is acquired again."""
     status = run(3, 4, RecordState.AVAILABLE, delivery_count=1)
     leases = leases_of(share_with(run(0, 3, RecordState.ACKNOWLEDGED), status, run(4, 10, RecordState.ACKNOWLEDGED)))
 
@@ -102,7 +102,7 @@ def test_one_available_record_sends_its_batch() -> None:
 def test_offsets_without_data_are_archived_and_never_listed(kind: str) -> None:
     """
     Control batches, and aborted batches for readers of committed records, are neither acquired nor sent.  They are
-    archived, because the start of the share could not pass them otherwise.
+    archived, because the start of the share could not move past them otherwise.
     """
     share = share_with()
     leases = leases_of(share)
@@ -119,7 +119,10 @@ def test_offsets_without_data_are_archived_and_never_listed(kind: str) -> None:
 
 
 def test_other_transactions_are_data() -> None:
-    """Committed records of a producer, and records of another producer, are not aborted."""
+    """
+    A transactional batch counts as aborted only if its own producer has aborted a transaction at the offsets of the
+    batch.
+    """
     leases = leases_of(share_with())
     aborted = [AbortedRecords(PRODUCER, 0, 10), AbortedRecords(PRODUCER + 1, 10, 20), AbortedRecords(PRODUCER, 20, 30)]
 
@@ -131,7 +134,10 @@ def test_other_transactions_are_data() -> None:
 
 @pytest.mark.parametrize(("is_strict", "end"), [(False, 20), (True, 12)])
 def test_the_limit_on_records_divides_a_batch_on_request(is_strict: bool, end: int) -> None:
-    """In record limit mode, max_records is hard; otherwise, the batch in which it is reached is acquired (KIP-1206)."""
+    """
+    In record limit mode, no more than max_records are acquired; otherwise, the batch in which the limit is reached is
+    acquired completely (KIP-1206).
+    """
     leases = leases_of(share_with())
     limits = FetchLimits(records_max=12, batch_size=500, is_strict=is_strict)
 
@@ -143,7 +149,10 @@ def test_the_limit_on_records_divides_a_batch_on_request(is_strict: bool, end: i
 
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_the_limit_on_locks_is_always_hard(is_strict: bool) -> None:
-    """A batch is divided at the limit on locks, which counts the records that all members hold (NATS #4427)."""
+    """
+    The limit on locks is never exceeded, even if it divides a batch.  It counts the records that all members hold (NATS
+    #4427).
+    """
     leases = leases_of(share_with(), locks_max=7)
     limits = FetchLimits(records_max=500, batch_size=500, is_strict=is_strict)
 
@@ -192,14 +201,19 @@ def test_delivery_counts_are_listed_for_each_range() -> None:
     ],
 )
 def test_records_that_fail_often_come_in_small_numbers(limit: int, at_once: list[int | None]) -> None:
-    """KAFKA-17541: A record that crashes its consumers must not use up the deliveries of its neighbours."""
+    """
+    The more often records have failed, the fewer of them are delivered together, so a record that crashes its consumers
+    does not use up the deliveries of its neighbours (KAFKA-17541).
+    """
     settings = ShareSettings(delivery_limit=limit)
 
     assert at_once == [settings.records_at_once(count, batch_size=100) for count in range(limit)]
 
 
 def test_a_throttled_record_waits_for_its_own_delivery() -> None:
-    """Records before a record that fails often are delivered without it, and the next fetch begins with it."""
+    """
+    If a record has failed often, a fetch delivers the records before it without it, and the next fetch begins with it.
+    """
     leases = leases_of(share_with(run(4, 8, RecordState.AVAILABLE, delivery_count=4)))
 
     assert [Acquired(0, 4, 1)] == acquired_from(leases, batch(0, 10)).acquired
@@ -208,7 +222,10 @@ def test_a_throttled_record_waits_for_its_own_delivery() -> None:
 
 
 def test_available_bytes_count_whole_batches() -> None:
-    """min_bytes is compared with the batches that would be sent, and nothing is acquired by looking."""
+    """
+    The bytes that are compared with min_bytes are those of the whole batches that would be sent.  Counting them
+    acquires nothing.
+    """
     share = share_with(run(0, 10, RecordState.ARCHIVING))
     leases = leases_of(share, locks_max=10)
     batches = [batch(0, 10), batch(10, 12, "control"), batch(12, 22), batch(22, 30)]
@@ -284,7 +301,10 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 
 def model_of(layout: Layout, limits: FetchLimits, settings: ShareSettings, room: int) -> dict[int, int]:
-    """Return the acquired offsets and their new delivery counts, one offset after the other."""
+    """
+    Return the offsets that the model acquires, with their new delivery counts.  The model decides on one offset after
+    the other.
+    """
     available = layout.available(("data",), WALL)
     acquired: dict[int, int] = {}
     for first, end, kind in layout.batches:
@@ -347,8 +367,8 @@ def test_acquisition_agrees_with_a_model_of_single_offsets(layout: Layout, limit
 @given(layouts(), st.builds(FetchLimits, st.integers(1, 9), st.integers(1, 4), st.booleans()))
 def test_accepting_everything_finishes_the_share(layout: Layout, limits: FetchLimits) -> None:
     """
-    Consumers that accept all records bring the start of the share past every batch, so nothing without data holds it,
-    and every available data record is delivered exactly once.
+    If consumers accept all records, the start of the share moves past every batch, including those without data, and
+    every available data record is delivered exactly once.
     """
     share, delivered = layout.share, list[int]()
     read_end = layout.batches[-1][1] if layout.batches else 0

@@ -144,8 +144,8 @@ def test_each_offset_can_have_its_own_type() -> None:
 @pytest.mark.parametrize("has_dead_letters", [False, True])
 def test_the_last_delivery_that_fails_ends_the_record(has_dead_letters: bool) -> None:
     """
-    A record that has reached its delivery limit is archived, after its dead letter has been written if there is a topic
-    for dead letters.
+    A record whose last permitted delivery has failed is archived; if there is a topic for dead letters, its dead letter
+    is written first.
     """
     hand = Hand(delivery_limit=2, has_dead_letters=has_dead_letters)
     hand.acquire("a", (0, 1))
@@ -162,7 +162,7 @@ def test_the_last_delivery_that_fails_ends_the_record(has_dead_letters: bool) ->
 
 
 def test_a_renewed_lock_expires_later() -> None:
-    """The old deadline of a renewed lock has no effect."""
+    """A renewed lock expires a whole lock duration after the renewal, and not at its old deadline."""
     hand = Hand()
     hand.acquire("a", (0, 2))
     hand.now = LOCK_MS - 1
@@ -198,7 +198,7 @@ def test_a_consumer_that_leaves_gives_its_records_back_at_once() -> None:
 
 
 def test_a_delivery_that_never_left_is_not_counted() -> None:
-    """After `undo`, a record has the same delivery count as before it was acquired."""
+    """If records were acquired but not sent, `undo` sets their delivery counts back to what they were before."""
     hand = Hand(delivery_limit=2)
     for _ in range(5):
         got = hand.acquire("a", (0, 3))
@@ -233,8 +233,8 @@ def test_a_row_that_commits_late_leaves_the_next_holder_alone() -> None:
 
 def test_a_delayed_record_lets_others_pass() -> None:
     """
-    A record whose redelivery is delayed does not count as locked, and other records are delivered in the meantime.  It
-    is delivered again when the delay has ended.
+    While the redelivery of a record is delayed, other records are delivered, and the delayed record does not count
+    towards the limit on locks.  It is delivered again when the delay has ended.
     """
     hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500), locks_max=2)
     hand.acquire("a", (0, 2))
@@ -250,7 +250,10 @@ def test_a_delayed_record_lets_others_pass() -> None:
 
 
 def test_a_new_leader_waits_for_the_time_in_the_row() -> None:
-    """The release time is durable, so that a new leader does not deliver the record before it."""
+    """
+    The row of a release contains the time of the redelivery, so a new leader does not deliver the record before that
+    time either.
+    """
     hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500))
     hand.acquire("a", (0, 1))
     hand.say("a", 0, 1, RELEASE)
@@ -265,8 +268,9 @@ def test_a_new_leader_waits_for_the_time_in_the_row() -> None:
 @pytest.mark.parametrize("first_event", ["acknowledge", "expire", "leave"])
 def test_a_pending_decision_has_no_rival(first_event: str) -> None:
     """
-    KAFKA-18084, KAFKA-19476: While one decision is pending, an acknowledgement is refused, the lock does not expire
-    again, and the log start may pass the record.  A late commit then changes nothing.
+    While a decision about a record is not committed, an acknowledgement of the record is refused, and its lock cannot
+    expire.  If the log start moves past the record in the meantime, the late commit has no effect on the record
+    (KAFKA-18084, KAFKA-19476).
     """
     hand = Hand(delivery_limit=1)
     hand.acquire("a", (0, 4))
@@ -291,7 +295,10 @@ def test_a_pending_decision_has_no_rival(first_event: str) -> None:
 
 
 def test_a_late_acknowledgement_is_refused() -> None:
-    """An acknowledgement after the lock has expired is refused, even if the next consumer holds the record already."""
+    """
+    A consumer's acknowledgement is refused after its lock has expired, even if another consumer holds the record by
+    then.
+    """
     hand = Hand()
     hand.acquire("a", (0, 2))
     hand.now = LOCK_MS
@@ -305,7 +312,9 @@ def test_a_late_acknowledgement_is_refused() -> None:
 
 
 def test_acknowledgements_of_several_batches_are_refused_as_a_whole() -> None:
-    """If one of several batches is refused, an earlier batch has no effect either, not even a renewal."""
+    """
+    If one of several batches in a request is refused, the batches before it have no effect either, not even a renewal.
+    """
     hand = Hand()
     hand.acquire("a", (0, 4))
     said = [AcknowledgedRange(0, 1, Acknowledgement.RENEW), AcknowledgedRange(1, 2, ACCEPT)]
@@ -319,7 +328,10 @@ def test_acknowledgements_of_several_batches_are_refused_as_a_whole() -> None:
 
 
 def test_acknowledgements_below_the_start_succeed() -> None:
-    """A range below the start is finished; of a range around the start, the records above it must be held."""
+    """
+    Acknowledging records below the start of the share, which are finished, succeeds without an effect.  If a range also
+    contains records above the start, the consumer must hold these.
+    """
     hand = Hand(is_renewable=False)
     hand.acquire("a", (0, 4))
     hand.say("a", 0, 2, ACCEPT)
@@ -331,7 +343,10 @@ def test_acknowledgements_below_the_start_succeed() -> None:
 
 
 def test_a_gap_does_not_destroy_a_record() -> None:
-    """A consumer that says that an acquired record does not exist could not read it: the record is released."""
+    """
+    A consumer that acknowledges an acquired record as a gap could not read it, so the record is released and not
+    archived.
+    """
     hand = Hand(delivery_limit=2)
     hand.acquire("a", (0, 1))
 
@@ -339,7 +354,10 @@ def test_a_gap_does_not_destroy_a_record() -> None:
 
 
 def test_sessions_that_end_reach_the_delivery_limit() -> None:
-    """KAFKA-19972: The end of a session does not lower the delivery count, so a record cannot be delivered forever."""
+    """
+    If every consumer's session ends before it acknowledges a record, the record still reaches its delivery limit,
+    because the end of a session does not lower the delivery count (KAFKA-19972).
+    """
     hand = Hand(delivery_limit=3)
     counts = []
     while (got := hand.acquire("a", (0, 1))) and len(counts) < 10:
@@ -366,8 +384,8 @@ def test_a_clock_that_steps_back_strands_no_record() -> None:
 
 def test_an_archived_offset_is_not_freed_by_an_earlier_decision() -> None:
     """
-    A record is released, and found to be useless before the release commits.  The commit of the release does not make
-    the record available again: two consumers would then decide about it.
+    An offset is released, and archived before the release commits.  When the release commits, the offset does not
+    become available again; otherwise, two decisions about it could be in flight.
     """
     hand = Hand()
     hand.acquire("a", (0, 2))
@@ -383,7 +401,7 @@ def test_an_archived_offset_is_not_freed_by_an_earlier_decision() -> None:
 
 
 def test_held_and_pending_records_are_not_archived() -> None:
-    """Only available offsets are archived, also if their release is delayed."""
+    """Only available offsets are archived, including those whose redelivery is delayed."""
     hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=500))
     hand.acquire("a", (0, 4))
     hand.say("a", 1, 2, ACCEPT)
@@ -398,7 +416,10 @@ def test_held_and_pending_records_are_not_archived() -> None:
 
 
 def test_small_batches_are_held_as_one_range() -> None:
-    """Records of adjacent batches with equal delivery counts are one range, so locks cost nothing per batch."""
+    """
+    Acquired records of adjacent batches form one range if their delivery counts are equal, so many small batches need
+    no more memory than a large one.
+    """
     hand = Hand()
 
     got = hand.acquire("a", *((offset, offset + 1) for offset in range(100)))
@@ -421,7 +442,10 @@ def test_the_limit_of_locks_divides_a_batch() -> None:
 
 @pytest.mark.parametrize(("strict", "end"), [(True, 7), (False, 10)])
 def test_the_limit_of_records_is_strict_on_request(strict: bool, end: int) -> None:
-    """If the limit is not strict, the batch in which it is reached is acquired completely, but no further batch is."""
+    """
+    A strict limit on records divides a batch.  Otherwise, the batch in which the limit is reached is acquired
+    completely, but no further batch is.
+    """
     hand = Hand()
 
     got = hand.acquire("a", (0, 5), (5, 10), (10, 15), records_max=7, strict=strict)
@@ -431,7 +455,8 @@ def test_the_limit_of_records_is_strict_on_request(strict: bool, end: int) -> No
 
 def test_a_record_that_kills_its_consumers_ends_alone() -> None:
     """
-    Records that failed together are delivered in ever smaller batches, so that all except the faulty one are accepted.
+    Records that fail together are delivered again in ever smaller numbers, until the faulty one is delivered alone and
+    all others have been accepted.
     """
     hand = Hand(delivery_limit=5)
     sizes = []
@@ -451,7 +476,7 @@ def test_a_record_that_kills_its_consumers_ends_alone() -> None:
 
 
 def test_retention_frees_the_locks_of_removed_records() -> None:
-    """Records below a new log start are no longer locked, and acknowledging them succeeds."""
+    """When retention removes records, they are no longer locked, and acknowledging them succeeds."""
     hand = Hand(locks_max=4)
     hand.acquire("a", (0, 4))
 
@@ -467,9 +492,9 @@ def test_retention_frees_the_locks_of_removed_records() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_every_record_is_finished_whatever_happens(seed: int) -> None:
     """
-    Consumers acquire, acknowledge, renew, vanish and return; rows commit late; leaders change.  No record is locked by
-    two consumers, no limit is exceeded, delivery counts never decrease under the same leader, and in the end every
-    record is finished.
+    Consumers acquire, acknowledge, renew, vanish and return at random, rows commit late, and leaders change.
+    Nevertheless, no record is locked by two consumers, no limit is exceeded, delivery counts never decrease under the
+    same leader, and in the end every record is finished.
     """
     chance = random.Random(seed)
     back_off = BackOff(growth=chance.choice(list(Growth)), first_ms=300, step_ms=200)

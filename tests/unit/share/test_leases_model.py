@@ -38,7 +38,7 @@ class ModelRecord:
     durable: RecordStatus = NEVER_DELIVERED
     holder: str = ""
     deadline: int = 0
-    count: int = 0  # of the current delivery
+    count: int = 0  # the delivery count while the record is held
     decided: RecordStatus | None = None
     is_released: bool = False  # the decision is an expiry or the end of a session, so the record is available already
 
@@ -77,7 +77,10 @@ class Model:
         return {offset: count for offset, count in counts.items() if count is not None}
 
     def acquire(self, member: str, first: int, end: int, now: int) -> dict[int, int]:
-        """Acquire one offset after the other, up to the limit on locks.  A last delivery is for one record."""
+        """
+        Acquire one offset after the other, up to the limit on locks.  A record whose last permitted delivery begins is
+        acquired alone.
+        """
         acquired: dict[int, int] = {}
         for offset, count in self.available(now).items():
             if not first <= offset < end or len(self.held()) >= SETTINGS.locks_max:

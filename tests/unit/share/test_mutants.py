@@ -1,4 +1,4 @@
-"""Plants bugs in the leader's side of share groups; a test of this folder must find each of them."""
+"""Plants bugs in the part of share groups that only a leader executes; a test of this folder must find each of them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -39,7 +39,7 @@ def gap_archives_data() -> AbstractContextManager[object]:
 
 
 def room_by(used: Callable[[Any], int]) -> AbstractContextManager[object]:
-    """Let `used` return how much of the limit on locks is used up."""
+    """Patch the limit on locks so that `used` computes how much of it is used up."""
     return patch.object(Leases, "lock_room", property(lambda self: self.settings.locks_max - used(self)))
 
 
@@ -88,7 +88,7 @@ def undo_counts() -> AbstractContextManager[object]:
 
 
 def end_of_session_lowers_the_count() -> AbstractContextManager[object]:
-    """Kafka did this before 4.2 (KAFKA-19972)."""
+    """Kafka before 4.2 had this bug (KAFKA-19972)."""
 
     def lower(self: Any, member: str) -> list[Run]:
         held = [one for one in self._claims if isinstance(one.value, Held) and one.value.member == member]
@@ -136,7 +136,10 @@ def old_connection_closes_a_newer_session() -> AbstractContextManager[object]:
 
 
 def partitions_rotate_by_the_epoch() -> AbstractContextManager[object]:
-    """Kafka does this: see `ShareSession.rotated`."""
+    """
+    Begin each fetch at the partition with the number of the epoch, as Kafka does.  `ShareSession.rotated` explains what
+    is wrong with this.
+    """
 
     def rotated(self: ShareSession) -> list[Any]:
         at = self.epoch % len(self.wanted) if self.wanted else 0
@@ -262,7 +265,7 @@ MUTANTS = [
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
-    """A test passes without the bug, and fails with it."""
+    """The test that is listed for a bug passes without the bug, and fails with it."""
     mutant.check()
 
     with mutant.planted(), pytest.raises((AssertionError, pytest.fail.Exception)):

@@ -33,7 +33,8 @@ def test_a_newer_incarnation_replaces_the_share() -> None:
 
 def test_a_row_for_a_replaced_share_is_ignored() -> None:
     """
-    A state that was decided for a replaced share cannot reach the new one, because share numbers are never reused.
+    A row with record states names the number of its share.  Numbers are never reused, so a row for a replaced share
+    does not change the new one.
     """
     shares = started(opened(), opened(incarnation=6))
 
@@ -44,7 +45,10 @@ def test_a_row_for_a_replaced_share_is_ignored() -> None:
 
 
 def test_closing_removes_the_incarnation_it_names() -> None:
-    """The share of a deleted group is removed, but not the share of a group that has been created again since."""
+    """
+    Closing a share names its incarnation, so it removes the share of a deleted group, but not the share of a group that
+    has been created again since.
+    """
     shares = started(opened(incarnation=5), opened("other", incarnation=6))
 
     shares.apply(CloseShare(0, 2, incarnation=5))
@@ -57,7 +61,10 @@ def test_closing_removes_the_incarnation_it_names() -> None:
 
 
 def test_the_log_start_reaches_every_share() -> None:
-    """The records that retention removes are reported for each share group that has lost any."""
+    """
+    When retention moves the log start, every share that starts below it is moved there, and the number of removed
+    records is reported for each group that has lost any.
+    """
     shares = started(opened("slow", start=10), opened("fast", start=50))
 
     assert {"slow": (30, 0)} == shares.log_starts_at(40)

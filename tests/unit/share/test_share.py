@@ -31,7 +31,7 @@ def test_the_start_moves_past_finished_records() -> None:
 
 
 def test_a_late_state_below_the_start_changes_nothing() -> None:
-    """A release that was decided before its record was finished cannot make the record available again."""
+    """A release that commits after its record was finished does not make the record available again."""
     one = share()
     one.set_runs([run(10, 15, ACKNOWLEDGED)])
 
@@ -42,7 +42,7 @@ def test_a_late_state_below_the_start_changes_nothing() -> None:
 
 
 def test_a_record_whose_letter_is_not_written_holds_the_start() -> None:
-    """A dead record is finished only when its dead letter is written."""
+    """The start of a share does not move past a dead record before its dead letter is written."""
     one = share()
     one.set_runs([run(10, 12, ARCHIVING, Reason.DELIVERY_LIMIT, 5), run(12, 13, ACKNOWLEDGED)])
     one.assign_letters([letter(10), letter(11), letter(12)])
@@ -57,7 +57,9 @@ def test_a_record_whose_letter_is_not_written_holds_the_start() -> None:
 
 
 def test_a_record_that_is_no_longer_dead_loses_its_letter() -> None:
-    """If a record no longer waits for its dead letter to be written, the letter is dropped."""
+    """
+    If a record leaves the state ARCHIVING, in which it waits for its dead letter to be written, the letter is dropped.
+    """
     one = share()
     one.set_runs([run(10, 13, ARCHIVING, Reason.REJECTED, 1)])
     one.assign_letters([letter(11), letter(12)])

@@ -1,4 +1,7 @@
-"""Sessions, waiting fetches, acquisition and locks together: a leader of two partitions and the members of a group."""
+"""
+Share sessions, waiting fetches, acquisition and locks together: a leader of two partitions and three members of a
+group.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -34,12 +37,12 @@ class SharePartition:
         self.end = 0
         self.share = Share(number=1, group="g", incarnation=1, state_epoch=0, start=0)
         self.rows: list[list[Run]] = []
-        self.accepted: set[int] = set()  # committed
-        self.holders: dict[int, str] = {}  # as the members know it
+        self.accepted: set[int] = set()  # offsets whose acceptance is committed
+        self.holders: dict[int, str] = {}  # the member that holds each offset, as far as the members know
         self.lead()
 
     def lead(self) -> None:
-        """Begin to lead.  Nothing survives of the earlier term except the share."""
+        """Begin to lead.  Only the share survives from the previous leader's term."""
         self.leases = Leases(self.share, SETTINGS, lambda: 0.0)
         self.counts: dict[int, int] = {}
         self.holders.clear()
@@ -52,7 +55,7 @@ class SharePartition:
         self.end += length
 
     def read(self, wall: int) -> BatchesRead:
-        """Return up to three batches, from the one with the first available record."""
+        """Return up to three batches, beginning with the batch of the first available record."""
         found = self.leases.next_available(0, self.end, wall)
         parts = [part for part in self.log if found and next(spans(part)).header.end_offset > found.first][:3]
         return BatchesRead(parts, self.end, [AbortedRecords(PRODUCER, 0, 1 << 40)])
@@ -68,7 +71,7 @@ class Fetch:
 
 @dataclass
 class Answer:
-    """Records on the way to a member."""
+    """A response with acquired records that is on its way to a member."""
 
     connection: int
     member: str
@@ -86,10 +89,10 @@ class Leader:
         self.reading: list[int] = []
         self.answers: list[Answer] = []
         self.fetch_count = 0
-        self.clients = {member: (number, 0) for number, member in enumerate("abc")}  # connection, next epoch
+        self.clients = {member: (number, 0) for number, member in enumerate("abc")}  # connection, next session epoch
         self.connection_count = len(self.clients)
 
-    # What the broker does
+    # What the broker does.
 
     def evaluate(self, woken: list[int]) -> None:
         for name in woken:
@@ -189,7 +192,7 @@ class Leader:
         self.evaluate(self.waiters.due(self.now))
 
     def change_leader(self, number: int) -> None:
-        """Another leader has only the share.  Waiting fetches are evaluated with its state."""
+        """Let another leader take over, which knows only the share.  It evaluates the waiting fetches again."""
         self.partitions[number].lead()
         for answer in self.answers:
             answer.acquired.pop(number, None)
@@ -198,7 +201,7 @@ class Leader:
                 self.fetches[name].reads[number] = self.partitions[number].read(self.now)
         self.wake(number)
 
-    # What the members do
+    # What the members do.
 
     def send_fetch(self, member: str) -> None:
         connection, epoch = self.clients[member]
@@ -237,7 +240,7 @@ class Leader:
             self.release(number, decided)
 
     def reconnect(self, member: str) -> None:
-        """Open another connection.  The broker may notice later that the old one is closed."""
+        """Let a member open another connection.  The broker may learn only later that the old one is closed."""
         old, _ = self.clients[member]
         self.clients[member] = self.connection_count, 0
         self.connection_count += 1
@@ -281,8 +284,9 @@ class Leader:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_record_is_processed_whatever_happens(seed: int) -> None:
     """
-    Members fetch, acknowledge, reconnect and are slow; rows commit late; leaders change.  In every term, a record has
-    one holder and is in the bytes that were sent.  When the faults end, all records are processed, and no fetch waits.
+    Members fetch, acknowledge, reconnect and are slow, rows commit late, and leaders change.  In every term, each
+    acquired record has one holder and is in the bytes that were sent to it.  When the faults end, all records are
+    processed, and no fetch keeps waiting.
     """
     leader = Leader(seed)
     for _ in range(1_000):

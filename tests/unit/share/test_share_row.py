@@ -14,12 +14,12 @@ from tidemill.share.share_row import OpenShare, Section, SetRuns, UnknownShareRo
 
 @given(st.lists(SECTIONS, max_size=8))
 def test_a_row_comes_back(sections: list[Section]) -> None:
-    """Decoding a row yields the sections that were encoded."""
+    """Decoding a SHARE command yields the sections that were encoded."""
     assert sections == list(decode_row(encode_row(sections)))
 
 
 def test_the_bytes_are_those_of_the_page() -> None:
-    """The encoding matches docs/formats/shares.md."""
+    """The encoding of a SHARE command matches docs/formats/shares.md."""
     row = encode_row([SetRuns(2, 7, (run(1000, 1003, RecordState.ARCHIVING, Reason.REJECTED, 4),))])
 
     assert "03 01 00000002 00000007 03 0000000f 00000000000003e8 00000003 13 0004".replace(" ", "") == row.hex()
@@ -39,7 +39,10 @@ def test_a_run_too_long_for_a_row_is_divided() -> None:
     "payload", [b"\x03\x02", b"\x03\x01" + bytes(8) + b"\x07" + bytes(4)], ids=["version", "operation"]
 )
 def test_a_newer_row_is_refused(payload: bytes) -> None:
-    """A replica that skipped an unknown version or operation would diverge from the others."""
+    """
+    A SHARE command with an unknown version or operation is refused: a replica that skipped it would diverge from the
+    others.
+    """
     with pytest.raises(UnknownShareRow, match=r"has (version 2|operation 7)"):
         list(decode_row(payload))
 

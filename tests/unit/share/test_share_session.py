@@ -14,7 +14,7 @@ A, B, C = [(TOPIC, partition) for partition in range(3)]
 
 
 class Broker:
-    """The sessions of a broker, for requests of member `m` of group `g` over connection 1."""
+    """A broker's share sessions.  By default, requests come from member `m` of group `g` over connection 1."""
 
     def __init__(self, sessions_max: int = 10, partitions_max: int = 100) -> None:
         self.sessions = ShareSessions(sessions_max, partitions_max)
@@ -53,7 +53,7 @@ class Broker:
 
 
 def test_both_requests_advance_one_epoch() -> None:
-    """ShareFetch and ShareAcknowledge take their epochs from the same sequence; any other epoch is refused."""
+    """ShareFetch and ShareAcknowledge advance the same session epoch, and a request with any other epoch is refused."""
     broker = Broker()
     opened = broker.fetch(0, A)
     assert opened is broker.acknowledge(1)
@@ -67,7 +67,7 @@ def test_both_requests_advance_one_epoch() -> None:
 
 
 def test_the_epoch_continues_at_one_after_the_largest() -> None:
-    """Epoch 0 would open another session."""
+    """The largest session epoch is followed by 1, because a request with epoch 0 would open another session."""
     broker = Broker()
     broker.fetch(0, A).epoch = EPOCH_MAX - 1
 
@@ -77,7 +77,10 @@ def test_the_epoch_continues_at_one_after_the_largest() -> None:
 
 
 def test_a_session_must_be_opened_by_a_fetch() -> None:
-    """Without a session, every epoch except 0 is refused, and a ShareAcknowledge with epoch 0 as well."""
+    """
+    Only a ShareFetch with epoch 0 opens a session.  Without a session, requests with other epochs are refused; a
+    ShareAcknowledge with epoch 0 is always refused.
+    """
     broker = Broker()
     for epoch in (FINAL_EPOCH, 1, 7):
         assert errors.SHARE_SESSION_NOT_FOUND == broker.fetch_refused(epoch)
@@ -89,7 +92,10 @@ def test_a_session_must_be_opened_by_a_fetch() -> None:
 
 
 def test_acknowledgements_do_not_come_with_a_new_session() -> None:
-    """Such a request is refused, and the member's session stays open."""
+    """
+    A ShareFetch that opens a session and contains acknowledgements is refused, and the member's earlier session stays
+    open.
+    """
     broker = Broker()
     session = broker.fetch(0, A)
 
@@ -100,7 +106,10 @@ def test_acknowledgements_do_not_come_with_a_new_session() -> None:
 
 @pytest.mark.parametrize("request_name", ["fetch", "acknowledge"])
 def test_the_final_epoch_closes_the_session(request_name: str) -> None:
-    """The closed session says which partitions the caller must release; a fetch that still waits must not acquire."""
+    """
+    A request with the final epoch closes the session, whose `used` partitions the caller must release.  The session is
+    then marked as closed, so that a fetch that still waits acquires nothing.
+    """
     broker = Broker()
     session = broker.fetch(0, A, B)
 
@@ -113,7 +122,10 @@ def test_the_final_epoch_closes_the_session(request_name: str) -> None:
 
 
 def test_a_full_broker_refuses_a_new_session_only() -> None:
-    """A member that reopens its session takes no further room, and a closed session makes room."""
+    """
+    A broker with the maximum number of sessions refuses a new one until another is closed, but a member may replace its
+    own.
+    """
     broker = Broker(sessions_max=2)
     broker.fetch(0, A, member="a")
     broker.fetch(0, A, member="b")
@@ -125,7 +137,10 @@ def test_a_full_broker_refuses_a_new_session_only() -> None:
 
 
 def test_a_refused_replacement_leaves_the_old_session() -> None:
-    """The limit on partitions counts those of all sessions, and is checked before anything changes."""
+    """
+    The limit on partitions applies to all sessions of a broker together.  A request that would exceed it is refused
+    before it changes or closes the member's session.
+    """
     broker = Broker(partitions_max=3)
     session = broker.fetch(0, A)
     broker.fetch(0, A, member="b")
@@ -140,8 +155,8 @@ def test_a_refused_replacement_leaves_the_old_session() -> None:
 
 def test_forgotten_partitions_are_fetched_no_more() -> None:
     """
-    A partition that is forgotten and has acknowledgements in the same request is forgotten.  The member may still hold
-    its records, so they are released when the session ends.
+    A partition that a request forgets is no longer fetched, even if the request also contains acknowledgements for it.
+    The member may still hold its records, so they are released when the session ends.
     """
     broker = Broker()
     session = broker.fetch(0, A, B)
@@ -153,7 +168,10 @@ def test_forgotten_partitions_are_fetched_no_more() -> None:
 
 
 def test_each_fetch_begins_at_another_partition() -> None:
-    """The partitions rotate, also for a member that sends a ShareAcknowledge after every ShareFetch."""
+    """
+    Each ShareFetch of a session begins at the next partition, even if the member sends a ShareAcknowledge after every
+    ShareFetch.
+    """
     broker = Broker()
     first = []
     for turn in range(4):
@@ -167,7 +185,10 @@ def test_each_fetch_begins_at_another_partition() -> None:
 
 
 def test_a_closed_connection_ends_all_its_sessions() -> None:
-    """Several members, for example behind a proxy, may share a connection."""
+    """
+    A closed connection ends the sessions of all members that use it; several members may share a connection, for
+    example behind a proxy.
+    """
     broker = Broker()
     sessions = [broker.fetch(0, A, member=member) for member in "ab"]
     other = broker.fetch(0, A, member="c", connection=2)
@@ -181,7 +202,8 @@ def test_a_closed_connection_ends_all_its_sessions() -> None:
 
 def test_an_old_connection_does_not_close_a_newer_session() -> None:
     """
-    KAFKA-19950: A member reconnects and opens a session before the broker notices that the old connection is closed.
+    A member may reconnect and open a new session before the broker notices that its old connection is closed.  The end
+    of the old connection then does not close the new session (KAFKA-19950).
     """
     broker = Broker()
     old = broker.fetch(0, A, connection=1)
@@ -196,7 +218,9 @@ def test_an_old_connection_does_not_close_a_newer_session() -> None:
 
 
 def test_a_session_follows_its_member_to_another_connection() -> None:
-    """A session that is continued over a new connection does not end with the old one."""
+    """
+    If a member continues its session over a new connection, the end of the old connection does not close the session.
+    """
     broker = Broker()
     session = broker.fetch(0, A, connection=1)
     broker.acknowledge(1, connection=2)
@@ -215,8 +239,8 @@ def test_a_session_follows_its_member_to_another_connection() -> None:
 )
 def test_sessions_are_those_that_were_opened_and_not_ended(steps: list[tuple[str, str, int, set[int]]]) -> None:
     """
-    After any requests and disconnects, the sessions and their connections are those of a dictionary, and no partition
-    that a session has ever fetched is missing when it ends.
+    After any requests and disconnects, the open sessions and their connections are those in a model.  When a session
+    ends, it lists every partition that it has ever fetched.
     """
     broker = Broker(sessions_max=2, partitions_max=1_000)
     model: dict[str, tuple[int, set[PartitionKey]]] = {}

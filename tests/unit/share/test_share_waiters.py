@@ -1,4 +1,4 @@
-"""Waiting fetches: they are served in order, and no wake is lost."""
+"""Waiting fetches are served in order, and no wake is lost.  A wake offers available records of a share to them."""
 
 import random
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ NOTHING: tuple[str, ...] = ()
 
 
 def waiting(**fetches: str) -> Waiters:
-    """Return waiters with these fetches; the letters of a value are the shares that the fetch reads."""
+    """Return a `ShareWaiters` in which these fetches wait.  Each letter of a value is a share that the fetch reads."""
     waiters = Waiters()
     for name, shares in fetches.items():
         assert [name] == waiters.begin(name, shares, deadline=100)
@@ -21,7 +21,10 @@ def waiting(**fetches: str) -> Waiters:
 
 
 def test_the_first_fetch_is_served_first() -> None:
-    """A wake evaluates one fetch.  The next one is evaluated only if the first leaves records."""
+    """
+    A wake evaluates only the fetch that has waited longest.  The next fetch is evaluated only if the first one leaves
+    records.
+    """
     waiters = waiting(one="s", two="s", three="s")
 
     assert ["one"] == waiters.wake("s")
@@ -32,7 +35,10 @@ def test_the_first_fetch_is_served_first() -> None:
 
 
 def test_a_fetch_that_needs_more_bytes_lets_the_next_one_pass() -> None:
-    """A fetch whose min_bytes are not available keeps its place, and does not block those behind it."""
+    """
+    If there are fewer bytes than the min_bytes of a fetch, it keeps its place in the queue, and the fetch behind it is
+    evaluated.
+    """
     waiters = waiting(one="s", two="s")
     waiters.wake("s")
 
@@ -43,7 +49,7 @@ def test_a_fetch_that_needs_more_bytes_lets_the_next_one_pass() -> None:
 
 
 def test_a_wake_is_not_lost_with_its_fetch() -> None:
-    """If the client of a woken fetch is gone, the next fetch is evaluated."""
+    """If the client of a woken fetch disconnects, the wake passes to the next fetch."""
     waiters = waiting(one="s", two="s")
     waiters.wake("s")
 
@@ -53,7 +59,7 @@ def test_a_wake_is_not_lost_with_its_fetch() -> None:
 
 
 def test_a_fetch_that_leaves_while_it_waits_wakes_no_other() -> None:
-    """Nothing was offered to the fetch, so there is nothing to pass on."""
+    """If a fetch leaves that was not woken, no other fetch is evaluated, because no records were offered to it."""
     waiters = waiting(one="s", two="s")
 
     assert [] == waiters.leave("one")
@@ -62,7 +68,10 @@ def test_a_fetch_that_leaves_while_it_waits_wakes_no_other() -> None:
 
 
 def test_a_wake_during_an_evaluation_starts_again() -> None:
-    """Records that become available during an evaluation are offered to all fetches, because its read missed them."""
+    """
+    If records become available while a fetch is being evaluated, its read has missed them, so they are offered to all
+    waiting fetches again.
+    """
     waiters = waiting(one="s", two="s")
     waiters.wake("s")
     assert [] == waiters.wake("s")
@@ -75,7 +84,10 @@ def test_a_wake_during_an_evaluation_starts_again() -> None:
 
 
 def test_two_fetches_do_not_read_a_share_at_once() -> None:
-    """A fetch that arrives during an evaluation of its share is evaluated afterwards, even if nothing is offered."""
+    """
+    While a fetch is being evaluated, a new fetch of the same share waits.  It is evaluated afterwards, even if no
+    records are left for it.
+    """
     waiters = waiting(one="s")
     waiters.wake("s")
 
@@ -86,7 +98,7 @@ def test_two_fetches_do_not_read_a_share_at_once() -> None:
 
 
 def test_a_fetch_of_busy_shares_is_not_overtaken_forever() -> None:
-    """A fetch of two shares gets its turn although each of them is always taken by another fetch."""
+    """A fetch of two shares gets its turn even if other fetches are always reading one or the other."""
     waiters = waiting(s="s", t="t", both="st")
     assert (["s"], ["t"]) == (waiters.wake("s"), waiters.wake("t"))
     assert [] == waiters.finish("s", "s")
@@ -98,7 +110,10 @@ def test_a_fetch_of_busy_shares_is_not_overtaken_forever() -> None:
 
 
 def test_a_wait_ends_once() -> None:
-    """A fetch whose wait is over is evaluated for its answer; a fetch that is evaluated just then, once more."""
+    """
+    A fetch is evaluated once more at its deadline and then answered.  If it is already being evaluated at its deadline,
+    it is evaluated again afterwards.
+    """
     waiters = Waiters()
     for name, share, deadline in (("early", "s", 10), ("late", "t", 20), ("busy", "u", 10)):
         waiters.begin(name, share, deadline)
@@ -118,7 +133,7 @@ def test_a_wait_ends_once() -> None:
 
 
 def test_a_deadline_of_a_finished_fetch_is_ignored() -> None:
-    """A fetch with the same name as an earlier one has its own deadline."""
+    """The deadline of a finished fetch does not end the wait of a later fetch with the same name."""
     waiters = waiting(one="s")
     waiters.leave("one")
     waiters.begin("one", "s", deadline=200)
@@ -129,7 +144,9 @@ def test_a_deadline_of_a_finished_fetch_is_ignored() -> None:
 
 
 def test_a_share_that_no_fetch_waits_for_is_not_remembered() -> None:
-    """A wake is needed only by fetches that wait, because a new fetch is evaluated anyway."""
+    """
+    If no fetch waits for a share, a wake of it is not stored, because every new fetch is evaluated when it begins.
+    """
     waiters = Waiters()
 
     assert [] == waiters.wake("s")
@@ -139,13 +156,16 @@ def test_a_share_that_no_fetch_waits_for_is_not_remembered() -> None:
 
 @dataclass
 class Shell:
-    """Fetches on shares whose available records are only counted.  A read finds what is available when it begins."""
+    """
+    Fetches on shares whose available records are only counted.  A fetch's read finds the records that are available
+    when it begins.
+    """
 
     chance: random.Random
     waiters: Waiters = field(default_factory=Waiters)
     available: dict[str, int] = field(default_factory=lambda: dict.fromkeys("stu", 0))
     fetches: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # shares, records needed, deadline
-    reads: dict[str, tuple[dict[str, int], bool]] = field(default_factory=dict)  # what was found, is the wait over
+    reads: dict[str, tuple[dict[str, int], bool]] = field(default_factory=dict)  # records found, is the wait over
     answered: list[str] = field(default_factory=list)
     now: int = 0
     begun: int = 0
@@ -207,7 +227,10 @@ class Shell:
 
 
 def check_waiters(seed: int) -> None:
-    """Run fetches, wakes, disconnects and deadlines at random, and check what waits when all evaluations have ended."""
+    """
+    Run fetches, wakes, disconnects and deadlines at random.  Once all evaluations have ended, check that only fetches
+    without enough records keep waiting.
+    """
     shell = Shell(random.Random(seed))
     for _ in range(25):
         for _ in range(shell.chance.randint(1, 12)):

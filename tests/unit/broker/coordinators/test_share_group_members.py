@@ -43,7 +43,10 @@ def assignment(world: BrokerWorld) -> dict[str, tuple[int, ...]]:
 
 
 def test_a_member_survives_a_kill() -> None:
-    """What was answered is in the log: the next process knows the member, its epoch and its assignment."""
+    """
+    When a heartbeat has been answered, the member is in the log: after a kill, the next process knows the member, its
+    epoch and its assignment.
+    """
     world = world_with_topics()
     joined = beat(world, 0, "flights")
 
@@ -57,7 +60,7 @@ def test_a_member_survives_a_kill() -> None:
 
 
 def test_a_session_ends_on_the_hosts_timer() -> None:
-    """No request has to arrive for a silent member to be removed."""
+    """A silent member is removed when its session expires, even if no request arrives."""
     world = world_with_topics()
     beat(world, 0, "flights")
     world.pass_time(44_000)
@@ -69,7 +72,10 @@ def test_a_session_ends_on_the_hosts_timer() -> None:
 
 
 def test_a_deleted_topic_leaves_the_assignment() -> None:
-    """The host tells the coordinator; the member's next heartbeat brings the new assignment."""
+    """
+    When a topic is deleted, the host tells the coordinator, and the member's next heartbeat leads to an assignment
+    without the topic.
+    """
     world = world_with_topics()
     beat(world, 0, "flights", "tides")
 
@@ -82,7 +88,10 @@ def test_a_deleted_topic_leaves_the_assignment() -> None:
 
 
 def test_the_groups_configuration_is_obeyed_at_once() -> None:
-    """It is read from the current cluster image, for each request; the group need not exist yet."""
+    """
+    The configuration of a share group is read from the current cluster image for each request, so a change applies at
+    the next request.
+    """
     world = world_with_topics(**{"group.share.heartbeat.interval.ms": "6000"})
     topic = world.broker.image.topic("flights")
     assert topic is not None
@@ -97,7 +106,7 @@ def test_the_groups_configuration_is_obeyed_at_once() -> None:
 
 
 def test_the_size_of_a_group_is_bounded() -> None:
-    """group.share.max.size reaches the core."""
+    """A share group that has group.share.max.size members refuses a further member."""
     world = world_with_topics(**{"group.share.max.size": "1"})
     beat(world, 0, "flights")
 
@@ -105,7 +114,10 @@ def test_the_size_of_a_group_is_bounded() -> None:
 
 
 def test_a_full_disk_refuses_new_members_and_keeps_the_others() -> None:
-    """A heartbeat that appends nothing is answered, so the members are still there when the disk has space again."""
+    """
+    While the disk is full, new members are refused.  Heartbeats that append nothing are answered, so the existing
+    members are still there when the disk has space again.
+    """
     world = world_with_topics()
     beat(world, 0, "flights")
     world.disk.free_bytes = 1 << 20

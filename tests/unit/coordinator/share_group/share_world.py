@@ -30,7 +30,10 @@ class ShareWorld(World):
         return taken
 
     def rebalanced(self, *member_ids: str, group_id: str = "g") -> dict[str, dict[str, tuple[int, ...]]]:
-        """Let the assignment interval pass and every member send two heartbeats; return their assignments by name."""
+        """
+        Let the assignment interval pass and every member send two heartbeats.  Return the members' assignments by topic
+        name.
+        """
         self.wait(self.share_config.assignment_interval_ms)
         for member_id in member_ids * 2:
             epoch = self.member(member_id, group_id).epoch

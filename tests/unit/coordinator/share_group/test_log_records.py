@@ -20,7 +20,7 @@ from tidemill.coordinator.share_group.log_records import (
 )
 from tidemill.model.topic import TopicId
 
-# Written by the generated classes of Apache Kafka 4.3.1.
+# Keys and values in hexadecimal, as written by the generated classes of Apache Kafka 4.3.1.
 OF_MEMBER = "000762696c6c696e6700036d2d31"
 OF_GROUP = "000762696c6c696e67"
 KEYS = {
@@ -43,7 +43,7 @@ TOPICS = (
     "00000200112233445566aa8899aabbccddee010674696465730300000000000000010002112233445566778899aabbccddeeff0008"
     "666c696768747304000000000000000100000002000200112233445566aa8899aabbccddee010674696465730000"
 )
-# Written by Tidemill; the tagged fields are Tidemill's own.
+# Written by Tidemill, with the incarnations in tagged fields of its own.
 OUR_TOPICS = (
     "00000102112233445566778899aabbccddeeff0008666c69676874730400000000000000010000000202914e080000018bcfe56800924e04"
     "000000020200112233445566aa8899aabbccddee0106746964657301914e08000000000000000500"
@@ -101,13 +101,16 @@ READERS = (
     ids=["member", "member without a rack", "group", "epoch with a time", "epoch", "target", "current"],
 )
 def test_records_are_those_of_kafka(record, kind, value):
-    """Kafka's tools can read the log, and a Kafka broker could take it over."""
+    """The records have exactly the bytes that Kafka writes, so Kafka's tools and brokers can read the log."""
     assert (bytes.fromhex(KEYS[kind]), bytes.fromhex(value)) == record
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_keys_are_those_of_kafka(kind):
-    """The version of the key tells the kind of the record; only three kinds have a member id."""
+    """
+    The version number in a record's key determines the kind of the record.  Only the keys of three kinds contain a
+    member id.
+    """
     member_id = "m-1" if kind in log_records.OF_A_MEMBER else ""
 
     key = log_records.read_key(bytes.fromhex(KEYS[kind]))
@@ -118,12 +121,15 @@ def test_keys_are_those_of_kafka(kind):
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 9, 16, 32_000])
 def test_other_keys_are_left_to_others(version):
-    """Committed offsets, classic groups, Kafka's other group types and the end of a snapshot have keys of their own."""
+    """
+    `read_key` returns None for keys of records that are not about share groups: a committed offset, a classic group,
+    one of Kafka's other group types, or the end of a snapshot.
+    """
     assert log_records.read_key(version.to_bytes(2, "big") + bytes.fromhex(OF_GROUP)) is None
 
 
 def test_values_of_kafka_are_read():
-    """Every field that Tidemill uses is read; the metadata hash is skipped."""
+    """Every field that Tidemill uses is read from the values that Kafka writes; the metadata hash is skipped."""
     read = [
         log_records.read_member(bytes.fromhex(MEMBER)).topics,
         log_records.read_member(bytes.fromhex(MEMBER_WITHOUT_RACK)).rack,
@@ -147,8 +153,8 @@ def test_values_of_kafka_are_read():
 
 def test_topics_of_kafka_have_no_incarnation():
     """
-    Kafka's record has no incarnations; 0 is smaller than any that Tidemill gives out.  A topic that Kafka is still
-    initializing counts as known.
+    Kafka's records contain no incarnations, so topics read from them get 0, which is smaller than every incarnation
+    that Tidemill assigns.  A topic that Kafka is still initializing counts as known.
     """
     topics = log_records.read_topics(bytes.fromhex(TOPICS))
 
@@ -161,8 +167,8 @@ def test_topics_of_kafka_have_no_incarnation():
 
 def test_topics_carry_their_incarnation():
     """
-    The tagged fields have the numbers of `docs/formats/numbers.md`.  (Kafka 4.3.1 was seen to read these bytes and to
-    skip the fields.)
+    Tidemill's record of a group's topics has the incarnations in tagged fields, numbered as in
+    `docs/formats/numbers.md`.  (Kafka 4.3.1 was seen to read these bytes and to skip the fields.)
     """
     topics = GroupTopics(
         known={
@@ -178,27 +184,34 @@ def test_topics_carry_their_incarnation():
 
 
 def test_a_group_without_topics_has_no_record_of_them():
-    """Nothing remains of a deleted group once its shares are closed."""
+    """
+    A group without topics gets a tombstone, so the log keeps nothing of a deleted group once its shares are closed.
+    """
     assert (bytes.fromhex(KEYS[Kind.TOPICS]), None) == log_records.topics_record("billing", GroupTopics())
 
 
 @pytest.mark.parametrize(
     ("read", "value"),
     [
-        (log_records.read_group, "0001" + GROUP[4:]),  # a version of the future
-        (log_records.read_member, MEMBER[:-10]),  # cut
+        (log_records.read_group, "0001" + GROUP[4:]),  # a newer version of the value
+        (log_records.read_member, MEMBER[:-10]),  # the last five bytes are missing
         (log_records.read_topics, OUR_TOPICS.replace("914e08", "914e07")),  # an incarnation of 7 bytes
-        (log_records.read_target, "0000ffffffff0f"),  # more topics than bytes
+        (log_records.read_target, "0000ffffffff0f"),  # the number of topics exceeds the number of bytes
     ],
 )
 def test_damaged_values_are_rejected(read, value):
-    """Damaged or unknown bytes stop the load of the partition, and are never taken for another state."""
+    """
+    A damaged value, or one of an unknown version, raises BadRecord, which stops the load of the partition.  It is never
+    read as a different state.
+    """
     with pytest.raises(BadRecord):
         read(bytes.fromhex(value))
 
 
 @given(st.binary(max_size=200), st.sampled_from(READERS))
 def test_any_bytes_are_read_or_rejected(data, read):
-    """No input makes a reader raise anything else, or allocate more than the input's size."""
+    """
+    Whatever bytes a reader gets, it returns a value or raises BadRecord, and allocates no more than the input's size.
+    """
     with contextlib.suppress(BadRecord):
         read(b"\0\0" + data)

@@ -18,7 +18,10 @@ SESSION_MS = 45_000
 
 
 def test_the_first_member_creates_the_group_and_gets_everything():
-    """A heartbeat with epoch 0 joins; the reply has the assignment, the epoch and the interval of heartbeats."""
+    """
+    A heartbeat with epoch 0 joins the group and creates it if needed.  The only member gets all partitions; the reply
+    also contains its epoch and the heartbeat interval.
+    """
     world = ShareWorld()
 
     taken = world.joined("m1")
@@ -29,7 +32,7 @@ def test_the_first_member_creates_the_group_and_gets_everything():
 
 
 def test_a_heartbeat_without_news_appends_nothing():
-    """Unchanged members send only their epoch; most heartbeats therefore cost no write."""
+    """A member without changes sends only its epoch, as in most heartbeats.  Such a heartbeat appends no record."""
     world = ShareWorld()
     world.joined("m1")
     length = len(world.log)
@@ -41,7 +44,10 @@ def test_a_heartbeat_without_news_appends_nothing():
 
 
 def test_a_full_request_gets_the_assignment():
-    """A client that sends its topics has lost its state, for example with its connection."""
+    """
+    A heartbeat that names the subscribed topics is answered with the whole assignment, because the client may have lost
+    its state, for example with its connection.
+    """
     world = ShareWorld()
     world.joined("m1")
 
@@ -53,8 +59,9 @@ def test_a_full_request_gets_the_assignment():
 
 def test_members_take_partitions_without_waiting_for_each_other():
     """
-    The new member gets its partitions as soon as the target is computed, although the old one still reads them: two
-    members may share a partition.  The old member gives them up at its next heartbeat.
+    A new member gets its partitions as soon as the target assignment is computed, although an older member still reads
+    them: two members of a share group may read the same partition.  The older member gives them up at its next
+    heartbeat.
     """
     world = ShareWorld()
     world.joined("m1")
@@ -71,8 +78,9 @@ def test_members_take_partitions_without_waiting_for_each_other():
 
 def test_an_assignment_is_computed_once_per_interval():
     """
-    A wave of joining members causes one assignment, not one each.  Members that wait are asked to return when the
-    interval has passed; with Kafka's coordinator, they wait for a whole heartbeat interval.
+    Members that join within one assignment interval cause a single new assignment.  A member that must wait for it is
+    told to send its next heartbeat when the interval has passed; Kafka's coordinator makes the member wait for a whole
+    heartbeat interval.
     """
     world = ShareWorld()
     world.joined("m1")
@@ -88,7 +96,10 @@ def test_an_assignment_is_computed_once_per_interval():
 
 
 def test_a_waiting_member_does_not_return_too_often():
-    """Near the end of the interval, a pause of at least 100 ms prevents a flood of heartbeats."""
+    """
+    A member that joins just before the end of the assignment interval is told to wait at least 100 ms, which prevents a
+    flood of heartbeats.
+    """
     world = ShareWorld()
     world.joined("m1")
     world.wait(INTERVAL_MS - 1)
@@ -97,7 +108,9 @@ def test_a_waiting_member_does_not_return_too_often():
 
 
 def test_an_interval_of_0_never_waits():
-    """`share.assignment.interval.ms=0` computes an assignment with each change, as Kafka did before 4.3."""
+    """
+    With `share.assignment.interval.ms=0`, every change leads to a new assignment immediately, as in Kafka before 4.3.
+    """
     world = ShareWorld()
     world.share_config = ShareGroupConfig(assignment_interval_ms=0)
     world.joined("m1")
@@ -106,7 +119,10 @@ def test_an_interval_of_0_never_waits():
 
 
 def test_an_empty_group_serves_its_first_member_at_once():
-    """A lone consumer that restarts does not wait for the interval: there is nothing to combine its change with."""
+    """
+    The first member of an empty group gets its assignment immediately, even within the assignment interval, because
+    there are no changes by other members to wait for.
+    """
     world = ShareWorld()
     world.joined("m1")
     world.beat("m1", -1)
@@ -115,7 +131,7 @@ def test_an_empty_group_serves_its_first_member_at_once():
 
 
 def test_more_members_than_partitions_share_them():
-    """No member is idle."""
+    """If a group has more members than partitions, several members share each partition, so that no member is idle."""
     world = ShareWorld()
     members = ("m1", "m2", "m3", "m4")
     for member_id in members:
@@ -131,8 +147,9 @@ def test_more_members_than_partitions_share_them():
 
 def test_the_previous_epoch_passes():
     """
-    The response with the new epoch may be lost.  Without this rule, the member would be fenced; without the assignment
-    in the second response, it would keep partitions that are no longer its own.
+    A heartbeat with the member's previous epoch is accepted, because the response with the new epoch may have been
+    lost.  The reply repeats the new epoch and the assignment; otherwise, the member would keep partitions that are no
+    longer its own.
     """
     world = ShareWorld()
     world.joined("m1")
@@ -147,7 +164,10 @@ def test_the_previous_epoch_passes():
 
 @pytest.mark.parametrize("epoch", [1, 4, 100])
 def test_any_other_epoch_is_fenced(epoch):
-    """Another process uses the same member id, or the member has missed a removal: it must join again."""
+    """
+    A heartbeat with an epoch that is neither 0 nor the member's current or previous one is fenced, and the member must
+    join again: another process uses the same member id, or the member does not know that it was removed.
+    """
     world = ShareWorld()
     world.joined("m1")
     for member_id in ("m2", "m3"):
@@ -163,7 +183,10 @@ def test_any_other_epoch_is_fenced(epoch):
 
 
 def test_a_member_that_joins_again_keeps_its_place():
-    """Epoch 0 is never fenced; without a change of subscription, nothing is assigned anew."""
+    """
+    A heartbeat with epoch 0 from an existing member is never fenced.  If its subscription is unchanged, the member
+    keeps its assignment.
+    """
     world = ShareWorld()
     world.joined("m1")
 
@@ -174,7 +197,10 @@ def test_a_member_that_joins_again_keeps_its_place():
 
 
 def test_an_unknown_member_must_join():
-    """The member was removed, and its partitions are assigned to others."""
+    """
+    A heartbeat from a member that the group does not know, for example because it was removed, is refused with
+    UNKNOWN_MEMBER_ID.
+    """
     world = ShareWorld()
     world.joined("m1")
 
@@ -183,7 +209,10 @@ def test_an_unknown_member_must_join():
 
 
 def test_only_joining_creates_a_group():
-    """A heartbeat to a deleted group does not bring it back."""
+    """
+    A heartbeat to a group that does not exist is refused unless it has epoch 0, so a late heartbeat does not bring a
+    deleted group back.
+    """
     world = ShareWorld()
 
     codes = [world.beat("m1", epoch).error_code for epoch in (1, -1)]
@@ -194,7 +223,10 @@ def test_only_joining_creates_a_group():
 
 @pytest.mark.parametrize("make", ["members", "offsets"])
 def test_a_classic_group_has_no_share_members(make):
-    """All types of groups have one id space: a group with members or offsets of the classic protocol keeps its type."""
+    """
+    A group with classic members or committed offsets refuses share members, because groups of all types share one id
+    space and a group keeps its type.
+    """
     world = ShareWorld()
     if make == "members":
         world.join()
@@ -223,7 +255,7 @@ def test_a_classic_group_has_no_share_members(make):
     ],
 )
 def test_a_malformed_request_is_refused(fields, says):
-    """The message names the field; nothing is created."""
+    """A malformed heartbeat is refused with a message that names the invalid field, and no record is written."""
     world = ShareWorld()
 
     refused = world.beat(**{"member_id": "m1", "epoch": 0, "topics": ("flights",), **fields})
@@ -234,12 +266,15 @@ def test_a_malformed_request_is_refused(fields, says):
 
 
 def test_a_member_may_have_the_longest_id():
-    """Java's client and others send a UUID with hyphens: 36 characters."""
+    """A member id may have 36 characters, the length of a UUID with hyphens, which Java's client and others send."""
     assert errors.NONE == ShareWorld().joined("m" * 36).error_code
 
 
 def test_a_full_group_refuses_new_members():
-    """group.share.max.size bounds the memory of a group.  Members stay, and may join again."""
+    """
+    A group that has group.share.max.size members refuses new ones, which bounds its memory.  Existing members stay, and
+    may join again.
+    """
     world = ShareWorld(share_size_max=2)
     world.joined("m1")
     world.joined("m2")
@@ -256,7 +291,7 @@ def test_a_full_group_refuses_new_members():
 
 
 def test_a_member_that_leaves_is_forgotten():
-    """Its partitions go to the others; the reply has epoch −1."""
+    """A member that leaves gets a reply with epoch −1, and the remaining members get its partitions."""
     world = ShareWorld()
     for member_id in ("m1", "m2"):
         world.joined(member_id)
@@ -270,7 +305,10 @@ def test_a_member_that_leaves_is_forgotten():
 
 
 def test_a_member_that_leaves_has_no_session():
-    """A timer that nothing waits for would stay in memory for each member that ever left."""
+    """
+    The session timer of a member that leaves is removed; otherwise, a timer for each former member would stay in
+    memory.
+    """
     world = ShareWorld()
     world.joined("m1")
     before = [key for key in world.timers if "m1" in key]
@@ -282,7 +320,7 @@ def test_a_member_that_leaves_has_no_session():
 
 
 def test_leaving_needs_no_epoch():
-    """A member that has missed its last epoch can leave all the same."""
+    """A member can leave without knowing its current epoch, for example if the response with that epoch was lost."""
     world = ShareWorld()
     world.joined("m1")
 
@@ -292,7 +330,7 @@ def test_leaving_needs_no_epoch():
 
 
 def test_a_silent_member_is_removed():
-    """Its session ends `share.session.timeout.ms` after its last heartbeat."""
+    """A member is removed from its group `share.session.timeout.ms` after its last heartbeat."""
     world = ShareWorld()
     world.joined("m1")
     world.wait(40_000)
@@ -307,7 +345,7 @@ def test_a_silent_member_is_removed():
 
 
 def test_a_session_follows_the_configuration():
-    """A changed timeout applies from the next heartbeat on."""
+    """A changed session timeout applies to a member from its next heartbeat on."""
     world = ShareWorld()
     world.joined("m1")
     world.share_config = replace(world.share_config, session_timeout_ms=60_000)
@@ -321,7 +359,10 @@ def test_a_session_follows_the_configuration():
 
 
 def test_a_refused_heartbeat_does_not_renew_a_session():
-    """A process with a stale epoch cannot keep the place of a member that is gone."""
+    """
+    A heartbeat with a wrong epoch is refused and does not renew the session, so a process with a stale epoch cannot
+    keep a member in the group after the real one has gone.
+    """
     world = ShareWorld()
     world.joined("m1")
     world.wait(SESSION_MS - 1)
@@ -336,7 +377,7 @@ def test_a_refused_heartbeat_does_not_renew_a_session():
 
 
 def test_a_group_survives_a_change_of_leader():
-    """Members, epochs and assignments are in the log; members notice nothing."""
+    """Members, epochs and assignments are in the log, so they stay the same when the leader changes."""
     world = ShareWorld()
     for member_id in ("m1", "m2"):
         world.joined(member_id, rack="r1")
@@ -351,7 +392,9 @@ def test_a_group_survives_a_change_of_leader():
 
 
 def test_a_new_leader_gives_every_member_a_whole_session():
-    """The last heartbeats reached the earlier leader."""
+    """
+    After a change of leader, every member has a whole session, because its last heartbeats reached the earlier leader.
+    """
     world = ShareWorld()
     world.joined("m1")
     world.wait(SESSION_MS - 1)
@@ -368,7 +411,7 @@ def beat_again(world, **fields):
     return world.beat("m1", world.member("m1").epoch, **fields)
 
 
-CHANGES = {  # of a group of m1 and m2: who asks for it, and the change
+CHANGES = {  # changes of a group with m1 and m2: who causes each change, and a function that makes it
     "join": ("m3", lambda world: world.joined("m3", "flights", "tides")),
     "leave": ("m2", lambda world: world.beat("m2", -1)),
     "subscribe": ("m1", lambda world: beat_again(world, topics=("flights", "tides"))),
@@ -388,9 +431,9 @@ CHANGES = {  # of a group of m1 and m2: who asks for it, and the change
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_each_prefix_of_a_change_is_a_valid_log(name, is_repeated):
     """
-    A leader may lose its leadership after a part of a change is committed, because a large change fills several
-    batches.  The client then repeats its request, or stays silent.  With the heartbeats of the others, the group
-    converges: every partition of a subscribed topic has a member.
+    A large change fills several batches, so its leader may lose leadership when only the first of them are committed.
+    The client that caused the change then repeats its request or stays silent.  In both cases, the heartbeats of the
+    other members lead to an assignment in which every partition of a subscribed topic has a member.
     """
     asker, change = CHANGES[name]
     world = ShareWorld()
@@ -429,7 +472,7 @@ def test_each_prefix_of_a_change_is_a_valid_log(name, is_repeated):
 
 
 def test_a_changed_subscription_changes_the_assignment():
-    """The group epoch increases, and the next assignment follows the new subscriptions."""
+    """A changed subscription increases the group epoch, and the next assignment follows the new subscription."""
     world = ShareWorld()
     world.joined("m1")
     world.wait(INTERVAL_MS)
@@ -442,8 +485,8 @@ def test_a_changed_subscription_changes_the_assignment():
 
 def test_an_unsubscribed_topic_leaves_at_once():
     """
-    Within the assignment interval, no new target is computed; but a member never owns partitions of a topic that it
-    does not read.
+    A member that unsubscribes from a topic loses its partitions of this topic immediately, even if the next target
+    assignment is computed only after the assignment interval.
     """
     world = ShareWorld()
     world.joined("m1", "flights", "tides")
@@ -455,7 +498,7 @@ def test_an_unsubscribed_topic_leaves_at_once():
 
 
 def test_a_member_may_read_nothing():
-    """An empty subscription is legal after the join."""
+    """A member may change its subscription to an empty one; its assignment is then empty."""
     world = ShareWorld()
     world.joined("m1")
 
@@ -463,7 +506,10 @@ def test_a_member_may_read_nothing():
 
 
 def test_a_topic_may_be_created_later():
-    """The subscription names a topic that does not exist; the first heartbeat after its creation assigns it."""
+    """
+    A member may subscribe to a topic that does not exist.  The first heartbeat after the topic's creation assigns its
+    partitions.
+    """
     world = ShareWorld()
     joined = world.joined("m1", "later")
     world.create_topic("later", 2)
@@ -473,7 +519,7 @@ def test_a_topic_may_be_created_later():
 
 
 def test_added_partitions_are_assigned():
-    """KAFKA-20742: partitions that were added to a topic were skipped."""
+    """Partitions that are added to a subscribed topic are assigned.  (KAFKA-20742: Kafka skipped them.)"""
     world = ShareWorld()
     world.joined("m1", "tides")
     world.partition_counts["tides"] = 3
@@ -482,7 +528,7 @@ def test_added_partitions_are_assigned():
 
 
 def test_a_deleted_topic_is_unassigned():
-    """KAFKA-20533: the group forgets the topic, and its members get a new assignment."""
+    """When a topic is deleted, the group forgets it, and its members get an assignment without it (KAFKA-20533)."""
     world = ShareWorld()
     world.joined("m1", "flights", "tides")
 
@@ -494,7 +540,10 @@ def test_a_deleted_topic_is_unassigned():
 
 
 def test_a_recreated_topic_is_another_topic():
-    """The member gets the new topic's id: nothing of the old topic's state applies to it."""
+    """
+    If a subscribed topic is deleted and created again, the member gets partitions of the new topic, which has another
+    id.
+    """
     world = ShareWorld()
     world.joined("m1", "later", "tides")
     world.delete_topic("tides")
@@ -508,7 +557,10 @@ def test_a_recreated_topic_is_another_topic():
 
 
 def test_other_fields_change_no_epoch():
-    """A client that moves to another host is recorded, but nothing is assigned anew.  A null rack is unchanged."""
+    """
+    A member's new client host is recorded without a new group epoch, so nothing is assigned anew.  A heartbeat without
+    a rack leaves the recorded rack unchanged.
+    """
     world = ShareWorld()
     world.joined("m1", rack="r1")
     length = len(world.log)
@@ -538,7 +590,10 @@ def test_other_fields_change_no_epoch():
     ],
 )
 def test_a_heartbeat_that_appends_nothing_is_served_by_a_full_disk(fields, is_served):
-    """Refusing every heartbeat of a full broker would end every session as soon as there is space again."""
+    """
+    A full disk still serves heartbeats that append nothing.  If it refused all heartbeats, every session would end as
+    soon as there is space again.
+    """
     world = ShareWorld()
     world.joined("m1", rack="r1")
     request = world.heartbeating(**{"member_id": "m1", "epoch": 1, **fields})
@@ -553,7 +608,10 @@ def test_a_heartbeat_that_appends_nothing_is_served_by_a_full_disk(fields, is_se
 
 @pytest.mark.parametrize("change", ["a member joined", "partitions were added"])
 def test_a_heartbeat_that_would_assign_is_not_served_by_a_full_disk(change):
-    """A new assignment is logged before a member gets it."""
+    """
+    A full disk refuses a heartbeat that would change an assignment, because the assignment must be logged before a
+    member gets it.
+    """
     world = ShareWorld()
     world.joined("m1")
     if change == "a member joined":

@@ -1,4 +1,4 @@
-"""Share groups beside the other groups: describe, list, delete, and the opening of shares."""
+"""Share groups in the group coordinator: how they are described, listed and deleted, and how shares are opened."""
 
 import pytest
 
@@ -60,7 +60,10 @@ def test_a_group_is_described():
 
 
 def test_a_deleted_topic_is_not_described():
-    """Until the next heartbeat, the assignment still has a topic that no longer has a name."""
+    """
+    The description of a member leaves out a deleted topic, although the member's assignment contains it until the next
+    heartbeat.
+    """
     world = ShareWorld()
     world.joined("m1", "tides")
     world.delete_topic("tides")
@@ -69,7 +72,9 @@ def test_a_deleted_topic_is_not_described():
 
 
 def test_an_unknown_group_is_dead():
-    """Tools print the message; Kafka answers the same code."""
+    """
+    An unknown share group is described as Dead, with the same error code as in Kafka and a message that tools print.
+    """
     described = ShareWorld().shared()
 
     assert ("Dead", errors.GROUP_ID_NOT_FOUND) == (described.state, described.error_code)
@@ -77,7 +82,7 @@ def test_an_unknown_group_is_dead():
 
 
 def test_describe_groups_does_not_describe_share_groups():
-    """DescribeGroups is for classic groups; the message says why the group is not found."""
+    """DescribeGroups, which is for classic groups, does not find a share group, and its message says why."""
     world = ShareWorld()
     world.joined("m1")
 
@@ -106,7 +111,7 @@ CLASSIC_ROW = ("simple", "", "Empty", "Classic")
     ],
 )
 def test_share_groups_are_listed(filters, rows):
-    """ListGroups has groups of all types; filters by type and state ignore case."""
+    """ListGroups lists groups of all types, and its filters by type and state ignore case."""
     world = ShareWorld()
     world.commit("simple")
     world.joined("m1", group_id="empty")
@@ -130,7 +135,10 @@ def test_share_groups_are_counted():
 
 
 def test_a_classic_member_cannot_join_a_share_group():
-    """The answer is Kafka's INCONSISTENT_GROUP_PROTOCOL (23); the group is unchanged."""
+    """
+    JoinGroup for a share group is refused with INCONSISTENT_GROUP_PROTOCOL (23), as in Kafka, and the group is
+    unchanged.
+    """
     world = ShareWorld()
     world.joined("m1")
 
@@ -141,7 +149,10 @@ def test_a_classic_member_cannot_join_a_share_group():
 
 
 def test_a_share_group_has_no_committed_offsets():
-    """The answer is Kafka's GROUP_ID_NOT_FOUND (69), also in versions of OffsetCommit that do not know it otherwise."""
+    """
+    OffsetCommit and OffsetDelete for a share group are refused with GROUP_ID_NOT_FOUND (69), as in Kafka, even in
+    versions of OffsetCommit that otherwise never return this code.
+    """
     world = ShareWorld()
     world.joined("m1")
     partition = TopicPartitionId(topic="flights", topic_id=FLIGHTS_ID, partition=0)
@@ -157,7 +168,10 @@ def test_a_share_group_has_no_committed_offsets():
 
 @pytest.mark.parametrize("partitions", [None, (TopicPartitionId(topic="flights", topic_id=FLIGHTS_ID, partition=0),)])
 def test_offsets_cannot_be_fetched_from_a_share_group(partitions):
-    """A consumer that uses the group id by mistake gets an error instead of the start of every partition."""
+    """
+    OffsetFetch for a share group is refused.  Without the error, a consumer that uses the group id by mistake would
+    begin at the start of every partition.
+    """
     world = ShareWorld()
     world.joined("m1")
 
@@ -170,7 +184,7 @@ def test_offsets_cannot_be_fetched_from_a_share_group(partitions):
 
 
 def test_a_group_with_members_is_not_deleted():
-    """NON_EMPTY_GROUP (68), as for every type of group."""
+    """DeleteGroups refuses a share group that has members with NON_EMPTY_GROUP (68), like a group of any other type."""
     world = ShareWorld()
     world.joined("m1")
 
@@ -178,7 +192,10 @@ def test_a_group_with_members_is_not_deleted():
 
 
 def test_an_empty_group_is_deleted():
-    """It is gone at once and stays gone; its id is free for a group of any type."""
+    """
+    An empty share group is deleted immediately, and is still deleted after a restart.  Its id is free for a group of
+    any type.
+    """
     world = ShareWorld()
     world.joined("m1")
     world.beat("m1", -1)
@@ -193,7 +210,10 @@ def test_an_empty_group_is_deleted():
 
 
 def test_the_shares_of_a_deleted_group_are_closed():
-    """The leaders of its partitions are told, as often as needed, until all of them have removed its shares."""
+    """
+    The coordinator lists the shares of a deleted group as shares to close, even after a restart, until the host reports
+    that all leaders of the partitions have removed them.
+    """
     world = ShareWorld()
     world.joined("m1", "flights", "tides")
     world.beat("m1", -1)
@@ -209,8 +229,9 @@ def test_the_shares_of_a_deleted_group_are_closed():
 
 def test_a_recreated_group_has_a_greater_incarnation():
     """
-    A leader that was away keeps the deleted share until it hears of the new incarnation.  The deletion of the old share
-    does not affect the new one, because the leaders compare incarnations.
+    A group that is deleted and created again gets a greater incarnation for the same topic.  A leader that missed the
+    deletion replaces its old share when it learns of the new incarnation, and a late deletion of the old share does not
+    remove the new one.
     """
     world = ShareWorld()
     world.joined("m1")
@@ -228,7 +249,10 @@ def test_a_recreated_group_has_a_greater_incarnation():
 
 
 def test_only_the_newest_deletion_is_closed():
-    """An answer about an earlier deletion may arrive late; the later deletion must still be told."""
+    """
+    If a group was deleted twice, a late report that the shares of the first deletion are closed does not end the second
+    deletion.
+    """
     world = ShareWorld()
     for _ in range(2):
         world.joined("m1")
@@ -245,7 +269,9 @@ def test_only_the_newest_deletion_is_closed():
 
 
 def test_each_deletion_is_closed():
-    """A group that is created and deleted again, with another topic, leaves the shares of both topics."""
+    """
+    A group that is deleted, created again with another topic, and deleted again has shares of both topics to close.
+    """
     world = ShareWorld()
     for topic in ("flights", "tides"):
         world.joined("m1", topic)
@@ -257,8 +283,8 @@ def test_each_deletion_is_closed():
 
 def test_a_deletion_marks_the_shares_before_the_group_ends():
     """
-    Each prefix of the records is valid: if only the group's end were logged, a new group with this id would continue
-    the deleted shares.
+    A deletion logs the shares to close before it logs the end of the group.  If only the end of the group were
+    committed, a new group with the same id would continue the deleted shares.
     """
     world = ShareWorld()
     world.joined("m1")
@@ -277,7 +303,10 @@ def test_a_deletion_marks_the_shares_before_the_group_ends():
 
 
 def test_a_deleted_topic_needs_no_closing():
-    """Its shares are gone with its partitions."""
+    """
+    If a topic is deleted, a deleted group has no shares of it to close, because they are gone with the topic's
+    partitions.
+    """
     world = ShareWorld()
     world.joined("m1")
     world.beat("m1", -1)
@@ -293,7 +322,10 @@ def test_a_deleted_topic_needs_no_closing():
 
 
 def test_an_incarnation_begins_when_the_group_first_reads_the_topic():
-    """It is the append time, or more; it stays when the topic or the member changes, and over a change of leader."""
+    """
+    The incarnation of a topic is the append time at which the group first uses it, or the last incarnation plus one if
+    that is greater.  It does not change when partitions are added, members join, or the leader changes.
+    """
     world = ShareWorld()
     world.joined("m1", "tides")
     world.wait(1_000)
@@ -309,7 +341,10 @@ def test_an_incarnation_begins_when_the_group_first_reads_the_topic():
 
 
 def test_incarnations_never_repeat():
-    """The append time may stand still, for example after the wall clock was set back."""
+    """
+    Incarnations of a topic increase even if the append time stands still, for example after the wall clock was set
+    back.
+    """
     world = ShareWorld()
     seen = []
     for _ in range(5):
@@ -324,7 +359,7 @@ def test_incarnations_never_repeat():
 
 @pytest.mark.parametrize("reset", [EARLIEST, LATEST, BY_DURATION], ids=lambda it: it.rule)
 def test_a_share_begins_where_the_configuration_says(reset):
-    """`share.auto.offset.reset` is read when the share is opened."""
+    """A new share begins where `share.auto.offset.reset` says when the share is opened."""
     world = ShareWorld()
     world.joined("m1")
     world.share_config = ShareGroupConfig(offset_reset=reset)
@@ -334,7 +369,8 @@ def test_a_share_begins_where_the_configuration_says(reset):
 
 def test_added_partitions_are_read_from_their_start():
     """
-    With `latest`, records that were produced before the first fetch of a new partition would be skipped (KAFKA-20742).
+    A partition that is added to a topic is read from its start even with `latest`, because records that were produced
+    before its first fetch would otherwise be skipped (KAFKA-20742).
     """
     world = ShareWorld()
     world.joined("m1", "tides")
@@ -350,7 +386,7 @@ def test_added_partitions_are_read_from_their_start():
 
 
 def test_a_late_session_does_not_create_a_group():
-    """A consumer that fetches after its group was deleted must not bring the group back."""
+    """No share of a deleted group can be opened: a consumer that fetches late must not bring the group back."""
     world = ShareWorld()
 
     assert errors.GROUP_ID_NOT_FOUND == world.open("flights").error_code
@@ -358,7 +394,7 @@ def test_a_late_session_does_not_create_a_group():
 
 
 def test_a_consumer_over_http_creates_its_group():
-    """It sends no heartbeats: opening the first share creates the group, without members."""
+    """A consumer over HTTP sends no heartbeats, so opening its first share creates the group, without members."""
     world = ShareWorld()
 
     opened = world.open("flights", may_create=True)
@@ -370,8 +406,8 @@ def test_a_consumer_over_http_creates_its_group():
 
 def test_an_opened_topic_is_still_assigned():
     """
-    A consumer over HTTP may open a new topic before the members' next heartbeat.  The topic then is not new to the
-    group any more, but it is not assigned either.
+    A consumer over HTTP may open a share of a new topic before the members' next heartbeat.  The group then already
+    knows the topic, but must still assign it to the members that subscribe to it.
     """
     world = ShareWorld()
     world.joined("m1", "later")
@@ -383,7 +419,10 @@ def test_an_opened_topic_is_still_assigned():
 
 
 def test_a_known_share_is_opened_while_the_disk_is_full():
-    """The answer needs no record.  An unknown topic would be logged, so the request is refused."""
+    """
+    While the disk is full, a share can be opened if the group already uses the topic, because this appends no record.
+    For a new topic or group, a record would be logged, so the request is refused.
+    """
     world = ShareWorld()
     world.joined("m1")
 
@@ -398,7 +437,10 @@ def test_a_known_share_is_opened_while_the_disk_is_full():
 
 
 def test_an_unknown_topic_cannot_be_opened():
-    """This broker's image may be older than the leader's; the leader asks again."""
+    """
+    A share of a topic that is missing from the coordinator's image cannot be opened.  The image may be older than that
+    of the partition's leader, so the leader asks again.
+    """
     world = ShareWorld()
     world.joined("m1")
 
@@ -410,14 +452,14 @@ def test_an_unknown_topic_cannot_be_opened():
 
 @pytest.mark.parametrize("group_id", ["", "g" * 32_768])
 def test_a_group_needs_a_legal_id(group_id):
-    """A log record could not hold it."""
+    """No share can be opened for an empty group id, or for one that is too long for a log record."""
     opened = ShareWorld().open("flights", group_id=group_id, may_create=True)
 
     assert errors.INVALID_GROUP_ID == opened.error_code
 
 
 def test_a_classic_group_opens_no_share():
-    """Over HTTP, this is answered as a conflict."""
+    """Opening a share for a classic group is refused; over HTTP, this is answered as a conflict."""
     world = ShareWorld()
     world.commit()
 
@@ -428,7 +470,10 @@ def test_a_classic_group_opens_no_share():
 
 
 def test_a_deleted_topic_costs_only_the_groups_that_read_it():
-    """The host tells the coordinator of every deleted topic, also of those that no group reads."""
+    """
+    The host tells the coordinator of every deleted topic.  If no share group uses the topic, the coordinator appends
+    nothing.
+    """
     world = ShareWorld()
     world.joined("m1")
     length = len(world.log)
@@ -439,7 +484,7 @@ def test_a_deleted_topic_costs_only_the_groups_that_read_it():
 
 
 def test_a_topic_that_is_not_assigned_needs_no_new_epoch():
-    """No member has partitions of the topic; the group only forgets it."""
+    """If a deleted topic is assigned to no member, the group forgets it without a new group epoch."""
     world = ShareWorld()
     world.joined("m1")
     world.open("tides", may_create=True)
@@ -452,7 +497,10 @@ def test_a_topic_that_is_not_assigned_needs_no_new_epoch():
 
 
 def snapshotted(world, records_max, between=lambda step: None):
-    """Append a snapshot of the world; call `between` after each chunk.  Return the snapshot's first offset."""
+    """
+    Append a snapshot of the coordinator to the log, and call `between` after each chunk.  Return the snapshot's first
+    offset.
+    """
     first_offset = len(world.log)
     chunks = world.groups.snapshot_chunks(records_max=records_max)
     for step, chunk in enumerate(chunks):
@@ -467,7 +515,10 @@ def snapshotted(world, records_max, between=lambda step: None):
 
 
 def busy_world():
-    """Two groups with members, one that is empty, one that is deleted but not closed, and one with offsets."""
+    """
+    Return a world that has two groups with members, an empty group, a deleted group whose shares are not closed, and a
+    group with committed offsets.
+    """
     world = ShareWorld()
     world.commit("simple")
     for group_id in ("a", "b", "empty", "deleted"):
@@ -483,7 +534,9 @@ def busy_world():
 
 
 def test_a_snapshot_contains_the_share_groups():
-    """The log may start at the snapshot: it restores members, epochs, assignments, topics and deletions."""
+    """
+    A log that starts at a snapshot restores the members, epochs, assignments, topics and deletions of share groups.
+    """
     world = busy_world()
 
     first_offset = snapshotted(world, records_max=4)
@@ -495,7 +548,10 @@ def test_a_snapshot_contains_the_share_groups():
 
 
 def test_changes_between_chunks_of_a_snapshot_are_not_lost():
-    """Members join and leave, and groups are deleted and created, while the snapshot is written."""
+    """
+    If members join and leave, and groups are deleted and created, while a snapshot is written, a log that starts at the
+    snapshot still restores the same state as the whole log.
+    """
     world = busy_world()
 
     def change(step):
@@ -519,7 +575,9 @@ def test_changes_between_chunks_of_a_snapshot_are_not_lost():
 
 
 def test_replies_about_share_groups_are_never_parked():
-    """A change of leader has no share member to tell: each heartbeat is answered at once."""
+    """
+    Every request of a share member is answered at once, so no parked request is left to answer when leadership is lost.
+    """
     world = ShareWorld()
     world.joined("m1")
 

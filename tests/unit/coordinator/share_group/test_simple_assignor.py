@@ -1,4 +1,4 @@
-"""The simple assignor: balance before stickiness, and no idle member."""
+"""The simple assignor: partitions are balanced, no member is idle, and members keep their partitions where possible."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def alike(count, *topics):
 
 
 def moved(before, after):
-    """Return the number of partitions that members have gained."""
+    """Return the number of partitions that members have in `after` but not in `before`."""
     pairs = [(member, topic, n) for member, given in after.items() for topic, numbers in given.items() for n in numbers]
     return sum(number not in before.get(member, {}).get(topic, ()) for member, topic, number in pairs)
 
@@ -34,7 +34,7 @@ def moved(before, after):
         (1, 3, [3], 1),
         (2, 3, [2, 1], 1),
         (3, 3, [1, 1, 1], 1),
-        (4, 3, [2, 1, 2, 1], 2),  # two members share each partition: six assignments, 1.5 a member
+        (4, 3, [2, 1, 2, 1], 2),  # two members share each partition: six assignments, 1.5 per member
         (6, 3, [1] * 6, 2),
         (7, 2, [2, 1, 1, 1, 1, 1, 1], 4),
         (4, 1, [1] * 4, 4),
@@ -42,8 +42,9 @@ def moved(before, after):
 )
 def test_partitions_are_shared_when_members_outnumber_them(members, partitions, expected_sizes, expected_sharers):
     """
-    ⌈members / partitions⌉ members share a partition, and member i gets ⌈p(i + 1)⌉ − ⌈p·i⌉ of them.  In a consumer
-    group, the members beyond the partition count would be idle.
+    If there are more members than partitions, ⌈members / partitions⌉ members share each partition, so that no member is
+    idle, as it would be in a consumer group.  Member i gets ⌈p(i + 1)⌉ − ⌈p·i⌉ partitions, where p is the mean number
+    of partitions per member.
     """
     assignment = assign(alike(members, A), {A: partitions}, {})
 
@@ -52,14 +53,20 @@ def test_partitions_are_shared_when_members_outnumber_them(members, partitions, 
 
 
 def test_topics_are_balanced_together_if_all_subscribe_to_them():
-    """Two topics of one partition each give two members one each, not both to the first."""
+    """
+    If all members subscribe to the same topics, the topics are balanced together: of two topics with one partition
+    each, two members get one each.
+    """
     assignment = assign(alike(2, A, B), {A: 1, B: 1}, {})
 
     assert {"m000": {A: (0,)}, "m001": {B: (0,)}} == assignment
 
 
 def test_each_topic_is_balanced_by_itself_if_subscriptions_differ():
-    """KIP-932: a member with two topics gets its part of each."""
+    """
+    If subscriptions differ, each topic is balanced by itself among its subscribers, so a member with two topics gets a
+    part of each (KIP-932).
+    """
     subscriptions = {"m0": frozenset({A}), "m1": frozenset({B}), "m2": frozenset({A, B})}
 
     assignment = assign(subscriptions, {A: 4, B: 2}, {})
@@ -68,7 +75,10 @@ def test_each_topic_is_balanced_by_itself_if_subscriptions_differ():
 
 
 def test_a_joining_member_takes_only_what_balance_requires():
-    """Members keep what they have: a moved partition interrupts its reader."""
+    """
+    A joining member takes only as many partitions as balance requires, because a partition that moves interrupts its
+    reader.
+    """
     before = assign(alike(2, A), {A: 6}, {})
 
     after = assign(alike(3, A), {A: 6}, before)
@@ -78,7 +88,7 @@ def test_a_joining_member_takes_only_what_balance_requires():
 
 
 def test_a_leaving_members_partitions_go_to_the_others():
-    """No partition of those who stay moves."""
+    """The partitions of a member that leaves go to the remaining members, which keep all of their own."""
     before = assign(alike(3, A), {A: 6}, {})
     stayed = {member: topics for member, topics in before.items() if member != "m001"}
 
@@ -89,7 +99,10 @@ def test_a_leaving_members_partitions_go_to_the_others():
 
 
 def test_shared_partitions_are_given_up_when_members_leave():
-    """Once one member a partition suffices, a partition that is shared more is revoked from the others."""
+    """
+    When so many members have left that one member per partition suffices, a shared partition is revoked from all
+    members but one.
+    """
     before = assign(alike(4, A), {A: 2}, {})
     stayed = {member: before[member] for member in ("m000", "m001")}
 
@@ -100,7 +113,7 @@ def test_shared_partitions_are_given_up_when_members_leave():
 
 
 def test_what_is_not_subscribed_or_does_not_exist_is_revoked():
-    """A member never keeps a partition of a topic that it left, nor a partition that is gone."""
+    """A member loses a partition if it no longer subscribes to the topic or if the partition no longer exists."""
     current = {"m000": {A: (0, 1), B: (0,)}}
 
     assignment = assign(alike(1, A), {A: 1}, current)
@@ -110,18 +123,18 @@ def test_what_is_not_subscribed_or_does_not_exist_is_revoked():
 
 @pytest.mark.parametrize("subscriptions", [{}, alike(2)], ids=["no members", "no topics"])
 def test_there_may_be_nothing_to_assign(subscriptions):
-    """Every member has an assignment, even an empty one."""
+    """If there are no topics, every member has an empty assignment; if there are no members, nothing is assigned."""
     assert {member: {} for member in subscriptions} == assign(subscriptions, {}, {})
 
 
 def test_a_topic_without_partitions_is_left_out():
-    """No member waits for a topic that has no partitions yet."""
+    """A subscribed topic that has no partitions is not in any assignment."""
     assert {"m000": {A: (0,)}} == assign(alike(1, A, B), {A: 1, B: 0}, {})
 
 
 @st.composite
 def groups(draw):
-    """Return subscriptions, partition counts, and a current assignment that may be left from another time."""
+    """Return random subscriptions and partition counts, and an earlier assignment that need not fit them."""
     counts = {topic: draw(st.integers(0, 6)) for topic in (A, B, C)}
     members = [f"m{number}" for number in range(draw(st.integers(1, 17)))]
     if draw(st.booleans()):
@@ -137,8 +150,9 @@ def groups(draw):
 @given(groups())
 def test_every_partition_is_read_and_no_member_is_idle(group):
     """
-    For any subscriptions and any earlier assignment: members get only what they subscribe to; each partition has at
-    least one member and at most ⌈members / partitions⌉; a member with a subscription that has partitions gets one.
+    For any subscriptions and any earlier assignment, members get only topics to which they subscribe, each partition
+    with subscribers has from 1 to ⌈members / partitions⌉ members, and each member gets a partition if one of its topics
+    has any.
     """
     subscriptions, counts, current = group
 
@@ -163,8 +177,8 @@ def test_every_partition_is_read_and_no_member_is_idle(group):
 @given(groups())
 def test_the_assignment_is_balanced(group):
     """
-    Balance comes before stickiness: members with the same subscription have the same number of partitions, or one more,
-    whatever they had before.
+    Balance is more important than keeping partitions: if all members have the same subscription, their numbers of
+    partitions differ by at most one, whatever they had before.
     """
     subscriptions, counts, current = group
     subscriptions = dict.fromkeys(subscriptions, frozenset({A, B}))
@@ -177,7 +191,8 @@ def test_the_assignment_is_balanced(group):
 @given(groups())
 def test_an_assignment_is_stable(group):
     """
-    Assigning again changes nothing: a group epoch without another cause moves no partition.
+    Computing an assignment again from its own result changes nothing, so a new group epoch without another change moves
+    no partition.
     """
     subscriptions, counts, current = group
     once = assign(subscriptions, counts, current)
