@@ -251,7 +251,7 @@ class BrokerWorld:
         raise AssertionError(f"the broker does not come to rest in {STEPS_MAX} steps")
 
     def step(self) -> bool:
-        """Execute one turn, or one job and its callback.  Return False if nothing is left to do."""
+        """Execute one turn of the event loop, or one job and its callback.  Return False if nothing is left to do."""
         jobs = [self.journal_jobs] if self.writes else []
         jobs += [self.write_back_jobs, self.background_jobs]
         jobs += [self.read_jobs] if self.reads else []

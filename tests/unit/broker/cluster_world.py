@@ -104,7 +104,7 @@ class Network:
 class MemoryLinks:
     """An implementation of `peer.link.Links` on a `Network`."""
 
-    last_failure: str | None = None  # failing to dial a broker that is not running does not count
+    last_failure: str | None = None  # always None: a broker that is not running does not count as a failure
 
     def __init__(self, network: Network, owner: LinkOwner, address: str) -> None:
         self._network = network

@@ -93,7 +93,7 @@ def test_a_handler_that_fails_is_counted_as_an_unknown_server_error(monkeypatch:
 
 def test_an_unknown_version_of_api_versions_is_counted_as_an_error() -> None:
     """
-    The broker answers such a request without a handler.
+    An ApiVersions request with an unknown version is counted as an error, although no handler is called for it.
     """
     world = BrokerWorld()
     client = Client(world)

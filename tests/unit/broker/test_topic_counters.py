@@ -89,7 +89,8 @@ def test_a_fetch_counts_once_for_each_topic_with_news() -> None:
 
 def test_topics_beyond_the_bound_share_a_label() -> None:
     """
-    One label is taken by the metadata topic, because it is the oldest topic.
+    Topics beyond the bound are counted together under the label `(other)`.  One of the two labels below the bound is
+    taken by the metadata topic, because it is the oldest topic.
     """
     world = BrokerWorld({"tidemill.metrics.topics.max": "2"})
     for topic in ("flights", "trains", "ships"):

@@ -461,7 +461,10 @@ def test_an_invalid_setting_of_a_group_is_refused(changes: list[tuple[str, str]]
 
 
 def test_a_groups_setting_can_be_deleted() -> None:
-    """The broker's value applies again; it is not checked against the bounds of groups."""
+    """
+    When a setting of a group is deleted, the broker's value applies to the group again.  That value is not checked
+    against the bounds for groups.
+    """
     cluster = Cluster()
     cluster.set(ConfigResource(32, "g"), Change("share.session.timeout.ms", SET, "50000"))
 

@@ -69,7 +69,9 @@ def test_a_broker_shows_its_effective_settings() -> None:
 
 
 def test_the_cluster_default_shows_only_explicit_settings() -> None:
-    """The cluster default resource has no default values of its own."""
+    """
+    The description of the cluster-wide default contains only settings that were made explicitly, and no default values.
+    """
     (shown,) = describe_cluster_default(IMAGE)
 
     assert (shown.key.name, shown.value, shown.source) == (

@@ -85,7 +85,10 @@ def test_only_live_brokers_become_replicas() -> None:
 
 
 def test_a_replica_that_is_down_does_not_prevent_growth() -> None:
-    """Five voters with one down tolerate another failure; three with one down tolerate none."""
+    """
+    The metadata shard gets its fourth and fifth replica even while another one is down: five voters with one down
+    tolerate another failure, and three with one down tolerate none.
+    """
     cluster = Cluster(brokers=4)
     cluster.live = brokers(1, 3, 4, 5)
 
@@ -105,7 +108,10 @@ def test_a_registering_broker_counts_as_live() -> None:
 
 
 def test_new_replicas_are_placed_on_other_racks() -> None:
-    """With three racks, losing one rack loses one of three replicas."""
+    """
+    New replicas are placed on racks that have no replica yet: with three racks, losing one rack then loses one of three
+    replicas.
+    """
     cluster = Cluster(brokers=0)
     cluster.join(1, rack="a")
     cluster.live = brokers(1)

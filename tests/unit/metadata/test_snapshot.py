@@ -55,8 +55,8 @@ def test_a_big_snapshot_comes_in_chunks() -> None:
 
 def test_chunks_are_bounded_in_bytes() -> None:
     """
-    A group's name may be 32 KB long, and a thousand records with such names would exceed the journal's capacity for one
-    append.
+    The chunks of a snapshot are bounded in bytes, too: a group's name may be 32 KB long, and a thousand records with
+    such names would exceed the journal's capacity for one append.
     """
     names = [f"{number}" + "g" * 32_000 for number in range(600)]
     image = apply(EMPTY, [ConfigRecord(ConfigResource(GROUP_RESOURCE, name), "key", "value") for name in names])

@@ -1,4 +1,4 @@
-"""If a pause begins between two ticks, the election timer measures it from the later tick."""
+"""The election timer measures pauses between ticks: a pause that begins between two ticks counts from the later one."""
 
 from tidemill.raft.election_timer import ELECTION_MS, FIRST_ELECTION_MS, ElectionTimer
 

@@ -165,7 +165,9 @@ def test_a_sequence_gap_is_rejected(led: Callable[..., Led]) -> None:
 
 
 def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old(led: Callable[..., Led]) -> None:
-    """KIP-360: a producer that gets a new epoch restarts its sequence."""
+    """
+    A producer with a new epoch must begin at sequence 0 again, and its old epoch is refused from then on (KIP-360).
+    """
     shard = led()
     shard.append_of(0)
 
@@ -238,7 +240,10 @@ def test_append_time_never_goes_back(led: Callable[..., Led]) -> None:
 
 
 def test_timestamps_out_of_bounds_are_refused(led: Callable[..., Led]) -> None:
-    """KIP-937: two keys bound how far a timestamp may be before or after the broker's time."""
+    """
+    A batch is refused if its timestamp is too far before or after the broker's time; two keys set these bounds
+    (KIP-937).
+    """
     shard = led(message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="2000")
 
     codes = [shard.append(timestamp=NOW + off).error_code for off in (-1_001, -1_000, 2_000, 2_001)]

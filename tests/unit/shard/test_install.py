@@ -93,8 +93,8 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
 
 def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(leader: Side) -> None:
     """
-    An earlier leader has offered a newer snapshot.  This leader took its own, older one before it knew the newer commit
-    index.
+    If a member is already installing a newer snapshot, which an earlier leader offered, this leader does not offer the
+    older one that it has kept.  It takes a new snapshot and offers that.
     """
     leader.alive = set()
     leader.shard.replica.needs_install(LEARNER)

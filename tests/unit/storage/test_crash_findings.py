@@ -106,8 +106,9 @@ def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_han
 
 def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[..., Any]) -> None:
     """
-    Seed 882 of the cluster simulation: a restarted leader had removed the bytes of entries that it did not know to be
-    committed.  It could not send them, and offered empty snapshots; with the third broker down, this repeated forever.
+    Seed 882 of the cluster simulation: a leader had removed the bytes of trimmed entries, and did not know after its
+    restart that these entries were committed.  It could not send them to a follower, and offered empty snapshots
+    instead.  With the third broker down, this repeated forever.
     """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(3)

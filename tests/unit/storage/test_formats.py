@@ -252,9 +252,9 @@ def test_a_checkpoint(hand: Any) -> None:
     head = [(8, 2), (12, 4), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8)]
     assert [5, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
     assert (b"TMCP", crc32c(KEY + data[8:])) == (data[:4], number(data, 4, 4))
-    assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # closed
+    assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # the section of the closed shard
     assert len(data) - at - 4 == take(4)
-    assert [1, 1, 1] == [take(size) for size in (8, 1, 8)]  # shard, open, term
+    assert [1, 1, 1] == [take(size) for size in (8, 1, 8)]  # shard id, state (open), term
     assert [1, 1, int.from_bytes(b"d" * 16)] == [take(size) for size in (1, 4, 16)]  # vote
     descriptor = take(4)
     assert [int.from_bytes(b"t" * 16), 0, 2, 1] == [take(size) for size in (16, 4, 4, 2)]
@@ -267,19 +267,19 @@ def test_a_checkpoint(hand: Any) -> None:
         take(size) for size in (8, 8, 8, 2, 4)
     ]  # snapshot index S, its term and append time, the voters
     at += 16 + 2
-    assert 1 == take(4)  # rows
+    assert 1 == take(4)  # the number of rows
     row_at = at
     at += 80
     assert [3, 1] == [number(data, row_at + 8, 8), number(data, row_at + 24, 1)]
-    assert 2 == take(4)  # partitions
+    assert 2 == take(4)  # the number of partitions
     segment = hand.log.segments[0]
     assert [0, 0, 0, 3, 1] == [take(size) for size in (4, 8, 8, 8, 4)]
     assert [0, segment.size, segment.max_timestamp, segment.created_at] == [take(8) for _ in range(4)]
     assert [1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8)]  # the epoch table
     assert [1, 0, 0, 0, 0, 1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8, 4, 4, 8, 8, 8)]  # partition 1
     assert [1, 2, 1, len(data) - at - 12] == [take(size) for size in (4, 2, 2, 4)]  # sections: producer states
-    assert [0, len(data) - at - 8] == [take(size) for size in (4, 4)]  # partition 0
-    assert [1, 9, 2] == [take(size) for size in (4, 8, 4)]  # producers
+    assert [0, len(data) - at - 8] == [take(size) for size in (4, 4)]  # partition 0 and the size of its states
+    assert [1, 9, 2] == [take(size) for size in (4, 8, 4)]  # one producer, its id, two batches
     for index in (1, 2):
         fields = [take(size) for size in (2, 4, 4, 8, 8, 8, 8)]
         assert [0, 0, 0, index - 1, index, index] == fields[:6]

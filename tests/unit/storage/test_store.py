@@ -46,7 +46,7 @@ def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., 
     checkpoint to make room.
     """
     hand = make_hand(OPTIONS)
-    hand.append(60, size=PAGE_BYTES)  # twice the ring
+    hand.append(60, size=PAGE_BYTES)  # twice the size of the ring
 
     for _ in range(20):
         hand.write_all()

@@ -25,7 +25,8 @@ class Holder:
 
 def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
     """
-    Small requests are still received when the memory is full only because of incomplete frames.
+    When incomplete frames fill the memory, only the oldest of them is received further.  Small requests of other
+    connections are still received.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second, small = Holder(), Holder(), Holder()
@@ -38,7 +39,8 @@ def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
 
 def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
     """
-    The memory is freed when the appends complete, and completing them requires no reads from any connection.
+    While appends fill the memory, no connection is read from.  The memory is freed when the appends complete, which
+    requires no further reads.
     """
     memory = ConnectionMemory(100, HandClock())
     first = Holder()
@@ -77,7 +79,7 @@ def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
 
 def test_a_frame_that_arrives_too_slowly_is_dropped_when_others_need_the_memory() -> None:
     """
-    The connection stays open as long as no other connection needs the memory.
+    A connection whose frame arrives too slowly is closed when another connection needs the memory, but not earlier.
     """
     clock = HandClock()
     memory = ConnectionMemory(100, clock)
@@ -134,7 +136,8 @@ def test_the_size_of_a_response_shrinks_with_unread_bytes_and_never_reaches_zero
 
 def test_at_the_bound_only_clients_that_have_taken_their_responses_get_another() -> None:
     """
-    A client without unread responses is still served.
+    When unread responses fill the memory, clients that have read all their responses are still served, and the others
+    are not.
     """
     memory = ConnectionMemory(100, HandClock())
     hoarder, other = Holder(), Holder()

@@ -36,7 +36,8 @@ def test_open_requests_expire_and_answered_ones_do_not() -> None:
 
 def test_a_deadline_may_be_added_while_another_expires() -> None:
     """
-    A client may send its next request as soon as the first one has been answered.
+    When a request expires, it is answered, and its client may immediately send the next request, whose deadline is then
+    added during the same tick.
     """
     clock, expired = HandClock(), list[str]()
     deadlines = Deadlines(clock)

@@ -48,7 +48,8 @@ def test_an_epoch_out_of_order_is_refused() -> None:
 
 def test_a_client_is_served_without_a_session_when_there_is_no_room() -> None:
     """
-    Sessions that are in use stay; a session may be evicted once it has been unused for two minutes.
+    If all sessions are in use, a new client is served without a session.  A session may be evicted for it once it has
+    been unused for two minutes.
     """
     sessions = FetchSessions(CountingEntropy(), 2)
     first, second = begun(sessions), begun(sessions)

@@ -55,8 +55,8 @@ def test_other_producers_and_epochs_are_not_refused(sequence: int, producer_id: 
 
 def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
     """
-    A refused batch is expected only for a limited time, because the client may have given up on it without starting a
-    new epoch.
+    Later batches are refused only for a limited time if the refused batch is not sent again, because the client may
+    have given up on it without starting a new epoch.
     """
     assert (REFUSED, errors.NONE) == (
         refusing().refusal(PLACE, batch(6), NOBODY, EXPECTED_MS - 1),
@@ -66,8 +66,8 @@ def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
 
 def test_a_known_producer_is_checked_by_its_sequences_alone() -> None:
     """
-    The log contains batches of this producer, so their sequences show what is missing.  Another leader may have
-    accepted the refused batch in the meantime.
+    If the log contains batches of a producer, its next batch is accepted or refused by its sequence alone.  An earlier
+    refusal no longer counts, because another leader may have accepted the refused batch in the meantime.
     """
     known = ProducerStates()
     known.append(7, ProducerBatch(0, 5, 5, 0, 1, 1, 0), 0)

@@ -31,8 +31,8 @@ class World:
 
 def test_results_count_as_work_until_their_request_is_answered() -> None:
     """
-    The results count as bytes of requests in flight: a decompressed batch is far larger than its request, and the
-    connection itself counts only the bytes of the request.
+    The results of a recompression count as memory of requests in flight until the request is answered.  They can be far
+    larger than the request, and the connection itself counts only the bytes of the request.
     """
     world = World()
 
@@ -44,7 +44,8 @@ def test_results_count_as_work_until_their_request_is_answered() -> None:
 
 def test_no_recompression_begins_without_memory() -> None:
     """
-    Recompression begins as soon as completed appends have freed memory.
+    While appends fill the memory of the client connections, no recompression begins.  It begins as soon as completed
+    appends have freed memory.
     """
     world = World(memory_bytes=100)
     world.memory.begin_work(100)
@@ -59,8 +60,8 @@ def test_no_recompression_begins_without_memory() -> None:
 
 def test_a_bounded_number_of_requests_runs_at_a_time() -> None:
     """
-    The bytes of running requests have not been counted yet, so the number of running requests is bounded.  The others
-    wait, and begin in the order in which they arrived.
+    The memory that a running recompression will need is not known, so the number of running requests is bounded.  The
+    others wait, and begin in the order in which they arrived.
     """
     world = World()
     for _ in range(RUNNING_MAX + 2):
@@ -76,7 +77,7 @@ def test_a_bounded_number_of_requests_runs_at_a_time() -> None:
 
 def test_a_defect_is_reported_and_the_next_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    An unexpected exception in a compression library must not stop recompression for other connections.
+    An unexpected exception in a compression library is reported, and recompression continues for other connections.
     """
     world = World()
     monkeypatch.setattr(recompressor, "RUNNING_MAX", 1)

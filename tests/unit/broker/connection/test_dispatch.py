@@ -9,7 +9,8 @@ from tidemill.wire.api import ALL
 
 def test_every_module_of_the_package_handles_an_api() -> None:
     """
-    A module with a misspelled name would never handle a request.
+    Every module of the package `handlers` has the name of an API.  A module with a misspelled name would never handle a
+    request.
     """
     (folder,) = handlers.__path__
     modules = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}

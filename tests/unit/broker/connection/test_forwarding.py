@@ -57,7 +57,8 @@ def test_a_request_waits_while_the_controller_moves() -> None:
 
 def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
     """
-    The controller had received the request and may have executed it, so the client gets REQUEST_TIMED_OUT.
+    If the controller is lost after it has received a request, it may have executed the request, so the client gets
+    REQUEST_TIMED_OUT.
     """
     world = ClusterWorld()
     world.hold(sender=[1])
@@ -73,7 +74,8 @@ def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
 
 def test_a_join_does_not_wait_for_a_controller() -> None:
     """
-    The joining broker itself retries the request, possibly with another broker.
+    If there is no controller, a request to join is answered with NOT_CONTROLLER at once.  The joining broker itself
+    retries the request, possibly with another broker.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -89,7 +91,8 @@ def test_a_join_does_not_wait_for_a_controller() -> None:
 
 def test_a_producer_waits_for_its_id_while_there_is_no_controller() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS makes every client retry; other errors would make it look for a coordinator.
+    Without a controller, InitProducerId fails with COORDINATOR_LOAD_IN_PROGRESS, which makes every client retry.  Other
+    errors would make the client look for a coordinator.
     """
     world = ClusterWorld()
     world.network.held = lambda _source, _destination: True

@@ -147,7 +147,8 @@ def failing(request: object, context: object) -> Any:
 
 def test_a_handler_that_raises_is_answered_with_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The event log contains the traceback, and the connection stays open.
+    If a handler raises an exception, the client gets an error code, the event log contains the traceback, and the
+    connection stays open.
     """
     world = world_with()
     monkeypatch.setitem(HANDLERS, describe_cluster.API.key, failing)
@@ -177,7 +178,8 @@ def test_a_handler_that_raises_closes_the_connection_if_the_response_has_no_erro
 
 def test_a_pending_response_that_fails_is_answered_with_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A response that cannot be encoded fails in the commit callback of another request, which must not be affected.
+    If a pending response cannot be encoded, its client gets an error code.  The code that completes the response, for
+    example the commit callback of another request, is not affected.
     """
     world = world_with()
     pending: Pending[Message] = Pending()
@@ -185,7 +187,7 @@ def test_a_pending_response_that_fails_is_answered_with_an_error_code(monkeypatc
     client = Client(world)
     client.send(brokers(), 1)
 
-    pending.complete(metadata.Response(brokers=(), topics=()))  # a response of another API
+    pending.complete(metadata.Response(brokers=(), topics=()))  # of another API, so it cannot be encoded
     world.stabilize()
 
     assert (1, True) == (answers(client), client.writer.is_open)
@@ -513,8 +515,8 @@ def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
 )
 def test_another_protocol_is_logged_once_and_closed(first: bytes, arrived: str, fix: str) -> None:
     """
-    The event reports what arrived, from which client and at which port, and which setting to change.  Each attempt
-    counts as a protocol error.
+    A connection that speaks another protocol is closed, and counted as a protocol error.  For several of them, one
+    event reports what arrived, from which client and at which port, and which setting to change.
     """
     world = BrokerWorld(
         endpoints=(Endpoint(LISTENER, "h", 9092, "PLAINTEXT"), Endpoint("HTTP", "h", 9080, "PLAINTEXT"))

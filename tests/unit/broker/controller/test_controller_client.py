@@ -24,7 +24,8 @@ def ask(world: ClusterWorld, number: int, *, wait_ms: int = 0) -> list[Any]:
 @pytest.mark.parametrize("number", [1, 3], ids=["here", "elsewhere"])
 def test_the_same_handler_answers_here_and_elsewhere(number: int) -> None:
     """
-    The caller does not need to know which broker is the controller.
+    A request gets the same response whether this broker or another one is the controller, so the caller does not need
+    to know which one is.
     """
     world = ClusterWorld()
 
@@ -37,7 +38,8 @@ def test_the_same_handler_answers_here_and_elsewhere(number: int) -> None:
 
 def test_a_request_without_a_controller_had_no_effect() -> None:
     """
-    The request fails immediately, unless the caller allows it to wait for a controller to be elected.
+    If no controller is known, a request fails immediately and has no effect, unless the caller allows it to wait for an
+    election.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -51,8 +53,8 @@ def test_a_request_without_a_controller_had_no_effect() -> None:
 
 def test_a_request_is_tried_again_until_its_deadline() -> None:
     """
-    The next controller answers the request.  If there is no controller before the deadline, the request fails and has
-    had no effect.
+    A request that finds no controller is tried again until the next controller answers it.  If there is no controller
+    before its deadline, the request fails and has had no effect.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -70,7 +72,8 @@ def test_a_request_is_tried_again_until_its_deadline() -> None:
 
 def test_a_lost_link_leaves_the_outcome_unknown() -> None:
     """
-    The controller may have executed the request, so it must not be retried.
+    If the link is lost while a request is in flight, the controller may have executed the request, so it must not be
+    retried.
     """
     world = ClusterWorld()
     world.hold(sender=[1])

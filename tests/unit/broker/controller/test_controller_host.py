@@ -52,7 +52,8 @@ def test_a_decision_is_one_batch_however_many_records_it_has() -> None:
 
 def test_a_response_waits_until_the_image_has_the_change() -> None:
     """
-    Once a client has the response, it may immediately ask this broker for the new topic.
+    A response is sent when this broker's image contains the change, because the client may immediately ask this broker
+    for the new topic.
     """
     world = BrokerWorld()
     answers: list[Any] = []
@@ -73,7 +74,8 @@ def test_a_response_waits_until_the_image_has_the_change() -> None:
 
 def test_a_former_controller_appends_no_snapshot() -> None:
     """
-    Leadership is lost after the decision that makes a snapshot due and before the snapshot itself.
+    A controller that has decided on a change that makes a snapshot due, and then loses leadership, does not append the
+    snapshot.
     """
     world = ClusterWorld()
     former = world[1].broker

@@ -182,8 +182,8 @@ def test_committed_offsets_go_with_their_topic() -> None:
 
 def test_a_load_removes_offsets_of_topics_that_were_deleted_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker may crash after a topic has been deleted and before the tombstones of its offsets are written; the load
-    writes them.
+    If a broker crashes after a topic was deleted and before the tombstones of its offsets are written, the next load of
+    the groups writes them.
     """
     world = grown_world()
     commit(world, "flights", 3)
@@ -330,8 +330,8 @@ def test_a_deadline_in_years_uses_timers_of_at_most_a_day() -> None:
 @pytest.mark.parametrize("record", [(b"", None), (b"\x00\x01\x00", b""), (b"\x00\x02\x00\x01g", b"\x00\x63")])
 def test_an_unknown_record_stops_the_load(record: tuple[bytes, bytes | None]) -> None:
     """
-    Answers from a partial state would be wrong, so the partition's groups are not served, and the event log names the
-    offset.
+    If a partition's log contains an unknown record, none of its groups are served, because answers from a partial state
+    would be wrong.  The event log names the offset of the record.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -345,7 +345,8 @@ def test_an_unknown_record_stops_the_load(record: tuple[bytes, bytes | None]) ->
 
 def test_a_stop_answers_parked_requests() -> None:
     """
-    NOT_COORDINATOR makes a member that waits for its generation look for the next coordinator.
+    When the broker stops, parked requests are answered with NOT_COORDINATOR, which makes each member look for the next
+    coordinator.
     """
     world = grown_world(**{"group.initial.rebalance.delay.ms": "3000"})
     member = GroupMember(world)

@@ -131,7 +131,8 @@ def test_requests_are_rejected_while_the_log_loads_in_slices(
 
 def test_a_malformed_record_stops_the_load(world: BrokerWorld) -> None:
     """
-    All requests are rejected from then on, and the event log names the offset of the record.
+    If the log contains a malformed record, all requests are rejected from then on, and the event log names the offset
+    of the record.
     """
     append_own(world.partition(TOPIC), build_batch([(b"no slash", b"", (), 0)]), world.clock.now_ms)
     world.stabilize()
@@ -178,7 +179,8 @@ def test_one_result_may_answer_an_earlier_request(hosted: Hosted) -> None:
 
 def test_a_read_is_answered_when_leadership_is_confirmed() -> None:
     """
-    A leader that does not yet know that it has been replaced must not answer from its old state.
+    A read waits until a majority has confirmed the leader, because a leader that does not yet know that it has been
+    replaced must not answer from its old state.
     """
     world = ClusterWorld()
     world.create(TOPIC)
@@ -198,7 +200,8 @@ def test_a_read_is_answered_when_leadership_is_confirmed() -> None:
 
 def test_an_append_whose_commit_is_not_known_has_an_unknown_outcome(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    The record may or may not be in the log of the next leader.
+    If the shard stops before a record has committed, the request has an unknown outcome: the record may or may not be
+    in the log of the next leader.
     """
     world.writes = False
     replies = hosted.begin(Add("k", ("a",)))
@@ -212,7 +215,8 @@ def test_an_append_whose_commit_is_not_known_has_an_unknown_outcome(world: Broke
 
 def test_a_dropped_partition_answers_what_is_parked_and_keeps_no_timer(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    Parked and later requests are rejected, because another broker is now the coordinator.
+    When a partition is dropped, parked and later requests are rejected, because another broker is now the coordinator,
+    and its timers are cancelled.
     """
     parked = hosted.begin(Await("k", "b"))
     hosted.ask(Add("k", ("a",), lifetime_ms=1_234))
@@ -244,7 +248,8 @@ def test_a_deadline_fires_and_waits_while_nothing_may_be_appended(world: BrokerW
 
 def test_requests_that_append_are_rejected_while_nothing_may_be_appended(hosted: Hosted) -> None:
     """
-    The host rejects such requests before the core decides anything.  Requests that only read are answered.
+    While nothing may be appended, the host rejects requests that would append, before the core decides anything.
+    Requests that only read are answered.
     """
     hosted.owner.problem = "the disk is full"
 
@@ -254,7 +259,7 @@ def test_requests_that_append_are_rejected_while_nothing_may_be_appended(hosted:
 
 def test_requests_that_need_current_metadata_are_rejected_while_it_may_be_stale(hosted: Hosted) -> None:
     """
-    Requests that do not need current metadata are answered.
+    While the metadata may be stale, requests that need current metadata are rejected, and all others are answered.
     """
     hosted.owner.is_stale = True
 
@@ -338,7 +343,8 @@ def test_a_snapshot_is_taken_again_when_the_log_has_grown_by_a_multiple(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A large state is not rewritten after only a few changes.
+    The next snapshot is taken when the log is a multiple of the last snapshot's size, so a large state is not written
+    again after only a few changes.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     hosted.ask(Add("k", tuple("abcdef")))
@@ -359,7 +365,8 @@ def test_a_load_moves_the_log_start_to_a_closed_snapshot(
     world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The leader that wrote the snapshot may have been lost before it could move the log start.
+    If a leader is lost after it has completed a snapshot and before it has moved the log start, the next leader moves
+    the log start when it loads the log.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 6)
     monkeypatch.setattr(HostedPartition, "_snapshot_ended", lambda *_, **__: None)

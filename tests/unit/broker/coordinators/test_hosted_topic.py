@@ -38,7 +38,8 @@ def world() -> ClusterWorld:
 
 def test_a_former_leader_rejects_what_is_parked(world: ClusterWorld) -> None:
     """
-    The next leader does not know about the parked request, so the client must send it again.
+    A broker that loses leadership rejects its parked requests.  The next leader does not know about them, so the
+    clients must send them again.
     """
     parked = begin(world, 1, Await(KEY, "a"))
     world.stabilize()

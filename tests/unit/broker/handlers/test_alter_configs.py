@@ -16,7 +16,8 @@ def request(name: str, **settings: str) -> Request:
 
 def test_a_setting_that_is_not_named_is_reset_to_its_default() -> None:
     """
-    Kafka does the same, which is why KIP-339 introduced IncrementalAlterConfigs.
+    AlterConfigs resets every setting that it does not name, as in Kafka.  This is why KIP-339 introduced
+    IncrementalAlterConfigs.
     """
     world = BrokerWorld()
     world.create("flights", retention_ms="1", segment_ms="2")

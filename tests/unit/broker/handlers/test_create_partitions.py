@@ -19,7 +19,7 @@ def result(world: BrokerWorld, asked: Request) -> Any:
 
 def test_new_partitions_have_leaders_when_the_response_arrives() -> None:
     """
-    The existing partitions keep their records.
+    When the response arrives, the new partitions have leaders.  The existing partitions keep their records.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -47,7 +47,7 @@ def test_a_count_that_is_not_larger_is_refused() -> None:
 
 def test_validate_only_changes_nothing() -> None:
     """
-    The response is the same as for a real request.
+    A request with `validate_only` gets the same response as a real one, but creates no partitions.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)

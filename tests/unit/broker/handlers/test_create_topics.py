@@ -57,7 +57,8 @@ def test_the_response_has_the_configuration_and_its_sources() -> None:
 
 def test_validate_only_creates_nothing() -> None:
     """
-    The response is the same as for a real request, except that it has no topic id.
+    A request with `validate_only` gets the same response as a real one, except that it has no topic id, and creates no
+    topic.
     """
     world = BrokerWorld()
 
@@ -69,7 +70,7 @@ def test_validate_only_creates_nothing() -> None:
 
 def test_one_refused_topic_does_not_affect_the_others() -> None:
     """
-    Each topic has its own error and message.
+    A refused topic has its own error and message, and the other topics of the request are created.
     """
     world = BrokerWorld()
     world.create("there")

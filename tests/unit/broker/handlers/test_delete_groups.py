@@ -28,6 +28,6 @@ def test_each_group_has_its_own_error() -> None:
 
 def test_a_request_without_groups_is_answered() -> None:
     """
-    The response is empty.
+    The response to a request that names no groups contains no results.
     """
     assert [] == list(BrokerWorld(STATIC).ask(Request(groups_names=())).results)

@@ -51,7 +51,8 @@ def test_only_requested_keys_are_returned() -> None:
 
 def test_keys_of_a_broker_that_are_read_at_its_start_are_read_only() -> None:
     """
-    All other keys of a broker can be altered at runtime.
+    The response marks as read-only the keys that a broker reads at its start.  All other keys of a broker can be
+    altered at runtime.
     """
     world = BrokerWorld(static={"num.partitions": "3"})
 

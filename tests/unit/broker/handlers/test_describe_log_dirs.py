@@ -74,7 +74,7 @@ def test_only_the_requested_partitions_are_described() -> None:
 
 def test_the_metadata_topic_is_described_when_it_is_named() -> None:
     """
-    If the request does not name it, clients do not see the metadata topic.
+    The metadata topic is described only if the request names it.
     """
     world = BrokerWorld()
 

@@ -61,7 +61,8 @@ def test_a_silent_voter_falls_behind() -> None:
 
 def test_a_learner_is_an_observer() -> None:
     """
-    A cluster of two brokers has only one voter, because two voters would tolerate no more failures than one.
+    In a cluster of two brokers, the metadata shard has one voter, because two would tolerate no more failures than one.
+    The other broker is a learner, which the response lists as an observer.
     """
     world = ClusterWorld(brokers=2)
     world.pass_time(1_000)

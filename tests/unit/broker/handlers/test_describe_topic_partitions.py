@@ -43,7 +43,7 @@ def test_pages_follow_each_other_without_a_gap() -> None:
 
 def test_the_broker_bounds_a_page_too() -> None:
     """
-    max.request.partition.size.limit applies, no matter how many partitions the client requests.
+    A page has at most max.request.partition.size.limit partitions, no matter how many the client requests.
     """
     world = BrokerWorld(static={"max.request.partition.size.limit": "2"})
     world.create("flights", partitions=3)
@@ -88,7 +88,8 @@ def test_illegal_names_and_cursors_are_refused() -> None:
 
 def test_there_are_no_eligible_leader_replicas() -> None:
     """
-    The lists are empty rather than null, because Java's admin client cannot read null.
+    The response's lists of eligible leader replicas are empty rather than null, because Java's admin client cannot read
+    null.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -56,7 +56,8 @@ def test_versions_before_four_ask_for_one_group(version: int) -> None:
 
 def test_the_endpoint_is_that_of_the_client_s_listener() -> None:
     """
-    The client may be unable to reach the broker's other listener.
+    The coordinator's endpoint is that of the listener to which the client is connected, because the client may be
+    unable to reach the broker's other listener.
     """
     endpoints = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"), Endpoint("INSIDE", "mill", 9093, "PLAINTEXT"))
     world = BrokerWorld(STATIC, endpoints=endpoints)
@@ -72,7 +73,8 @@ def test_the_endpoint_is_that_of_the_client_s_listener() -> None:
 )
 def test_transactions_and_share_groups_are_refused(key_type: int, code: int) -> None:
     """
-    Clients do not retry these errors, and no topic is created.
+    A request for the coordinator of a transaction or a share group gets an error that clients do not retry, and no
+    topic is created.
     """
     world = BrokerWorld(STATIC)
 

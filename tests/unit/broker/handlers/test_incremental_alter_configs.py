@@ -74,7 +74,7 @@ def test_invalid_changes_are_refused_with_a_message() -> None:
 
 def test_validate_only_changes_nothing() -> None:
     """
-    The response is the same as for a real request.
+    A request with `validate_only` gets the same response as a real one, but changes no setting.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -46,7 +46,7 @@ def test_a_producer_with_an_id_gets_its_next_epoch() -> None:
 
 def test_a_transactional_producer_is_refused() -> None:
     """
-    Transactions are not implemented.  Clients do not retry this error.
+    A transactional producer gets an error that clients do not retry, because transactions are not implemented.
     """
     world = BrokerWorld()
 
@@ -96,7 +96,8 @@ def test_the_state_of_a_silent_producer_expires(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_clock_jump_does_not_make_a_retry_a_new_record() -> None:
     """
-    A checkpoint is taken between the batch and its retry, and according to the append times a day has passed.
+    A retry gets the offset of the original batch, even if a checkpoint was taken in between and, according to the
+    append times, more than a day has passed.
     """
     world = BrokerWorld()
     world.create("flights")

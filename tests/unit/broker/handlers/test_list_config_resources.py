@@ -63,7 +63,8 @@ def test_version_0_lists_client_metrics_only() -> None:
 
 def test_a_type_that_does_not_exist_is_an_unsupported_version() -> None:
     """
-    Kafka returns the same error, which tells a client of a newer Kafka that the broker is older.
+    A resource type that does not exist gets the error UNSUPPORTED_VERSION, as in Kafka.  It tells a client of a newer
+    Kafka that the broker is older.
     """
     response = configured().ask(Request(resource_types=[TOPIC, UNKNOWN]), 1)
 

@@ -45,7 +45,7 @@ def test_tiered_offsets_do_not_exist() -> None:
 
 def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
     """
-    The request does not create the topic.
+    A request for the offsets of a partition that does not exist gets an error, and does not create the topic.
     """
     world = BrokerWorld()
 

@@ -81,7 +81,7 @@ def test_the_topics_that_one_request_creates_are_bounded() -> None:
 
 def test_a_topic_that_is_named_twice_is_described_once() -> None:
     """
-    A short request could otherwise cause a very long response.
+    A topic that a request names twice is described once; otherwise, a short request could cause a very long response.
     """
     world = BrokerWorld()
 

@@ -95,7 +95,7 @@ def test_long_metadata_is_refused() -> None:
 
 def test_a_request_without_topics_is_answered() -> None:
     """
-    The response is empty and arrives immediately.
+    A request without topics gets an empty response immediately.
     """
     world = flights()
 

@@ -37,7 +37,8 @@ def test_offsets_are_deleted_one_by_one() -> None:
 
 def test_offsets_of_subscribed_topics_are_kept() -> None:
     """
-    An attempt to delete them fails with GROUP_SUBSCRIBED_TO_TOPIC.  Offsets of other topics are deleted.
+    Deleting offsets of a topic to which a member subscribes fails with GROUP_SUBSCRIBED_TO_TOPIC.  Offsets of other
+    topics are deleted.
     """
     world = world_with_commits()
     GroupMember(world).stabilize()

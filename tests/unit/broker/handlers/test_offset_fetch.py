@@ -139,7 +139,8 @@ def test_an_unavailable_coordinator_is_an_error_of_the_group(version: int) -> No
 @pytest.mark.parametrize("version", [9, 10])
 def test_partitions_of_an_unavailable_group_have_an_error_that_librdkafka_retries(version: int) -> None:
     """
-    This works around librdkafka issue 5586.  The response is delayed, because librdkafka retries immediately.
+    Because of librdkafka issue 5586, each partition of a group without an available coordinator gets an error that
+    librdkafka retries.  The response is delayed, because librdkafka retries immediately.
     """
     world = flights()
     world.broker.coordinators.stop()
@@ -159,7 +160,8 @@ def test_partitions_of_an_unavailable_group_have_an_error_that_librdkafka_retrie
 @pytest.mark.parametrize("version", [8, 9, 10])
 def test_every_offset_of_an_unavailable_group_is_none(version: int) -> None:
     """
-    A request for all offsets is answered immediately, with an error for the group.
+    If a group's coordinator is unavailable, a request for all of its offsets is answered immediately, with an error for
+    the group and no offsets.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()
@@ -171,6 +173,6 @@ def test_every_offset_of_an_unavailable_group_is_none(version: int) -> None:
 
 def test_a_request_without_groups_is_answered() -> None:
     """
-    The response is empty.
+    The response to a request that names no groups contains no results.
     """
     assert [] == list(BrokerWorld(STATIC).ask(Request(groups=())).groups)

@@ -23,7 +23,8 @@ def test_a_batch_has_its_offset_when_it_is_acknowledged() -> None:
 
 def test_a_partition_that_does_not_exist_is_unknown() -> None:
     """
-    If the error were NOT_LEADER_OR_FOLLOWER, a client would look for the partition's leader forever.
+    A batch for a partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION.  If the error were
+    NOT_LEADER_OR_FOLLOWER, a client would look for the partition's leader forever.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -174,7 +175,8 @@ def test_a_timeout_distinguishes_committed_batches_from_unknown_outcomes() -> No
 
 def test_an_isolated_leader_answers_waiting_requests() -> None:
     """
-    Without a majority, the leader steps down after two seconds, whatever timeout the request has.
+    A leader that loses contact with the majority steps down after two seconds, and then answers waiting requests,
+    however long their own timeouts are.
     """
     world, client, request = replicated(insync=1, timeout_ms=60_000)
     world.network.held = lambda _source, _destination: True

@@ -375,7 +375,8 @@ def test_followers_store_the_recompressed_bytes() -> None:
 
 def test_a_leader_that_steps_down_meanwhile_refuses_the_batch() -> None:
     """
-    Nothing is appended, and the client looks for the new leader.
+    If the leader steps down while it recompresses a batch, the batch is refused and not appended, and the client looks
+    for the new leader.
     """
     world = ClusterWorld()
     world.create("flights", compression_type="zstd")

@@ -48,7 +48,7 @@ def test_a_follower_waits_for_the_leader() -> None:
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
 def test_version_five_requires_the_protocol(missing: str) -> None:
     """
-    Kafka refuses a v5 request that lacks the protocol type or name.
+    A v5 request that lacks the protocol type or name is refused, as in Kafka.
     """
     world = BrokerWorld(STATIC)
     fields = {"protocol_type": "consumer", "protocol_name": "range", missing: None}

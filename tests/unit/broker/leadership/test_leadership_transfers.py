@@ -44,7 +44,7 @@ def test_impossible_transfers_are_refused() -> None:
 
 def test_a_lagging_replica_does_not_receive_leadership() -> None:
     """
-    Clients would have to wait until the new leader has caught up.
+    Leadership is not transferred to a replica that lags, because clients would have to wait until it has caught up.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -45,7 +45,8 @@ def brokers(world: ClusterWorld, number: int, **fields: bool) -> list[tuple[int,
 
 def test_every_broker_describes_the_leader_and_its_epoch_as_one_pair() -> None:
     """
-    Replicas are listed in planned order, with the preferred leader first, whichever broker leads.
+    Every broker describes the same leader with its own epoch, and lists the replicas in planned order, with the
+    preferred leader first, whichever broker leads.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
@@ -63,7 +64,7 @@ def test_every_broker_describes_the_leader_and_its_epoch_as_one_pair() -> None:
 
 
 def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
-    """The client could not reach such a leader."""
+    """A leader is not named if its broker's endpoint is not in the response, because the client could not reach it."""
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
     broker = world[1].broker

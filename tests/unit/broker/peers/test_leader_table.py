@@ -41,8 +41,8 @@ def test_a_deleted_shard_is_forgotten() -> None:
 
 def test_the_end_of_an_old_connection_does_not_remove_a_leader_with_a_new_directory() -> None:
     """
-    A broker's machine loses power, its old connection stays half open for 10 s, and meanwhile the broker leads again,
-    on an empty disk.
+    After a power loss, a broker may lead again, on an empty disk, while its old connection is still half open.  When
+    that connection ends, the broker stays in the table as the leader.
     """
     table, other_disk = LeaderTable(ME), ReplicaKey(OTHER.broker_id, DirectoryId(b"n" * 16))
     table.apply_report(OTHER, [(SHARD, 4)], is_whole=True)

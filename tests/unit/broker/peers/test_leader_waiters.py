@@ -57,8 +57,8 @@ def test_metadata_waits_for_the_next_leader() -> None:
 
 def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None:
     """
-    Requests of one connection are handled in order, so a waiting request also delays later ones, which may concern
-    shards that have leaders.
+    Once a shard has been without a leader for the whole time limit, later requests do not wait for it.  Requests of a
+    connection are handled in order, so a wait also delays requests for shards that have leaders.
     """
     world = world_without_leader()
     client = Client(world[1])
@@ -72,7 +72,7 @@ def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None
 
 def test_a_shard_that_loses_its_leader_again_is_waited_for_again() -> None:
     """
-    The time limit starts anew once the shard has had a leader.
+    Requests wait again for a shard that has had a leader since the last wait ended, and has lost it.
     """
     world = world_without_leader()
     assert leader_after(world, Client(world[1]), FLIGHTS, WAIT_MS) == -1
@@ -98,7 +98,7 @@ def test_metadata_of_topics_with_leaders_does_not_wait() -> None:
 
 def test_a_broker_that_stops_answers_waiting_requests() -> None:
     """
-    If waiting requests were left open, they would delay a clean stop.
+    A broker that stops answers the requests that wait for leaders, because these would delay a clean stop otherwise.
     """
     world = world_without_leader()
     client = Client(world[1])

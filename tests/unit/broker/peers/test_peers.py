@@ -135,7 +135,8 @@ def linked() -> Linked:
 
 def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
     """
-    The peer has dropped the response, although the connection stayed open.  The callback is called only once.
+    If a peer drops a response although the connection stays open, the request ends with an unknown outcome after its
+    time limit.  A response that arrives later does not call the callback again.
     """
     answers: list[object] = []
     linked.peers.ask(OTHER, join.API, JOIN, answers.append)
@@ -153,7 +154,8 @@ def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
 
 def test_a_response_is_decoded(linked: Linked) -> None:
     """
-    An empty response means that the peer is not the controller and did not handle the request.
+    The callback of a request gets the decoded response.  An empty response means that the peer is not the controller
+    and did not handle the request.
     """
     answers: list[object] = []
     for correlation, data in enumerate([encoded(join.Response(broker_id=4)), b""], 1):
@@ -165,7 +167,8 @@ def test_a_response_is_decoded(linked: Linked) -> None:
 
 def test_a_request_with_an_undecodable_response_has_an_unknown_outcome(linked: Linked) -> None:
     """
-    The response may have an unknown version.  The connection is then closed.
+    If a response cannot be decoded, for example because of an unknown version, the outcome of the request is unknown,
+    and the connection is closed.
     """
     answers: list[object] = []
     linked.peers.ask(OTHER, join.API, JOIN, answers.append)
@@ -180,8 +183,8 @@ def test_a_request_with_an_undecodable_response_has_an_unknown_outcome(linked: L
 
 def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(linked: Linked) -> None:
     """
-    The event loop handles the exception, which affects neither the other callbacks nor the handling of the lost
-    connection.
+    If the callback of a failed request raises an exception, the event loop handles it.  Neither the other callbacks nor
+    the handling of the lost connection are affected.
     """
     answers: list[object] = []
 
@@ -219,7 +222,8 @@ def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
 
 def test_an_empty_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    If it were not sent again, the peer would name this broker as a leader until another one leads.
+    If the link drops an empty leader table, the table is sent again; otherwise, the peer would name this broker as a
+    leader until another one leads.
     """
     linked.table.leads(ShardId(7), 3)
     linked.peers.tell_leaders()

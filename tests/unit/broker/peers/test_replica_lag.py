@@ -131,7 +131,7 @@ def test_a_new_term_as_leader_begins_without_knowledge() -> None:
 
 def test_shards_that_are_not_led_here_are_forgotten() -> None:
     """
-    If such shards were kept, memory would grow as topics and leaders change.
+    Shards that this broker no longer leads are forgotten; otherwise, memory would grow as topics and leaders change.
     """
     led = Led()
     led.check(50, has=0)

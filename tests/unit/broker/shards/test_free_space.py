@@ -43,7 +43,8 @@ def test_the_bytes_of_the_journal_must_fit_beside_the_reserve() -> None:
 
 def test_a_full_disk_is_logged_when_it_begins_and_when_it_ends() -> None:
     """
-    The metrics are also updated at each check.
+    One event is logged when the disk becomes full, and one when it has room again.  The metrics are updated at each
+    check.
     """
     watched = Watched()
     for free_bytes in (0, 0, FREE_BYTES_MIN + JOURNAL_BYTES, FREE_BYTES_MIN + JOURNAL_BYTES):

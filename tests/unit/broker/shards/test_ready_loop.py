@@ -23,8 +23,8 @@ def idle_world() -> BrokerWorld:
 
 def test_a_checkpoint_begins_in_time_although_a_block_is_always_in_flight() -> None:
     """
-    Under load, a block is in flight at every tick.  Checkpoints limit how much a restart must read and how many files
-    are open.
+    A checkpoint begins when it is due, even if a block is in flight at every tick, as under load.  Checkpoints limit
+    how much a restart must read and how many files are open.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -75,7 +75,8 @@ def test_a_response_does_not_wait_for_the_write_back() -> None:
 
 def test_many_written_blocks_are_written_back_at_once() -> None:
     """
-    They are written back without waiting for the next tick, so the memory that they occupy is bounded.
+    Once enough blocks have been written to the journal, they are written back without waiting for the next tick, so the
+    memory that they occupy is bounded.
     """
     world = idle_world()
     log = world.partition("flights").log
@@ -108,7 +109,8 @@ def fill_ring(world: BrokerWorld) -> None:
 
 def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> None:
     """
-    While the checkpoint hangs, no block is in flight, and no new row can become durable.
+    While a checkpoint hangs and the ring is full, no new row can become durable.  This counts as a hanging disk,
+    although no block is in flight.
     """
     world = idle_world()
     loop = world.broker.ready_loop
@@ -163,7 +165,8 @@ def test_a_failed_checkpoint_with_a_full_ring_does_not_stop_a_broker_from_leadin
 
 def test_a_stop_ends_although_an_empty_turn_was_scheduled() -> None:
     """
-    A tick always schedules a turn, and the stop may begin before that turn.
+    A tick always schedules a turn of the ready loop, even if there is nothing to do.  A stop that begins before that
+    turn ends nevertheless.
     """
     world = idle_world()
     stopped: list[bool] = []

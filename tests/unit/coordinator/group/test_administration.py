@@ -25,7 +25,10 @@ def test_a_stable_group_is_described_with_metadata_and_assignments():
 
 
 def test_a_group_that_is_not_stable_shows_no_metadata():
-    """No protocol has been selected yet, so it is not known which metadata applies."""
+    """
+    While a group is not stable, its description has no metadata of members: no protocol has been selected yet, so it is
+    not known which metadata applies.
+    """
     world = World()
     world.join()
 

@@ -30,7 +30,10 @@ REBALANCES_MS = st.sampled_from([5_000, 60_000])
 
 
 def test_a_new_coordinator_renews_the_sessions_of_a_stable_group():
-    """For the members, nothing but the coordinator changes."""
+    """
+    When the coordinator changes, the members of a stable group keep their generation and assignments, and get new
+    sessions of full length.
+    """
     world = World()
     leader, follower = world.stable(2)
     world.wait(5_000)
@@ -55,7 +58,10 @@ def test_an_incomplete_generation_is_lost_with_the_coordinator():
 
 
 def test_losing_leadership_answers_all_parked_requests():
-    """Parked joins and syncs get NOT_COORDINATOR; all other requests have already been answered."""
+    """
+    When a coordinator loses leadership, parked joins and syncs get NOT_COORDINATOR; all other requests have already
+    been answered.
+    """
     world = World()
     joins = [world.join() for _ in range(2)]
     world.wait(6_000)
@@ -72,7 +78,10 @@ def test_losing_leadership_answers_all_parked_requests():
 
 
 def test_a_group_above_a_lowered_size_limit_rebalances_at_load():
-    """All members can still commit before some of them are rejected."""
+    """
+    If a group has more members than a lowered limit permits, it rebalances when it is loaded.  All members can still
+    commit before some of them are rejected.
+    """
     world = World()
     first, *_ = world.stable(3)
     world.settings = type(world.settings)(size_max=2)

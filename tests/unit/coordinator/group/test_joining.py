@@ -9,7 +9,10 @@ STICKY_TOO = (("sticky", b"s"), *RANGE)
 
 
 def test_a_new_dynamic_member_gets_an_id_and_joins_with_it():
-    """If a client gives up between the two requests, it leaves no member behind (KIP-394)."""
+    """
+    The first JoinGroup of a new dynamic member only assigns an id, with which the client sends a second one.  If the
+    client gives up in between, it leaves no member behind (KIP-394).
+    """
     world = World()
 
     first = world.join(must_know_member_id=True)
@@ -85,7 +88,7 @@ def test_the_commonly_supported_protocol_with_most_votes_is_selected():
 
 
 def test_a_member_without_a_common_protocol_is_refused():
-    """All members of a group have the same protocol type and at least one protocol in common."""
+    """A member is refused if it has another protocol type than the group, or no protocol that all members support."""
     world = World()
     world.stable()
 
@@ -219,7 +222,10 @@ def test_a_restarted_dynamic_member_waits_for_the_old_session_to_end():
 
 
 def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance():
-    """This is the purpose of instance ids.  The new member id is logged."""
+    """
+    A static member that joins again with its instance id keeps its assignment, and no rebalance starts.  It gets a new
+    member id, which is logged.
+    """
     world = World()
     _, desk = world.static("tower", "desk")
     records_before = len(world.log)
@@ -235,7 +241,9 @@ def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance():
 
 
 def test_a_replaced_static_member_is_fenced():
-    """If two processes have the same instance id, the later one wins."""
+    """
+    If two processes join with the same instance id, the later one takes the place of the earlier one, which is fenced.
+    """
     world = World()
     tower, desk = world.static("tower", "desk")
     world.join(instance_id="desk")
@@ -327,7 +335,10 @@ def test_a_member_that_has_joined_a_full_group_may_join_again():
 
 
 def test_a_static_member_that_returns_before_its_sync_keeps_the_group_stable():
-    """The SyncGroup of the member's old id was the last one outstanding.  The random test found this case."""
+    """
+    If a static member joins again when only its own SyncGroup is outstanding, the group stays stable, although the
+    SyncGroup of the old member id will never arrive.  (A random test found this case.)
+    """
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(6_000)

@@ -173,7 +173,10 @@ def test_a_commit_with_a_retention_keeps_its_topic_id():
 
 
 def test_an_expiry_of_wrong_length_is_refused():
-    """Either the record is damaged, or another program uses the same tag."""
+    """
+    A commit whose expiry has a wrong length is refused: either the record is damaged, or another program uses the same
+    tag.
+    """
     damaged = bytes.fromhex(OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2] + "01" + "904e04" + "00000000")
 
     with pytest.raises(log_records.BadRecord, match="expiry of 4 bytes"):
@@ -189,7 +192,10 @@ def test_a_commit_without_a_topic_id_has_no_tag():
 
 
 def test_tombstones_are_keys_without_a_value():
-    """Both compaction and Kafka's tools expect this format."""
+    """
+    A tombstone has the same key as the record that it deletes, and a null value, as compaction and Kafka's tools
+    expect.
+    """
     assert log_records.offset_tombstone(OFFSET_KEY) == (bytes.fromhex(OFFSET_KEYS[1]), None)
     assert log_records.group_tombstone("billing") == (bytes.fromhex(GROUP_KEY), None)
 
@@ -237,7 +243,10 @@ def test_an_offset_survives_a_round_trip(offset, epoch, metadata, topic_id):
     flips=st.lists(st.tuples(st.integers(0, 199), st.integers(0, 255)), max_size=3),
 )
 def test_damaged_records_raise_only_bad_record(golden, cut, flips):
-    """Every length in a record is checked against the number of bytes that are left."""
+    """
+    A damaged record raises BadRecord and no other exception, because every length in it is checked against the number
+    of bytes that are left.
+    """
     data = bytearray.fromhex(golden)[:cut]
     for at, byte in flips:
         if at < len(data):

@@ -59,7 +59,7 @@ def test_only_members_of_this_generation_may_sync_and_send_heartbeats(fields, er
 
 @pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocol_name": "sticky"}])
 def test_a_sync_with_another_protocol_is_refused(fields):
-    """From v5 on, the request names its protocol (KIP-559)."""
+    """From v5 on, SyncGroup names the protocol (KIP-559), and is refused if the group has selected another one."""
     world = World()
     (member,) = world.stable()
 
@@ -184,7 +184,7 @@ def test_leaving_an_unknown_group_fails_for_every_member():
 
 
 def test_removing_a_member_answers_its_parked_request():
-    """A parked SyncGroup is answered in the same way as a parked JoinGroup."""
+    """When a member is removed, its parked request is answered, even if it is a SyncGroup and not a JoinGroup."""
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(9_000)

@@ -157,7 +157,7 @@ def test_forgetting_a_deleted_topic_keeps_the_offsets_of_the_recreated_one():
 
 
 def test_offsets_of_subscribed_topics_cannot_be_deleted():
-    """Offsets of other topics can be deleted."""
+    """Offsets of a topic to which a member subscribes cannot be deleted; offsets of other topics can."""
     world = World()
     (member,) = world.stable()
     world.commit(generation=1, member_id=member.member_id)

@@ -62,7 +62,10 @@ def test_without_an_initial_delay_the_first_member_is_answered_at_once():
 
 
 def test_a_later_rebalance_completes_when_all_members_have_joined():
-    """There is no delay, because no further members are expected."""
+    """
+    A later rebalance completes as soon as all members have joined, without a delay, because no further members are
+    expected.
+    """
     world = World()
     (old,) = world.stable()
 

@@ -23,7 +23,7 @@ def busy_world():
 
 
 def test_the_log_from_the_snapshot_on_restores_the_whole_state():
-    """This is why the log may start at the snapshot's first record."""
+    """Replaying the log from a snapshot's first record restores the whole state, so the log may start there."""
     world = busy_world()
     first_offset = len(world.log)
 
@@ -85,7 +85,10 @@ def test_the_snapshot_of_an_empty_partition_has_no_chunks():
 
 
 def test_state_deleted_before_its_chunk_is_not_written():
-    """A record written after the tombstone would restore the deleted state."""
+    """
+    State that is deleted before its chunk is written is left out of the snapshot: a record written after the tombstone
+    would restore it.
+    """
     world = busy_world()
     chunks = world.groups.snapshot_chunks(records_max=3)
     first = next(chunks)  # the group with members, and two of the seven offsets of the next group

@@ -104,7 +104,7 @@ def test_a_failed_sync_is_reported() -> None:
     """A failed sync is reported and not retried (rule J8)."""
     disk, journal = ring_of(1)
     extents, _ = journal.reserve(PAGE_BYTES)
-    disk.fail_sync_at = disk.operations + 2  # after the write
+    disk.fail_sync_at = disk.operations + 2  # the write is the first operation, its sync the second
 
     with pytest.raises(SyncFailed):
         write_block(extents, [b"x" * PAGE_BYTES])

@@ -53,7 +53,10 @@ def test_a_block_is_read_as_it_was_written(payloads: list[bytes]) -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_no_flipped_bit_passes(data: st.DataObject) -> None:
-    """The checksums cover the header, the rows and their bytes; the padding contains no data."""
+    """
+    A flipped bit anywhere in the header, the rows or their bytes makes a checksum fail.  (The padding contains no
+    data.)
+    """
     block = bytearray(block_of([b"a" * 50, b"", b"c" * 70]))
     used = HEADER_BYTES + 3 * ROW_BYTES + 120
     at = data.draw(st.integers(0, used - 1))

@@ -73,7 +73,7 @@ def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> N
 
 
 def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
-    """After a truncation, a new entry with the same index is a different entry."""
+    """The log holds an entry until it is truncated.  A new entry with the same index is a different entry."""
     first, second = hand.append(2)
     assert hand.shard.holds(second)
 

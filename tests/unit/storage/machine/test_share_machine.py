@@ -74,7 +74,7 @@ def test_a_partition_without_share_groups_has_no_section() -> None:
 
 
 def test_a_command_of_a_newer_version_stops_the_replica() -> None:
-    """The error names the entry and says what to do."""
+    """A SHARE command of a newer version stops the replica with an error that names the entry and says what to do."""
     with pytest.raises(UnknownCommand, match=r"entry 9: a SHARE command has version 2.*run the version that wrote it"):
         machine().committed(Entry(COMMAND, b"\x03\x02", index=9))
 

@@ -13,7 +13,7 @@ from tidemill.storage.store import StoreOptions
 COLD = StoreOptions(
     journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=1 << 20, cache_bytes_max=0
 )
-"""Batches that are in a segment are not kept in memory."""
+"""With these options, batches that are in a segment are not kept in memory."""
 
 
 def cold_hand(make_hand: Callable[..., Any], count: int = 20, **options: int) -> Any:

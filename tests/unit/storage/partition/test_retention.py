@@ -43,7 +43,10 @@ def test_uncommitted_segments_stay() -> None:
 
 
 def test_a_record_from_the_future_keeps_later_segments() -> None:
-    """The first segment that has not expired ends the search, so a record from the future keeps the later segments."""
+    """
+    The search for expired segments ends at the first one that has not expired, so a record with a timestamp in the
+    future also keeps all later segments.
+    """
     segments = [SegmentAge(10, 100, NOW_MS + 1), *SEGMENTS[1:]]
 
     found = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)
