@@ -71,7 +71,8 @@ def test_a_topic_that_was_deleted_and_created_again_is_open_after_one_image_chan
 
 def test_metadata_that_cannot_be_read_ends_the_process() -> None:
     """
-    If the broker continued to run, it would use stale metadata.  It reports the damage at its next start.
+    A broker that cannot read the metadata log ends its process, because it would use stale metadata otherwise.  It
+    reports the damage at its next start.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -69,7 +69,7 @@ def test_a_broker_with_a_full_journal_gives_up_leadership() -> None:
 
 def test_a_controller_with_a_full_journal_gives_up_leadership() -> None:
     """
-    While the controller cannot append, no topic can be deleted to make room.
+    A controller with a full journal gives up leadership: while it cannot append, no topic can be deleted to make room.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("hot", brokers=(2, 3, 1))

@@ -95,7 +95,8 @@ def test_a_former_coordinator_redirects_members() -> None:
 
 def test_a_new_coordinator_rejects_requests_while_it_loads() -> None:
     """
-    Answers from a partial state would be wrong, so the error is COORDINATOR_LOAD_IN_PROGRESS.
+    While a new coordinator loads, it answers COORDINATOR_LOAD_IN_PROGRESS, because answers from a partial state would
+    be wrong.
     """
     world = world_with_offsets()
     world[1].ask(committing("flights", 7), 9)

@@ -25,7 +25,8 @@ def test_a_key_is_logged_once_per_interval_with_the_number_left_out() -> None:
 
 def test_keys_are_logged_independently() -> None:
     """
-    Events of another client, or about another mistake of the same client, are logged even during the interval.
+    During the interval of a key, events with other keys are logged: those of another client, or about another mistake
+    of the same client.
     """
     repeated = RepeatedEvents(HandClock())
 

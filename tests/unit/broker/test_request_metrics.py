@@ -78,7 +78,7 @@ def failing(request: object, context: object) -> Any:
 
 def test_a_handler_that_fails_is_counted_as_an_unknown_server_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The latency of the failed request is recorded, too.
+    A request whose handler fails is counted with UNKNOWN_SERVER_ERROR, and its latency is recorded, too.
     """
     world = BrokerWorld()
     monkeypatch.setitem(HANDLERS, describe_cluster.API.key, failing)

@@ -22,7 +22,7 @@ VOTERS = tuple(ReplicaKey(BrokerId(broker_id), DirectoryId(bytes(16))) for broke
 
 
 def test_apply_does_not_change_the_old_image() -> None:
-    """Readers may keep using an image after newer ones were built from it."""
+    """Applying a record builds a new image and leaves the old one unchanged, because readers may still use it."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log")])
 
     after = apply(before, [ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)])
@@ -32,7 +32,10 @@ def test_apply_does_not_change_the_old_image() -> None:
 
 
 def test_apply_copies_only_the_tables_that_change() -> None:
-    """Changing one setting costs the same with ten thousand topics as with one."""
+    """
+    Applying a record copies only the tables that it changes, so a new setting costs the same with ten thousand topics
+    as with one.
+    """
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log")])
 
     after = apply(before, [ConfigRecord(ConfigResource(2, "t"), "retention.ms", "1")])
@@ -53,7 +56,10 @@ def test_an_image_has_the_offset_after_its_last_record() -> None:
 
 
 def test_a_shards_replicas_change_and_its_founders_do_not() -> None:
-    """A replica added later must start from the same initial voters, or there could be two disjoint majorities."""
+    """
+    The founders of a shard do not change with its replicas: a replica added later must start from the same initial
+    voters, or there could be two disjoint majorities.
+    """
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])])
 
     after = apply(before, [ReplicasRecord(ShardId(1), VOTERS)])

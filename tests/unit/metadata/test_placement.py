@@ -107,7 +107,7 @@ def test_equal_brokers_carry_nearly_equal_numbers_of_replicas(count: int, factor
 
 @given(racks_of_brokers, st.sets(st.integers(1, 7)), st.integers(1, 7))
 def test_brokers_that_are_down_are_chosen_last(racks: list[str | None], down: set[int], factor: int) -> None:
-    """All live brokers are used first, and a live broker is the preferred leader."""
+    """A broker that is down is chosen only after all live brokers, and the preferred leader is a live broker."""
     factor = min(factor, len(racks))
     up = [broker_id for broker_id in range(1, len(racks) + 1) if broker_id not in down]
 

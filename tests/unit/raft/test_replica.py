@@ -165,7 +165,7 @@ def test_ready_returns_each_entry_once_and_in_order() -> None:
 
 
 def test_nothing_commits_twice() -> None:
-    """A late report does not commit anything a second time."""
+    """A report of entries that have already committed does not commit anything a second time."""
     replica = elected(opened())
     replica.ready()
     replica.advance(1, 1)

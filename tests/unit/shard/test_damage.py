@@ -96,8 +96,8 @@ def test_a_leader_that_reads_damaged_bytes_yields_leadership_and_is_repaired(
 
 def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWorld) -> None:
     """
-    The leader learns of the damage; with one more replica down, nothing commits.  The broker of the damaged replica
-    remains alive.
+    The leader learns that a follower is damaged, and no longer counts it: with one more replica down, nothing commits.
+    The broker of the damaged replica remains alive.
     """
     damaged, leader = world[3].shard("flights"), world[1].shard("flights")
     segment = rot(world[3], damaged)
@@ -170,7 +170,8 @@ def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: Clu
 
 def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) -> None:
     """
-    While the controller's replica is repaired, another broker is the controller, so the metadata can be changed.
+    While the controller's damaged replica is repaired, another broker is the controller, so the metadata can still be
+    changed.
     """
     world = ClusterWorld()
     for number in range(3):

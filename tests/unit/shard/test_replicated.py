@@ -162,7 +162,8 @@ def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
 
 def test_a_leader_that_has_appended_its_own_removal_confirms_reads_with_the_voters() -> None:
     """
-    The leader needs the answer of the one remaining voter, because that voter may have elected itself.
+    A leader that has appended its own removal needs the answer of the one remaining voter to confirm a read, because
+    that voter may have elected itself.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()

@@ -129,8 +129,9 @@ def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[
 
 def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: Callable[..., Any]) -> None:
     """
-    Seed 800843 of the cluster simulation: a restarted leader offered a snapshot in which a partition ended before its
-    log start.
+    Seed 800843 of the cluster simulation: records up to the middle of a batch were trimmed.  After its restart, a
+    leader did not know that the batch was committed, and offered a snapshot in which the partition ended before its log
+    start.
     """
     hand = make_hand(OPTIONS)
     hand.append(3)

@@ -74,7 +74,7 @@ def test_bytes_of_another_term_are_not_returned_for_an_entry(hand: Any) -> None:
 
 
 def test_producers_are_known_again(hand: Any) -> None:
-    """Producer states are also recovered from the rows after the checkpoint."""
+    """Recovery restores producer states from the checkpoint and from the rows after it."""
     assert hand.log.producers.newest() == hand.restarted().log.producers.newest()
 
 

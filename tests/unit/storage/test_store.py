@@ -278,7 +278,7 @@ def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[
 
 
 def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
-    """A vote may use the reserve (rule J7), because freeing the ring may require a new leader."""
+    """In a full ring, a vote may use the reserve (rule J7), because freeing the ring may require a new leader."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -416,7 +416,10 @@ def test_no_file_is_removed_while_a_write_back_could_make_it_again(make_hand: Ca
 
 
 def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., Any]) -> None:
-    """The removal of a truncated segment's file must not remove a new file with the same name."""
+    """
+    If a truncated segment's file is due for removal and a new segment with the same name has been created, the new file
+    stays.
+    """
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -433,7 +436,10 @@ def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., 
 
 
 def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[..., Any]) -> None:
-    """Growth that fails must not leave the disk fuller than before, and is not retried."""
+    """
+    If the disk has no room for the ring to grow, the growth frees what it has allocated, so that the disk is no fuller
+    than before, and is not retried.
+    """
     hand = make_hand(replace(OPTIONS, journal_bytes_max=64 * PAGE_BYTES))
     hand.append(20, size=PAGE_BYTES)
     hand.write_all()

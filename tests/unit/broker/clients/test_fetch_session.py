@@ -74,7 +74,8 @@ def test_sessions_can_be_switched_off() -> None:
 
 def test_an_incremental_request_changes_the_partitions() -> None:
     """
-    Named partitions are added or updated, forgotten ones are removed, and the others stay.
+    An incremental request adds or updates the partitions that it names and removes those that it forgets; the session's
+    other partitions stay.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -132,7 +133,8 @@ def test_the_partitions_of_one_session_are_bounded(monkeypatch: pytest.MonkeyPat
 
 def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Sessions that are in use stay; sessions that have been unused for two minutes are evicted.
+    At the bound on the partitions of all sessions, sessions that have been unused for two minutes are evicted, and
+    sessions in use stay.
     """
     monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 5)
     sessions = FetchSessions(CountingEntropy(), 10)

@@ -20,7 +20,7 @@ def test_every_module_of_the_package_handles_an_api() -> None:
 
 def test_the_controller_handles_what_a_broker_cannot_decide() -> None:
     """
-    If the module of an API has a function `refused`, only the controller handles that API.
+    An API is handled only by the controller if its module has a function `refused`.
     """
     assert {
         "alter_configs",

@@ -218,7 +218,8 @@ def test_a_request_sees_what_the_request_before_it_did() -> None:
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_a_request_behind_produce_requests_waits_for_all_of_them(acks: int) -> None:
     """
-    ListOffsets returns an end offset that includes everything that this connection has produced before.
+    ListOffsets waits for the Produce requests before it on the same connection, and returns an end offset that includes
+    their records.
     """
     world = world_with()
     client = Client(world)
@@ -323,7 +324,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 def test_requests_of_one_write_are_answered_in_several_turns() -> None:
     """
-    One client with many pipelined requests does not block the event loop.
+    Many pipelined requests of one client are handled in several turns of the event loop, so that they do not block it.
     """
     world = world_with()
     client = Client(world)

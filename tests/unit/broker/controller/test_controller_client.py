@@ -88,7 +88,7 @@ def test_a_lost_link_leaves_the_outcome_unknown() -> None:
 
 def test_each_reason_has_its_error_code() -> None:
     """
-    NOT_CONTROLLER means that the request had no effect, and REQUEST_TIMED_OUT means that it may have had one.
+    A failed request gets NOT_CONTROLLER if it had no effect, and REQUEST_TIMED_OUT if it may have had one.
     """
     assert [errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT] == [
         error_code_of(NO_CONTROLLER),

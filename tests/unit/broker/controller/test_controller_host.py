@@ -35,7 +35,8 @@ def test_already_exists_is_answered_only_by_a_confirmed_controller() -> None:
 
 def test_a_decision_is_one_batch_however_many_records_it_has() -> None:
     """
-    A decision must never be applied only in part, for example by creating a topic without its shards.
+    All records of a decision are in one batch, so that it is never applied only in part, for example by creating a
+    topic without its shards.
     """
     world = BrokerWorld()
     partition = world.broker.shard_table.shards[METADATA_SHARD].partitions[0]

@@ -59,7 +59,8 @@ def test_an_install_of_the_metadata_deletes_no_topic(world: ClusterWorld) -> Non
 
 def test_installed_metadata_is_applied_in_slices(world: ClusterWorld) -> None:
     """
-    The event loop does other work between the slices, and the broker uses its old image until the new one is complete.
+    After an install, the new image is built in slices.  The event loop does other work between them, and the broker
+    uses its old image until the new one is complete.
     """
     broker = world[3].broker
     offsets, images = dict[int, None](), dict[int, None]()

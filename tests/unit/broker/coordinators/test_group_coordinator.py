@@ -241,7 +241,8 @@ def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.Monk
 
 def test_a_group_that_is_created_while_a_snapshot_begins_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The snapshot does not contain the group, so the new log start must not be after the group's record.
+    A snapshot does not contain a group that is created while the snapshot begins, so the new log start must not be
+    after the group's record.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -278,7 +279,8 @@ def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest
 
 def test_requests_are_rejected_while_groups_load() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS makes the client retry; answers from a partial state would be wrong.
+    While groups load, requests get COORDINATOR_LOAD_IN_PROGRESS, which makes the client retry; answers from a partial
+    state would be wrong.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -315,7 +317,8 @@ def test_a_long_load_does_not_delay_other_partitions() -> None:
 
 def test_a_deadline_in_years_uses_timers_of_at_most_a_day() -> None:
     """
-    offsets.retention.check.interval.ms is a 64-bit number, but event loops do not support timers that run for years.
+    A deadline that is years away, which the 64-bit offsets.retention.check.interval.ms permits, uses timers of at most
+    a day, because event loops do not support timers that run for years.
     """
     world = grown_world(**{"offsets.retention.check.interval.ms": str(1 << 60)})
     commit(world, "flights", 1)
@@ -380,8 +383,8 @@ def test_an_unknown_outcome_is_a_retriable_error() -> None:
 
 def test_a_full_disk_rejects_commits_and_keeps_members() -> None:
     """
-    Requests that would append are rejected before the core decides anything.  Heartbeats are answered, and no session
-    expires.
+    While the disk is full, requests that would append are rejected before the core decides anything.  Heartbeats are
+    answered, and no session expires.
     """
     world = grown_world()
     member = GroupMember(world).stabilize()

@@ -97,7 +97,7 @@ def batch_sizes(partition: Partition) -> list[int]:
 
 def test_the_next_host_loads_what_was_appended(world: BrokerWorld, hosted: Hosted) -> None:
     """
-    The state of a core is nothing but the result of replaying its records.
+    A new host of a partition restores the state of its core by replaying the log.
     """
     hosted.ask(Add("k", ("a", "b")))
 
@@ -286,7 +286,8 @@ def test_the_records_of_a_result_are_split_unless_they_belong_together(
 
 def test_batches_are_bounded_by_bytes_too(world: BrokerWorld, hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A batch has at least one record, however large the record is.
+    The records of a result are divided into batches of a bounded number of bytes.  A batch has at least one record,
+    however large the record is.
     """
     monkeypatch.setattr(hosted_partition, "BATCH_BYTES_MAX", 10)
 

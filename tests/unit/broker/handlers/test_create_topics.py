@@ -27,7 +27,8 @@ def described(world: BrokerWorld, name: str) -> Any:
 
 def test_a_new_topic_has_leaders_when_the_response_arrives() -> None:
     """
-    A client may produce to every partition immediately, without getting a retriable error.
+    When the response arrives, every partition of a new topic has a leader, so a client may produce to it without
+    getting a retriable error.
     """
     world = BrokerWorld()
 
@@ -100,7 +101,8 @@ def test_the_oldest_version_is_supported() -> None:
 
 def test_without_a_controller_topics_are_refused_after_a_while() -> None:
     """
-    The request waits a few seconds for an election, and then fails with NOT_CONTROLLER, which clients retry.
+    While there is no controller, a request waits a few seconds for an election, and then fails with NOT_CONTROLLER,
+    which clients retry.
     """
     world = BrokerWorld()
     with patch.object(ControllerHost, "accepts_writes", property(lambda _: False)):

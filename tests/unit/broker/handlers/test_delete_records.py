@@ -35,7 +35,7 @@ def world_with_records() -> BrokerWorld:
 
 def test_the_log_start_moves_and_stays_after_a_kill() -> None:
     """
-    The response contains the new low watermark, and deleted records do not come back.
+    The response contains the new log start as the low watermark, and deleted records do not come back after a kill.
     """
     world = world_with_records()
 
@@ -46,7 +46,8 @@ def test_the_log_start_moves_and_stays_after_a_kill() -> None:
 
 def test_minus_one_is_the_high_watermark() -> None:
     """
-    Offset -1 deletes every record, and the next record still gets the next offset.
+    A request with offset -1 deletes all records up to the high watermark, and the next record still gets the next
+    offset.
     """
     world = world_with_records()
 
@@ -88,7 +89,8 @@ def test_impossible_deletions_are_refused() -> None:
 
 def test_on_a_full_disk_only_deletions_that_free_a_segment_are_accepted() -> None:
     """
-    Other deletions would use up the journal space that is reserved for deletions that free files.
+    While the disk is full, a deletion is accepted only if it frees a segment.  Others would use up the journal space
+    that is reserved for rows that free files.
     """
     world = world_with_records()
     deleted(world, 1)

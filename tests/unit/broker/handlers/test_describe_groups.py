@@ -46,7 +46,7 @@ def test_an_unknown_group_is_dead_or_not_found() -> None:
 
 def test_groups_are_described_in_request_order() -> None:
     """
-    An error in one group does not affect the others.
+    The descriptions are in the order of the request, and an error in one group does not affect the others.
     """
     world = BrokerWorld(STATIC)
     GroupMember(world, "b").stabilize()

@@ -42,7 +42,8 @@ def test_the_directory_and_its_disk_are_described() -> None:
 
 def test_null_topics_are_every_partition_with_its_size() -> None:
     """
-    The size counts all batches, including those that have not been written back to the segment yet.
+    A request with null topics gets every partition.  The size of a partition counts all its batches, including those
+    that have not been written back to the segment yet.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -85,7 +86,7 @@ def test_the_metadata_topic_is_described_when_it_is_named() -> None:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_older_versions_have_no_disk_space(version: int) -> None:
     """
-    Clients of Kafka before 3.3 see only the partitions.
+    Before v4, as in Kafka before 3.3, the response lists partitions but not the bytes of the disk.
     """
     world = BrokerWorld()
     world.create("flights")

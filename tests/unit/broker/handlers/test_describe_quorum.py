@@ -19,8 +19,8 @@ def asked(world: ClusterWorld, number: int, topic: str = "__cluster_metadata", p
 @pytest.mark.parametrize("number", [1, 3])
 def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
     """
-    Every broker answers, even if the request uses Kafka's name for the topic.  Every replica has caught up, and the
-    leader has heard from it recently.
+    Every broker describes the quorum, even if the request uses Kafka's name for the metadata topic.  In this test,
+    every replica has caught up, and the leader has recently heard from it.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -41,7 +41,8 @@ def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
 
 def test_a_silent_voter_falls_behind() -> None:
     """
-    The response reports the voter's end offset, when the leader last heard from it, and when it was last caught up.
+    For a silent voter, the response has its end offset, when the leader last heard from it, and when it was last caught
+    up.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -77,7 +78,7 @@ def test_a_learner_is_an_observer() -> None:
 
 def test_only_the_metadata_log_has_a_quorum() -> None:
     """
-    Any other topic or partition gets UNKNOWN_TOPIC_OR_PARTITION.
+    Any topic or partition other than the metadata log gets UNKNOWN_TOPIC_OR_PARTITION.
     """
     world = ClusterWorld()
 

@@ -13,8 +13,8 @@ from tidemill.wire.messages.find_coordinator import Request
 
 def test_the_first_request_creates_the_topic() -> None:
     """
-    When the response arrives, the topic has offsets.topic.num.partitions partitions, all of which have leaders, so the
-    group can be used immediately.
+    The first request creates the internal topic with offsets.topic.num.partitions partitions.  When its response
+    arrives, all of them have leaders, so the group can be used immediately.
     """
     world = BrokerWorld({"offsets.topic.num.partitions": "3"})
 
@@ -33,7 +33,7 @@ def test_the_first_request_creates_the_topic() -> None:
 
 def test_coordinators_are_returned_in_request_order() -> None:
     """
-    KIP-699: a request can have many keys from v4 on.
+    From v4 on, a request can have many keys, and the response has their coordinators in the same order (KIP-699).
     """
     world = BrokerWorld(STATIC)
 

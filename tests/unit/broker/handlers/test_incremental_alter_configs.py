@@ -21,7 +21,7 @@ def asked(
 
 def test_a_topic_obeys_its_new_setting_at_once() -> None:
     """
-    The next batch is checked against the new value, or against the default after a DELETE.
+    The batch after a change is checked against the topic's new value or, after a DELETE, against the default.
     """
     world = BrokerWorld()
     world.create("flights")

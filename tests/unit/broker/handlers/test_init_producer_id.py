@@ -21,7 +21,7 @@ def asked(world: BrokerWorld, producer_id: int = -1, epoch: int = -1, name: str 
 
 def test_no_two_producers_get_the_same_id() -> None:
     """
-    Ids stay unique even if the broker is killed in between.
+    Producer ids are unique, even if the broker is killed between two requests.
     """
     world = BrokerWorld()
     given = [asked(world) for _ in range(3)]

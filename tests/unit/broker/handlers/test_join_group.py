@@ -10,7 +10,8 @@ from tidemill.wire.messages import describe_groups, join_group
 
 def test_a_new_member_gets_its_id_in_a_first_response() -> None:
     """
-    KIP-394, from v4 on: a client has not joined until it repeats the request with this id.
+    From v4 on, the first response only assigns a member id: a client has not joined until it repeats the request with
+    this id (KIP-394).
     """
     member = GroupMember(BrokerWorld(STATIC))
 
@@ -25,7 +26,7 @@ def test_a_new_member_gets_its_id_in_a_first_response() -> None:
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_an_old_client_joins_with_one_request(version: int) -> None:
     """
-    Before v4, no separate response assigns the member id.
+    Before v4, a client joins with a single request, whose response also contains its new member id.
     """
     member = GroupMember(BrokerWorld(STATIC))
 

@@ -10,7 +10,7 @@ Member = Request.Member
 
 def test_one_member_leaves_in_old_versions() -> None:
     """
-    Before v3, the error of the response is the error of the member.
+    Before v3, a request names one member, and the error in the response is that of this member.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world).stabilize()
@@ -40,7 +40,7 @@ def test_many_members_leave_each_with_its_own_error() -> None:
 
 def test_an_unavailable_coordinator_is_reported_in_every_version() -> None:
     """
-    Old and new versions have the error in the same field.
+    If the coordinator is unavailable, all versions have the error in the same field of the response.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()

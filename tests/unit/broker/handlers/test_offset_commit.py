@@ -84,7 +84,7 @@ def test_a_member_commits_in_its_generation_only() -> None:
 
 def test_long_metadata_is_refused() -> None:
     """
-    offset.metadata.max.bytes bounds the metadata of an offset.
+    An offset whose metadata is longer than offset.metadata.max.bytes is refused.
     """
     world = flights(**{"offset.metadata.max.bytes": "5"})
 

@@ -22,7 +22,8 @@ def world_with_commits() -> BrokerWorld:
 
 def test_offsets_are_deleted_one_by_one() -> None:
     """
-    KIP-496: a partition that does not exist has its own error.
+    Each partition of a request has its own result: an error for a partition that does not exist does not affect the
+    others (KIP-496).
     """
     world = world_with_commits()
 
@@ -51,7 +52,7 @@ def test_offsets_of_subscribed_topics_are_kept() -> None:
 
 def test_an_unknown_group_is_refused() -> None:
     """
-    The error applies to the whole request, and the response contains no topics.
+    For an unknown group, the error applies to the whole request, and the response contains no topics.
     """
     world = world_with_commits()
 

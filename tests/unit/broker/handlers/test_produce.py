@@ -70,7 +70,7 @@ def test_a_default_of_min_insync_replicas_above_the_replica_count_demands_all_re
 
 def test_invalid_acks_are_refused() -> None:
     """
-    Only -1, 0 and 1 are valid.
+    A request with other acks than -1, 0 and 1 is refused.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -146,7 +146,8 @@ def test_a_majority_is_enough_for_min_insync_replicas_of_a_majority() -> None:
 
 def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
     """
-    NOT_ENOUGH_REPLICAS is a definite failure: no replica has the record.
+    While fewer replicas than min.insync.replicas are up, a batch gets NOT_ENOUGH_REPLICAS.  This is a definite failure:
+    no replica has the record.
     """
     world, client, request = replicated(insync=3)
     world.cut_off(3)
@@ -158,7 +159,8 @@ def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
 
 def test_a_timeout_distinguishes_committed_batches_from_unknown_outcomes() -> None:
     """
-    The error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the record is committed, and REQUEST_TIMED_OUT otherwise.
+    When a request times out, its error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the record is committed, and
+    REQUEST_TIMED_OUT otherwise.
     """
     codes = []
     for slow in ([3], [2, 3]):
@@ -210,8 +212,8 @@ def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
 
 def test_a_leadership_transfer_loses_no_acknowledgement() -> None:
     """
-    Accepted batches are committed and answered before the next leader campaigns.  Batches that arrive in the meantime
-    are refused.
+    During a leadership transfer, batches that were already accepted are committed and answered before the next leader
+    campaigns.  Batches that arrive in the meantime are refused.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[2, 3])

@@ -95,7 +95,8 @@ def test_a_dump_of_the_directory_shows_the_codec() -> None:
 
 def test_producer_is_the_default_and_recompresses_nothing() -> None:
     """
-    Batches are appended in the same turn of the event loop and exactly as they were sent.
+    With the default, compression.type=producer, batches are appended in the same turn of the event loop and exactly as
+    they were sent.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -109,7 +110,8 @@ def test_producer_is_the_default_and_recompresses_nothing() -> None:
 
 def test_a_batch_in_the_topic_s_codec_is_stored_as_it_was_sent() -> None:
     """
-    The broker stamps only the offset and the leader epoch, which the CRC does not cover.
+    A batch that already has the topic's codec is not recompressed.  The broker stamps only the offset and the leader
+    epoch, which the CRC does not cover.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="lz4", compression_lz4_level="17")
@@ -164,7 +166,8 @@ def test_pipelined_batches_stay_in_order(acks: int) -> None:
 
 def test_another_request_of_the_connection_waits_for_the_recompression() -> None:
     """
-    ListOffsets returns an end offset that includes everything that the connection has produced before.
+    A ListOffsets request waits for the recompression of batches that the same connection has sent before, and returns
+    an end offset that includes them.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -181,7 +184,7 @@ def test_another_request_of_the_connection_waits_for_the_recompression() -> None
 
 def test_other_connections_are_served_meanwhile() -> None:
     """
-    Recompression runs on separate threads, so a batch from another connection is appended first.
+    While a batch is being recompressed, on another thread, a batch from another connection is appended before it.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -239,7 +242,8 @@ def test_the_size_is_checked_before_and_after() -> None:
 
 def test_a_new_compression_type_applies_to_a_batch_that_is_being_recompressed() -> None:
     """
-    The batch is recompressed once more, and the client gets a single response.
+    If the topic's codec changes while a batch is being recompressed, the batch is recompressed once more, and the
+    client gets a single response.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")
@@ -337,8 +341,8 @@ def test_a_lost_connection_s_batch_is_appended() -> None:
 
 def test_a_defect_closes_the_connection_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A Produce response has no error code for the whole request, so if the connection stayed open, the client would wait
-    forever.
+    An unexpected error in a recompression closes the connection: a Produce response has no error code for the whole
+    request, so the client would wait forever if the connection stayed open.
     """
     world = BrokerWorld()
     world.create("flights", compression_type="zstd")

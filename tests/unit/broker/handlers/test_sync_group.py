@@ -11,7 +11,8 @@ from tidemill.wire.messages.sync_group import API, Request
 
 def test_each_member_gets_its_assignment_from_the_leader() -> None:
     """
-    The response names the protocol from v5 on (KIP-559).
+    Each member gets the assignment that the group's leader has sent.  From v5 on, the response also names the protocol
+    (KIP-559).
     """
     member = GroupMember(BrokerWorld(STATIC))
     member.join()

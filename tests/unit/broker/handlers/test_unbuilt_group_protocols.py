@@ -16,7 +16,8 @@ SHARE = share_group_heartbeat.Request(group_id="g", member_id="m", member_epoch=
 @pytest.mark.parametrize("request_", [CONSUMER, SHARE], ids=["ConsumerGroupHeartbeat", "ShareGroupHeartbeat"])
 def test_a_member_is_refused_and_logged(request_: object) -> None:
     """
-    The error is one that clients do not retry.  Response and event say what to set, and the event names the client.
+    A member of a group whose protocol is not implemented gets an error that clients do not retry.  The response and the
+    logged event say what to set, and the event names the client.
     """
     world = BrokerWorld()
 

@@ -200,7 +200,7 @@ def former_leader() -> dict[str, int]:
 
 @pytest.mark.parametrize(("api", "code"), [(row[0], row[1]) for row in ROWS])
 def test_a_follower_refuses_clients(on_follower: ClusterWorld, api: str, code: str) -> None:
-    """Every replica has the data, but only the leader may serve it."""
+    """A follower refuses requests of clients: every replica has the data, but only the leader may serve it."""
     assert code == errors.name(asked(on_follower, 2, api, 2))
 
 
@@ -254,8 +254,8 @@ def test_older_clients_get_an_error_that_they_retry(
 
 def test_only_offsets_below_the_log_start_or_above_its_end_are_out_of_range(on_follower: ClusterWorld) -> None:
     """
-    Between the high watermark and the log end there is nothing to read yet, but that must not make a client reset its
-    offset.
+    Only offsets below the log start or above the log end get OFFSET_OUT_OF_RANGE.  Between the high watermark and the
+    log end there is nothing to read yet, but an error would make a client reset its offset.
     """
     leader = on_follower[1]
 
@@ -266,7 +266,8 @@ def test_only_offsets_below_the_log_start_or_above_its_end_are_out_of_range(on_f
 
 def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     """
-    Requests to that leader would time out, and another leader will be elected before they do.
+    A leader that has just fallen silent is no longer named to clients: requests to it would time out, and another
+    leader will be elected before they do.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2, 3))

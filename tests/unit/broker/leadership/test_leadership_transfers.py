@@ -60,7 +60,7 @@ def test_a_lagging_replica_does_not_receive_leadership() -> None:
 
 def test_a_leader_whose_transfer_fails_goes_on_leading() -> None:
     """
-    The leader accepts no new records during the transfer, and accepts them again afterwards.
+    A leader whose transfer fails accepts no new records during the transfer, and accepts them again afterwards.
     """
     world = ClusterWorld()
     world.create("flights")

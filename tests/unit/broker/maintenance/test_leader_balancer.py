@@ -16,7 +16,8 @@ def moved(**more: str) -> ClusterWorld:
 
 def test_leadership_is_transferred_to_the_preferred_leader() -> None:
     """
-    The transfer begins at the next check and not earlier.
+    If the preferred leader of a shard does not lead it, leadership is transferred to it at the next check, and not
+    earlier.
     """
     world = moved()
     before = world.led_by("flights")

@@ -40,7 +40,7 @@ def test_records_of_2013_expire_by_default() -> None:
 
 def test_records_of_2013_stay_without_retention() -> None:
     """
-    retention.ms=-1 disables expiry by time.
+    With retention.ms=-1, old records do not expire.
     """
     world = world_with_days(3, retention_ms="-1")
 
@@ -51,7 +51,7 @@ def test_records_of_2013_stay_without_retention() -> None:
 
 def test_an_expired_active_segment_is_rolled_first() -> None:
     """
-    Later records go into a new segment and survive a kill.
+    If the segment to which records are appended expires, later records go into a new one, and survive a kill.
     """
     world = BrokerWorld()
     world.create("flights")

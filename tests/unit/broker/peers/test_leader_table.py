@@ -24,7 +24,8 @@ def test_a_lower_term_is_ignored() -> None:
 
 def test_a_deleted_shard_is_forgotten() -> None:
     """
-    The table must not grow forever while topics are created and deleted.
+    A deleted shard is removed from the leader table, which would otherwise grow forever as topics are created and
+    deleted.
     """
     table = LeaderTable(ME)
     for number in range(1_000):

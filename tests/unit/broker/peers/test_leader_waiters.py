@@ -38,7 +38,8 @@ def leader_in(response: metadata.Response) -> int:
 
 def test_metadata_waits_for_the_next_leader() -> None:
     """
-    Requests that ask by name, by id or for all topics wait in the same way.
+    A Metadata request for a topic without a leader waits for the next leader, whether it names the topic, its id or all
+    topics.
     """
     world = world_without_leader()
     topic_id = world[1].broker.image.topics["flights"].topic_id

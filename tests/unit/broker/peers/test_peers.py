@@ -351,7 +351,8 @@ def test_each_heartbeat_lists_the_lagging_replicas(linked: Linked) -> None:
 
 def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linked: Linked) -> None:
     """
-    The peer may have just started, or its disk may be full; only its heartbeat shows whether it may lead.
+    No leadership is transferred to a peer before its first heartbeat, which shows whether it may lead: the peer may
+    have just started, or its disk may be full.
     """
     before = linked.peers.is_alive(OTHER), linked.peers.may_lead(OTHER)
     linked.hear()

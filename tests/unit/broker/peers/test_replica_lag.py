@@ -67,7 +67,7 @@ def test_a_new_replica_is_out_of_sync_until_it_has_what_was_committed_one_tick_b
 
 def test_a_replica_in_sync_may_lag_for_a_while() -> None:
     """
-    Under load, every follower is slightly behind at every check.
+    A replica that is slightly behind at every check, like every follower under load, stays in sync.
     """
     led = Led()
     led.check(50, has=50)
@@ -120,7 +120,8 @@ def test_a_replica_that_was_away_is_out_of_sync_until_it_has_caught_up() -> None
 
 def test_a_new_term_as_leader_begins_without_knowledge() -> None:
     """
-    Another broker may have led in the meantime, so earlier observations no longer count.
+    When this broker becomes the leader again, its earlier observations of replicas no longer count, because another
+    broker may have led in the meantime.
     """
     led = Led()
     led.check(50, has=50)

@@ -116,8 +116,8 @@ def test_an_error_ends_the_wait() -> None:
 
 def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
     """
-    The response contains the end offset of the last epoch that the client and the leader have in common.  For an epoch
-    that the leader does not know, the error is OFFSET_OUT_OF_RANGE.
+    A client that has read records that were truncated later gets the end offset of the last epoch that it and the
+    leader have in common.  For an epoch that the leader does not know, the error is OFFSET_OUT_OF_RANGE.
     """
     world = world_with()
     for _ in range(2):
@@ -140,8 +140,8 @@ def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
 
 def test_every_partition_is_in_a_full_response() -> None:
     """
-    Even partitions whose records do not fit are included, because a client concludes from a missing partition that the
-    session is broken.
+    A full response also includes the partitions whose records do not fit, because a client concludes from a missing
+    partition that the session is broken.
     """
     world = world_with(partitions=3)
     for number in range(3):
@@ -171,7 +171,8 @@ def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
 
 def test_a_reader_thread_reads_no_more_than_enough() -> None:
     """
-    Bytes that a reader thread has read count towards the same limit as bytes in memory.
+    When a response holds enough bytes, a reader thread reads no more: bytes from the disk count towards the same limit
+    as bytes in memory.
     """
     world = world_with(partitions=9)
     for number in range(9):
@@ -232,7 +233,8 @@ def test_an_incremental_response_has_only_news() -> None:
 
 def test_a_forgotten_partition_is_not_in_the_response() -> None:
     """
-    A consumer forgets a partition when it pauses it, or when the partition is assigned to another member of the group.
+    A partition that the client has forgotten is not in the response.  A consumer forgets a partition when it pauses it,
+    or when the partition is assigned to another member of the group.
     """
     world = world_with(partitions=2)
     first = world.ask(fetch(0, 1, wait_ms=0, session=(0, 0)), VERSION)
@@ -275,7 +277,8 @@ def test_the_responses_of_all_clients_share_memory() -> None:
 
 def test_a_defect_during_the_wait_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The waiting client gets an error, and the Produce request that woke the fetch is not affected.
+    If a waiting fetch fails with an unexpected error when a Produce request wakes it, its client gets an error, and the
+    Produce request is not affected.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))

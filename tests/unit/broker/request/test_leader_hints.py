@@ -61,7 +61,8 @@ def test_a_consumer_learns_the_new_leader() -> None:
 
 def test_a_consumer_with_a_stale_epoch_learns_the_current_one() -> None:
     """
-    The leader answers with FENCED_LEADER_EPOCH and names itself in the hint.
+    A fetch with a stale leader epoch gets FENCED_LEADER_EPOCH and a hint with the current epoch, in which the leader
+    names itself.
     """
     world = transferred()
 

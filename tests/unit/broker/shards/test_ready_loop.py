@@ -40,8 +40,8 @@ def test_a_checkpoint_begins_in_time_although_a_block_is_always_in_flight() -> N
 @pytest.mark.parametrize(("queued_blocks", "in_flight"), [(0.5, 1), (1.5, 1), (2.5, 2), (6.5, 2)])
 def test_a_full_block_follows_the_one_in_flight_at_once(queued_blocks: float, in_flight: int) -> None:
     """
-    If the next block were not submitted in advance, the journal thread would be idle until the event loop runs.  A
-    block that is not full waits and grows.
+    If a full block is queued while another one is in flight, it is submitted at once, so that the journal thread does
+    not wait for the event loop.  A block that is not full waits and grows.
     """
     world = idle_world()
     block_bytes = world.broker.store.options.block_bytes_max // 8
@@ -148,8 +148,8 @@ def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
 
 def test_a_failed_checkpoint_with_a_full_ring_does_not_stop_a_broker_from_leading() -> None:
     """
-    The disk is full, but it does not hang.  The disks of the other brokers may be full, too, and some broker must lead
-    so that topics can be deleted.
+    A broker whose checkpoints fail because its disk is full may still lead: the disks of the other brokers may be full,
+    too, and some broker must lead so that topics can be deleted.
     """
     world = idle_world()
     fill_ring(world)
@@ -181,7 +181,8 @@ def test_a_stop_ends_although_an_empty_turn_was_scheduled() -> None:
 
 def test_a_stop_ends_although_the_disk_is_full() -> None:
     """
-    The last checkpoint fails, but the journal has all rows, and the next start will read them.
+    A stop ends even if the disk is full and the last checkpoint fails: the journal has all rows, and the next start
+    will read them.
     """
     world = idle_world()
     world.disk.free_bytes, world.disk.full_writes_part = 0, False
@@ -217,7 +218,8 @@ def test_a_stop_confirms_the_block_in_flight() -> None:
 
 def test_a_stopping_broker_appends_nothing() -> None:
     """
-    The outcome would always be unknown, so a producer would send the batch again, and each attempt might be appended.
+    A broker that is stopping refuses batches.  Their outcome would always be unknown, so a producer would send each
+    batch again, and each attempt might be appended.
     """
     world = BrokerWorld(options=OPTIONS)
     world.create("flights")

@@ -10,7 +10,8 @@ from tidemill.raft.messages import AppendEntries, VoteRequest
 
 def test_a_topic_that_was_created_again_is_open_after_one_image_change() -> None:
     """
-    A broker that was isolated learns in one step that the topic was deleted and that a new one has the same name.
+    A broker that was isolated may learn in one step that a topic was deleted and that a new one has the same name.  It
+    then opens the shards of the new topic.
     """
     world = ClusterWorld()
     world.create("flights")

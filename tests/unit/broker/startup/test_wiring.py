@@ -21,8 +21,8 @@ from tidemill.storage.recovery import JournalDamaged
 
 def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
     """
-    The joining broker only has the address of broker 1, while broker 2 leads the metadata shard and no broker is
-    connected to all the others.
+    A joining broker that only has the address of broker 1 is admitted, although broker 2 leads the metadata shard and
+    no broker is connected to all the others.
     """
     world = ClusterWorld()
     metadata = world[1].broker.shard_table.shards[METADATA_SHARD]
@@ -65,7 +65,8 @@ def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:
 
 def test_a_single_broker_with_a_damaged_journal_does_not_start() -> None:
     """
-    No other broker has the data, so the error message says what to do, and no file is changed.
+    A single broker with a damaged journal does not start, because no other broker has the data.  The error message says
+    what to do, and no file is changed.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -80,7 +81,8 @@ def test_a_single_broker_with_a_damaged_journal_does_not_start() -> None:
 
 def test_a_damaged_broker_that_joins_another_cluster_keeps_its_files() -> None:
     """
-    The other cluster has none of the broker's data, so the broker does not start, and no file is changed.
+    A damaged broker whose settings name another cluster does not start, because that cluster has none of its data.  No
+    file is changed.
     """
     alone = BrokerWorld()
     alone.create("flights")

@@ -26,7 +26,7 @@ def test_a_new_dynamic_member_gets_an_id_and_joins_with_it():
 
 
 def test_an_unused_member_id_expires_with_its_session():
-    """A client that never uses its id to join does not delay a rebalance."""
+    """A member id that its client never uses to join expires with its session, and does not delay a rebalance."""
     world = World()
     expected = world.join(must_know_member_id=True)
 
@@ -127,7 +127,10 @@ def test_the_last_members_to_join_a_full_group_are_refused():
 
 
 def test_an_unchanged_follower_that_joins_again_causes_no_rebalance():
-    """The response to the follower's first join may have been lost; the generation continues."""
+    """
+    If a follower joins again without changes, the generation continues: the response to its first join may have been
+    lost.
+    """
     world = World()
     leader, follower = world.stable(2)
 
@@ -138,7 +141,10 @@ def test_an_unchanged_follower_that_joins_again_causes_no_rebalance():
 
 
 def test_a_leader_that_joins_again_starts_a_rebalance():
-    """The topics or partitions may have changed, and the leader wants to assign them again."""
+    """
+    If the leader joins again, a rebalance starts, because the topics or partitions may have changed and the leader then
+    assigns them anew.
+    """
     world = World()
     leader, follower = world.stable(2)
 
@@ -192,7 +198,10 @@ def test_a_repeated_join_while_the_leader_assigns_gets_the_same_response():
 
 
 def test_a_second_join_of_a_member_answers_the_first():
-    """Every request gets a response, even if its connection has been closed."""
+    """
+    If a member joins again while its first JoinGroup is parked, the first one is answered, too: every request gets a
+    response, even if its connection has been closed.
+    """
     world = World()
     leader, _ = world.stable(2)
     parked = world.join(member_id=leader.member_id)
@@ -203,8 +212,9 @@ def test_a_second_join_of_a_member_answers_the_first():
 
 
 def test_a_restarted_dynamic_member_waits_for_the_old_session_to_end():
-    """Without an instance id, the coordinator cannot know that the old and the new member are one and the same
-    consumer.
+    """
+    A restarted dynamic member waits until its old session ends, because the coordinator cannot know, without an
+    instance id, that both members are the same consumer.
     """
     world = World()
     (dead,) = world.stable()
@@ -283,7 +293,7 @@ def test_a_returning_static_leader_before_v9_gets_the_old_leader_id():
 
 
 def test_a_returning_static_member_that_changes_the_protocol_starts_a_rebalance():
-    """If there were no rebalance, the group would keep a protocol that it would not select now."""
+    """If a returning static member changes the protocol that the group would select, a rebalance starts."""
     world = World()
     protocols = (("range", b"r"), ("sticky", b"s"))
     parked = world.join(instance_id="desk", protocols=protocols)
@@ -296,7 +306,10 @@ def test_a_returning_static_member_that_changes_the_protocol_starts_a_rebalance(
 
 
 def test_a_static_member_that_returns_while_others_join_replaces_the_parked_join():
-    """The old process is fenced, and the parked join of the new process takes the place of the old one."""
+    """
+    If a static member returns while its earlier JoinGroup is parked, the earlier process is fenced, and the new
+    JoinGroup is parked in place of the old one.
+    """
     world = World()
     parked = world.join(instance_id="desk")
 
@@ -358,7 +371,10 @@ def test_a_static_member_that_returns_before_its_sync_keeps_the_group_stable():
 
 
 def test_a_static_member_that_returns_during_its_first_join_does_not_expire():
-    """Neither process can send heartbeats while its JoinGroup is parked."""
+    """
+    A static member that joins again while its first JoinGroup is parked does not expire, because neither process can
+    send heartbeats while its request is parked.
+    """
     world = World()
     (desk,) = world.static("desk")
     world.join(instance_id="tower")

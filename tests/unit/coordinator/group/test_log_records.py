@@ -143,7 +143,10 @@ def test_kafkas_keys_can_be_read():
 
 @pytest.mark.parametrize("version", [*range(3, 23), 31_999])
 def test_unknown_key_versions_are_ignored(version):
-    """Kafka's newer types of groups write their records to the same topic."""
+    """
+    Keys with an unknown version are ignored, because Kafka's newer types of groups write their records to the same
+    topic.
+    """
     assert log_records.read_key(version.to_bytes(2, "big") + b"whatever") is None
 
 
@@ -184,7 +187,10 @@ def test_an_expiry_of_wrong_length_is_refused():
 
 
 def test_a_commit_without_a_topic_id_has_no_tag():
-    """Tidemill, like Kafka, omits tagged fields that have their default value."""
+    """
+    A commit without a topic id is encoded without a tagged field: Tidemill, like Kafka, omits tagged fields that have
+    their default value.
+    """
     value = offset_value(4)
     value.topic_id = TopicId(bytes(16))
 
@@ -214,7 +220,7 @@ def test_a_snapshot_ends_with_a_record_of_our_own():
 
 @pytest.mark.parametrize("tag_bytes", ["0105021234", "02001011223344556677889900112233445566" + "0905aabbccddee"])
 def test_unknown_tags_are_skipped(tag_bytes):
-    """KIP-915: later versions of Kafka add nothing but tagged fields."""
+    """Unknown tagged fields are skipped, because later versions of Kafka add nothing but tagged fields (KIP-915)."""
     plain = OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2]
 
     assert log_records.read_offset(bytes.fromhex(plain + tag_bytes)).offset == 4200

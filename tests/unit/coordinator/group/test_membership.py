@@ -49,7 +49,10 @@ def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
     ],
 )
 def test_only_members_of_this_generation_may_sync_and_send_heartbeats(fields, error_code):
-    """The same checks apply to SyncGroup and Heartbeat."""
+    """
+    SyncGroup and Heartbeat are refused unless they come from a member of the current generation; the same checks apply
+    to both.
+    """
     world = World()
     (member,) = world.stable()
 
@@ -67,7 +70,7 @@ def test_a_sync_with_another_protocol_is_refused(fields):
 
 
 def test_syncs_and_heartbeats_report_a_rebalance():
-    """The members that sent these requests have to join again."""
+    """During a rebalance, SyncGroup and Heartbeat get an error that tells the member to join again."""
     world = World()
     (member,) = world.stable()
     world.join()
@@ -77,7 +80,10 @@ def test_syncs_and_heartbeats_report_a_rebalance():
 
 
 def test_a_heartbeat_succeeds_while_the_leader_assigns():
-    """Consumers start to send heartbeats as soon as their join is answered."""
+    """
+    A heartbeat succeeds while the leader computes the assignment, because consumers start to send heartbeats as soon as
+    their join is answered.
+    """
     world = World()
     _, follower = joined(world)
 
@@ -115,7 +121,7 @@ def test_a_member_without_heartbeats_is_removed_when_its_session_ends():
 
 
 def test_a_commit_renews_the_session():
-    """A consumer that commits is evidently alive."""
+    """An offset commit of a member renews its session, because a consumer that commits is alive."""
     world = World()
     (member,) = world.stable()
     world.wait(9_000)
@@ -127,7 +133,10 @@ def test_a_commit_renews_the_session():
 
 
 def test_leaving_starts_a_rebalance_at_once():
-    """The other members do not have to wait until a session expires."""
+    """
+    When a member leaves, a rebalance starts immediately, and the other members do not have to wait until its session
+    expires.
+    """
     world = World()
     leader, follower = world.stable(2)
 
@@ -177,7 +186,10 @@ def test_each_member_of_a_leave_request_gets_its_own_error_code():
 
 
 def test_leaving_an_unknown_group_fails_for_every_member():
-    """The error is in each member and not in the response itself, as in Kafka."""
+    """
+    In a LeaveGroup request to an unknown group, the error is in each member and not in the response itself, as in
+    Kafka.
+    """
     world = World()
 
     assert world.leave(LeavingMember(member_id="m"), group_id="other") == [errors.UNKNOWN_MEMBER_ID]
@@ -196,7 +208,10 @@ def test_removing_a_member_answers_its_parked_request():
 
 
 def test_a_second_sync_of_a_member_answers_the_first():
-    """Every request gets a response, even if its connection has been closed."""
+    """
+    If a member sends SyncGroup again while its first one is parked, the first one is answered, too: every request gets
+    a response, even if its connection has been closed.
+    """
     world = World()
     _, follower = joined(world)
     waits = world.sync(follower)

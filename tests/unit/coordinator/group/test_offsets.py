@@ -37,7 +37,7 @@ def test_committed_offsets_survive_a_change_of_leader():
 
 
 def test_fetching_without_a_commit_returns_minus_one():
-    """It is not an error if an offset was never committed, even if the group is unknown."""
+    """Fetching an offset that was never committed returns -1 and no error, even if the group is unknown."""
     world = World()
     world.commit()
 
@@ -74,7 +74,7 @@ def test_only_members_commit_for_a_group_in_use(fields, error_code):
 
 
 def test_a_fenced_instance_cannot_commit():
-    """The partitions of a fenced member belong to the process that replaced it."""
+    """A fenced member cannot commit offsets, because its partitions belong to the process that replaced it."""
     world = World()
     (desk,) = world.static("desk")
     world.join(instance_id="desk")
@@ -85,7 +85,10 @@ def test_a_fenced_instance_cannot_commit():
 
 
 def test_a_commit_is_refused_while_the_leader_assigns():
-    """REBALANCE_IN_PROGRESS makes the client join again instead of failing."""
+    """
+    While the leader computes the assignment, a commit is refused with REBALANCE_IN_PROGRESS, which makes the client
+    join again instead of failing.
+    """
     world = World()
     parked = world.join()
     world.wait(3_000)
@@ -95,7 +98,10 @@ def test_a_commit_is_refused_while_the_leader_assigns():
 
 
 def test_a_member_may_commit_while_a_rebalance_is_prepared():
-    """The member commits what it has processed before it gives up its partitions."""
+    """
+    While members join for a rebalance, a member may still commit what it has processed before it gives up its
+    partitions.
+    """
     world = World()
     (member,) = world.stable()
     world.join()
@@ -129,7 +135,10 @@ def test_too_large_metadata_fails_only_its_partition():
 
 
 def test_a_recreated_topic_does_not_see_the_old_commits():
-    """A committed offset belongs to a topic id, not to a name."""
+    """
+    If a topic is deleted and created again, its old committed offsets do not apply, because a committed offset belongs
+    to a topic id and not to a name.
+    """
     world = World()
     world.commit(offset=42)
     world.topic_ids["flights"] = TopicId(b"made again 12345")
@@ -172,7 +181,10 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted():
 
 
 def test_offsets_of_other_protocol_types_cannot_be_deleted_while_in_use():
-    """The coordinator can read only the subscriptions of groups whose protocol type is `consumer`."""
+    """
+    Offsets of a group that has members and another protocol type than `consumer` cannot be deleted, because the
+    coordinator cannot read the subscriptions of these members.
+    """
     world = World()
     world.stable(protocol_type="connect")
 
@@ -181,7 +193,10 @@ def test_offsets_of_other_protocol_types_cannot_be_deleted_while_in_use():
 
 
 def test_a_simple_consumers_offsets_expire_after_the_retention():
-    """The retention starts at the commit, and the group is deleted together with its last offset."""
+    """
+    The retention of a simple consumer's offsets starts at the commit, and the group is deleted together with its last
+    offset.
+    """
     world = World()
     world.commit()
     world.wait(DAY_MS)
@@ -218,7 +233,10 @@ def test_the_retention_of_a_group_starts_when_it_becomes_empty():
 
 
 def test_a_stable_group_loses_only_offsets_of_unsubscribed_topics():
-    """Subscriptions are read from the metadata of the members."""
+    """
+    In a stable group, only offsets of topics to which no member subscribes expire.  The subscriptions are read from the
+    metadata of the members.
+    """
     world = World()
     (member,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(generation=1, member_id=member.member_id)

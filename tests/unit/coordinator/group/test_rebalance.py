@@ -18,7 +18,7 @@ def test_the_first_rebalance_is_delayed():
 
 
 def test_each_new_member_extends_the_initial_delay():
-    """The extended delay never exceeds the longest rebalance timeout."""
+    """Each new member extends the initial delay, but never beyond the longest rebalance timeout."""
     world = World()
     first = world.join(rebalance_timeout_ms=7_000)
 
@@ -35,7 +35,10 @@ def test_each_new_member_extends_the_initial_delay():
 
 
 def test_an_unused_member_id_does_not_shorten_the_initial_delay():
-    """The session of that id expires while other members are still joining, and these must all be in one generation."""
+    """
+    If the session of an unused member id expires during the initial delay, the delay continues, so that all members
+    that are still joining get into one generation.
+    """
     world = World()
     first = world.join()
     world.join(must_know_member_id=True, session_timeout_ms=7_000)
@@ -52,7 +55,10 @@ def test_an_unused_member_id_does_not_shorten_the_initial_delay():
 
 
 def test_without_an_initial_delay_the_first_member_is_answered_at_once():
-    """Tests of applications often set group.initial.rebalance.delay.ms to 0."""
+    """
+    With group.initial.rebalance.delay.ms=0, which tests of applications often use, the first member is answered
+    immediately.
+    """
     world = World(initial_rebalance_delay_ms=0)
 
     parked = world.join()
@@ -96,7 +102,10 @@ def test_a_dynamic_member_that_does_not_join_again_is_removed():
 
 
 def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends():
-    """The member may be restarting.  In the meantime, another member leads."""
+    """
+    A static member that does not join again stays in the group until its session ends, because it may be restarting.
+    In the meantime, another member leads.
+    """
     world = World()
     tower, desk = world.static("tower", "desk")
     world.join(instance_id="extra", rebalance_timeout_ms=8_000, session_timeout_ms=9_000)
@@ -115,7 +124,10 @@ def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends()
 
 
 def test_when_only_absent_static_members_are_left_the_group_waits_for_their_sessions():
-    """A generation cannot start without a member that can lead it."""
+    """
+    If only static members that have not joined again are left, no generation starts until their sessions end, because
+    none of them can lead it.
+    """
     world = World()
     (desk,) = world.static("desk")
     extra = world.join(member_id="", rebalance_timeout_ms=5_000, must_know_member_id=True)
@@ -129,7 +141,10 @@ def test_when_only_absent_static_members_are_left_the_group_waits_for_their_sess
 
 
 def test_a_new_member_that_waits_too_long_is_removed():
-    """Most likely, the client has given up.  The timeout is five minutes, as in Kafka."""
+    """
+    A new member whose JoinGroup has been parked for five minutes is removed, as in Kafka, because its client has most
+    likely given up.
+    """
     world = World()
     slow, _ = world.stable(2, rebalance_timeout_ms=400_000, session_timeout_ms=1_000_000)
 
@@ -141,7 +156,10 @@ def test_a_new_member_that_waits_too_long_is_removed():
 
 
 def test_an_assignment_that_does_not_fit_the_log_is_refused():
-    """The error is the one that Kafka returns if a record is too large to be appended, and the group rebalances."""
+    """
+    If an assignment is too large for a record of the log, the members get the same error as in Kafka, and the group
+    rebalances.
+    """
     world = World(group_metadata_bytes_max=1_000)
     parked = world.join()
     world.wait(3_000)

@@ -60,7 +60,10 @@ def test_changes_between_chunks_are_not_lost():
 
 
 def test_the_end_record_tells_later_leaders_where_the_log_may_start():
-    """A snapshot without an end record, written by a leader that then lost its leadership, is ignored."""
+    """
+    A later leader learns from a snapshot's end record where the log may start.  It ignores a snapshot without an end
+    record, whose leader lost leadership before completing it.
+    """
     world = busy_world()
     chunks = world.groups.snapshot_chunks()
     for chunk in chunks:

@@ -175,7 +175,10 @@ def machines(*types: MachineType) -> ShardMachines:
 
 
 def test_sections_are_read_as_they_were_written() -> None:
-    """A machine without state writes no section, and has no state after a load."""
+    """
+    The section of a machine is read back as it was written.  A machine without state writes no section, and has no
+    state after a load.
+    """
     one, first = recorded(90)
     two, second = recorded(91)
     one.state = {0: b"zero", 5: b""}
@@ -220,7 +223,7 @@ def test_a_machine_number_is_registered_once() -> None:
 
 def test_a_batch_without_listeners_reaches_no_machine() -> None:
     """
-    The machines to call are computed when the shard is opened; here, no machine asks for anything, so none are called.
+    If no machine asks for anything, a batch calls none: the machines to call are computed when the shard is opened.
     """
     quiet = machines(recorded(at_append=Interest(), at_commit=Interest())[1])
 

@@ -94,7 +94,7 @@ def filled() -> bytes:
 
 @pytest.mark.parametrize("end", range(len(filled())))
 def test_a_section_that_ends_early_is_corrupt(end: int) -> None:
-    """No prefix of a section is accepted as a section."""
+    """A section that ends early is refused as corrupt; no prefix of a section is accepted."""
     with pytest.raises(error):
         decode_shares(filled()[:end])
 
