@@ -20,7 +20,7 @@ TWO_TOPICS = apply(
 
 
 def test_a_change_of_another_topic_recompiles_nothing() -> None:
-    """The same object is returned as long as the topic's settings are unchanged."""
+    """The compiled configuration of a topic stays the same object as long as the topic's own settings are unchanged."""
     configs = TopicConfigs(BrokerId(1), {})
     before = configs.of(TWO_TOPICS, "a")
     image = apply(TWO_TOPICS, [retention("b", "3")])
@@ -32,7 +32,10 @@ def test_a_change_of_another_topic_recompiles_nothing() -> None:
 
 
 def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
-    """An older image, which another reader may still use, keeps its old settings."""
+    """
+    A changed setting applies in the new image at once.  An older image, which another reader may still use, keeps its
+    old settings.
+    """
     configs = TopicConfigs(BrokerId(1), {})
     image = apply(TWO_TOPICS, [retention("a", "3")])
 

@@ -88,8 +88,8 @@ def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
 
 def test_a_former_leader_with_a_full_journal_does_not_disturb_a_later_term() -> None:
     """
-    A knows B's term but not that B leads, because their connection broke.  A's TimeoutNow carries the term in which A
-    led, so the others ignore it.
+    The former leader A knows the term of the new leader B but not that B leads, because their connection broke.  A's
+    TimeoutNow carries the term in which A led, so the other replicas ignore it.
     """
     world = World()
     world.pass_time(2_000)

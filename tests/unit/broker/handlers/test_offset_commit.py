@@ -24,7 +24,7 @@ def id_of(world: BrokerWorld, name: str) -> TopicId:
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> None:
     """
-    Generation -1 without a member id identifies a consumer that assigns its own partitions.
+    A consumer that assigns its own partitions commits with generation -1 and without a member id.
     """
     world = flights()
 

@@ -38,7 +38,8 @@ def told(topics: Any) -> list[tuple[str, list[tuple[int, int, int]]]]:
 @pytest.mark.parametrize("version", range(1, 8))
 def test_old_versions_ask_for_one_group(version: int) -> None:
     """
-    If a partition has no committed offset, its offset is −1 and it has no error, even if its topic does not exist.
+    Before v8, a request names one group.  If a partition has no committed offset, its offset is −1 and it has no error,
+    even if its topic does not exist.
     """
     world = flights()
     topics = [
@@ -70,7 +71,8 @@ def test_null_topics_mean_every_committed_offset() -> None:
 @pytest.mark.parametrize("version", [8, 9])
 def test_groups_are_answered_in_request_order(version: int) -> None:
     """
-    KIP-709: each group has its own result.  An unknown group has no committed offsets.
+    Each group of a request has its own result, in the order of the request (KIP-709).  An unknown group has no
+    committed offsets.
     """
     world = flights()
     commit(world, "flights", 1, 2, group_id="h")

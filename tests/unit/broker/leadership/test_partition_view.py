@@ -81,8 +81,8 @@ def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
 
 def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
     """
-    If the former leader's broker were missing from a response, a client might ignore the new leader that the response
-    names.
+    A broker stays listed for a while after its end.  If the former leader's broker were missing from a response, a
+    client might ignore the new leader that the response names.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -149,8 +149,9 @@ def test_an_isolated_broker_lists_every_broker() -> None:
 )
 def test_an_isolated_broker_closes_connections_that_ask_for_leaders(asked: metadata.Request) -> None:
     """
-    The client then immediately asks another broker, and keeps its other connections.  If the response had no leader or
-    the error REBOOTSTRAP_REQUIRED, librdkafka would wait a second and might ask this broker again.
+    An isolated broker closes a connection on which a client asks for leaders.  The client then immediately asks another
+    broker, and keeps its other connections.  If the response had no leader or the error REBOOTSTRAP_REQUIRED,
+    librdkafka would wait a second and might ask this broker again.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -166,7 +167,8 @@ def test_an_isolated_broker_closes_connections_that_ask_for_leaders(asked: metad
 
 def test_an_isolated_broker_describes_the_shards_that_it_leads_alone() -> None:
     """
-    A shard with a single replica needs no votes from other brokers.
+    An isolated broker still describes the shards of which it has the only replica, because they need no votes from
+    other brokers.
     """
     world = ClusterWorld()
     world.create("alone", brokers=(3,))

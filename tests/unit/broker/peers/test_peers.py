@@ -203,8 +203,8 @@ def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(link
 
 def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The leader table filled the frame to its limit, so the frame was sent immediately, and the link, whose send queue
-    was full, dropped it.
+    A leader table that the link has dropped is sent again.  Here, the table filled the frame to its limit, so the frame
+    was sent immediately, when the send queue of the link was full.
     """
     linked.turn()
     linked.link.is_full = True
@@ -288,7 +288,8 @@ def test_a_connection_without_heartbeats_does_not_make_a_peer_alive(linked: Link
 
 def test_a_heartbeat_of_an_earlier_process_does_not_make_a_peer_alive(linked: Linked) -> None:
     """
-    The peer may be killed and restarted within 2 s, and its journal may hang after the restart.
+    A heartbeat from before a peer's restart does not make it alive: the peer may be killed and restarted within 2 s,
+    and its journal may hang after the restart.
     """
     linked.hear()
     linked.peers.lost(linked.link, "killed")
@@ -302,7 +303,8 @@ def test_a_heartbeat_of_an_earlier_process_does_not_make_a_peer_alive(linked: Li
 
 def test_a_new_connection_begins_with_a_heartbeat(linked: Linked) -> None:
     """
-    No heartbeat is sent before this broker's first tick, nor while its journal hangs.
+    The first message on a new connection is a heartbeat, except before this broker's first tick and while its journal
+    hangs.
     """
     linked.turn()
     first = [it for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]

@@ -46,7 +46,7 @@ def test_a_new_coordinator_renews_the_sessions_of_a_stable_group():
 
 
 def test_an_incomplete_generation_is_lost_with_the_coordinator():
-    """The members of an incomplete generation have to join again."""
+    """If the coordinator changes before a generation is complete, the members of the generation have to join again."""
     world = World()
     parked = world.join()
     world.wait(3_000)

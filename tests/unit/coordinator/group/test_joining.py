@@ -158,7 +158,10 @@ def test_a_leader_that_joins_again_starts_a_rebalance():
 
 
 def test_a_follower_with_new_metadata_starts_a_rebalance():
-    """New metadata may contain a new subscription."""
+    """
+    A follower that joins again with new metadata starts a rebalance, because the metadata may contain a new
+    subscription.
+    """
     world = World()
     leader, follower = world.stable(2)
 
@@ -169,7 +172,10 @@ def test_a_follower_with_new_metadata_starts_a_rebalance():
 
 
 def test_a_new_member_while_the_leader_assigns_starts_a_rebalance():
-    """Members that wait for their assignment are told to join again."""
+    """
+    If a new member joins while the leader computes the assignment, members that wait for the assignment are told to
+    join again.
+    """
     world = World()
     first, second = world.join(), world.join()
     world.wait(9_000)
@@ -184,7 +190,10 @@ def test_a_new_member_while_the_leader_assigns_starts_a_rebalance():
 
 
 def test_a_repeated_join_while_the_leader_assigns_gets_the_same_response():
-    """Only the response to the leader has the members, because the leader makes the assignment."""
+    """
+    A JoinGroup that is repeated while the leader computes the assignment gets the same response as the first one.  Only
+    the response to the leader has the members, because the leader makes the assignment.
+    """
     world = World()
     first, second = world.join(), world.join()
     world.wait(9_000)
@@ -321,7 +330,10 @@ def test_a_static_member_that_returns_while_others_join_replaces_the_parked_join
 
 
 def test_a_static_member_that_returns_while_the_leader_assigns_starts_a_rebalance():
-    """The leader may already be making an assignment for the old member id."""
+    """
+    If a static member returns while the leader computes the assignment, a rebalance starts, because the assignment may
+    contain the old member id.
+    """
     world = World()
     first, second = world.join(instance_id="tower"), world.join(instance_id="desk")
     world.wait(9_000)

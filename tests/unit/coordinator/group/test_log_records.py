@@ -135,7 +135,7 @@ def test_every_version_of_kafkas_values_can_be_read(version):
 
 
 def test_kafkas_keys_can_be_read():
-    """The version of a key determines its kind."""
+    """Keys that Kafka has written can be read; the version of a key determines its kind."""
     assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[0])) == OFFSET_KEY
     assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[1])) == OFFSET_KEY
     assert log_records.read_key(bytes.fromhex(GROUP_KEY)) == GroupKey(group_id="billing")
