@@ -4,7 +4,7 @@ from typing import Final
 
 from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
 from tidemill.model.config_types import INT_MAX, ConfigType
-from tidemill.model.group_config_keys import NO_CONSUMER_PROTOCOL, NO_SHARE_GROUPS, NO_STREAMS_GROUPS
+from tidemill.model.group_config_keys import NO_CONSUMER_PROTOCOL, NO_STREAMS_GROUPS
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -17,6 +17,8 @@ COORDINATOR_ON_THE_LOOP: Final = (
     "a coordinator runs on the broker's event loop and answers as soon as its log has committed"
 )
 NO_TRANSACTIONS: Final = "transactions are not implemented yet"
+ONE_SHARE_ASSIGNOR: Final = "the simple assignor is the only one"
+SHARES_IN_THE_LOG: Final = "the state of a share group is in the log of each partition's shard; there is no persister"
 
 COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
     obeyed(
@@ -136,8 +138,15 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         at_least=0,
         update=CLUSTER_WIDE,
     ),
-    without_effect("group.share.assignors", LIST, ("simple",), NO_SHARE_GROUPS),
-    without_effect("group.share.delivery.count.limit", INT, 5, NO_SHARE_GROUPS, at_least=2, at_most=10),
+    without_effect("group.share.assignors", LIST, ("simple",), ONE_SHARE_ASSIGNOR),
+    obeyed(
+        "group.share.delivery.count.limit",
+        INT,
+        5,
+        "The default of a group's share.delivery.count.limit.",
+        at_least=2,
+        at_most=10,
+    ),
     obeyed(
         "group.share.heartbeat.interval.ms",
         INT,
@@ -145,7 +154,9 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The default of a group's share.heartbeat.interval.ms.",
         at_least=1,
     ),
-    without_effect("group.share.initialize.retry.interval.ms", INT, 30_000, NO_SHARE_GROUPS, at_least=1, internal=True),
+    without_effect(
+        "group.share.initialize.retry.interval.ms", INT, 30_000, SHARES_IN_THE_LOG, at_least=1, internal=True
+    ),
     obeyed(
         "group.share.max.assignment.interval.ms",
         INT,
@@ -153,7 +164,14 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The largest share.assignment.interval.ms that a group may set.",
         at_least=0,
     ),
-    without_effect("group.share.max.delivery.count.limit", INT, 10, NO_SHARE_GROUPS, at_least=5, at_most=25),
+    obeyed(
+        "group.share.max.delivery.count.limit",
+        INT,
+        10,
+        "The largest share.delivery.count.limit that a group may set.",
+        at_least=5,
+        at_most=25,
+    ),
     obeyed(
         "group.share.max.heartbeat.interval.ms",
         INT,
@@ -161,11 +179,21 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The largest share.heartbeat.interval.ms that a group may set.",
         at_least=1,
     ),
-    without_effect(
-        "group.share.max.partition.max.record.locks", INT, 4_000, NO_SHARE_GROUPS, at_least=2_000, at_most=10_000
+    obeyed(
+        "group.share.max.partition.max.record.locks",
+        INT,
+        4_000,
+        "The largest share.partition.max.record.locks that a group may set.",
+        at_least=2_000,
+        at_most=10_000,
     ),
-    without_effect(
-        "group.share.max.record.lock.duration.ms", INT, 60_000, NO_SHARE_GROUPS, at_least=30_000, at_most=3_600_000
+    obeyed(
+        "group.share.max.record.lock.duration.ms",
+        INT,
+        60_000,
+        "The largest share.record.lock.duration.ms that a group may set.",
+        at_least=30_000,
+        at_most=3_600_000,
     ),
     obeyed(
         "group.share.max.session.timeout.ms",
@@ -174,7 +202,13 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The largest share.session.timeout.ms that a group may set.",
         at_least=1,
     ),
-    without_effect("group.share.max.share.sessions", INT, 2_000, NO_SHARE_GROUPS, at_least=1),
+    obeyed(
+        "group.share.max.share.sessions",
+        INT,
+        2_000,
+        "The most share sessions on a broker; a member of a share group has one on each broker from which it reads.",
+        at_least=1,
+    ),
     obeyed("group.share.max.size", INT, 200, "The most members of one share group.", at_least=1, at_most=1_000),
     obeyed(
         "group.share.min.assignment.interval.ms",
@@ -183,7 +217,14 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The smallest share.assignment.interval.ms that a group may set.",
         at_least=0,
     ),
-    without_effect("group.share.min.delivery.count.limit", INT, 2, NO_SHARE_GROUPS, at_least=2, at_most=5),
+    obeyed(
+        "group.share.min.delivery.count.limit",
+        INT,
+        2,
+        "The smallest share.delivery.count.limit that a group may set.",
+        at_least=2,
+        at_most=5,
+    ),
     obeyed(
         "group.share.min.heartbeat.interval.ms",
         INT,
@@ -191,11 +232,21 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The smallest share.heartbeat.interval.ms that a group may set.",
         at_least=1,
     ),
-    without_effect(
-        "group.share.min.partition.max.record.locks", INT, 100, NO_SHARE_GROUPS, at_least=100, at_most=2_000
+    obeyed(
+        "group.share.min.partition.max.record.locks",
+        INT,
+        100,
+        "The smallest share.partition.max.record.locks that a group may set.",
+        at_least=100,
+        at_most=2_000,
     ),
-    without_effect(
-        "group.share.min.record.lock.duration.ms", INT, 15_000, NO_SHARE_GROUPS, at_least=1_000, at_most=30_000
+    obeyed(
+        "group.share.min.record.lock.duration.ms",
+        INT,
+        15_000,
+        "The smallest share.record.lock.duration.ms that a group may set.",
+        at_least=1_000,
+        at_most=30_000,
     ),
     obeyed(
         "group.share.min.session.timeout.ms",
@@ -204,16 +255,28 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The smallest share.session.timeout.ms that a group may set.",
         at_least=1,
     ),
-    without_effect("group.share.partition.max.record.locks", INT, 2_000, NO_SHARE_GROUPS, at_least=100, at_most=10_000),
+    obeyed(
+        "group.share.partition.max.record.locks",
+        INT,
+        2_000,
+        "The default of a group's share.partition.max.record.locks.",
+        at_least=100,
+        at_most=10_000,
+    ),
     without_effect(
         "group.share.persister.class.name",
         STRING,
         "org.apache.kafka.server.share.persister.DefaultStatePersister",
-        NO_SHARE_GROUPS,
+        SHARES_IN_THE_LOG,
         internal=True,
     ),
-    without_effect(
-        "group.share.record.lock.duration.ms", INT, 30_000, NO_SHARE_GROUPS, at_least=1_000, at_most=3_600_000
+    obeyed(
+        "group.share.record.lock.duration.ms",
+        INT,
+        30_000,
+        "The default of a group's share.record.lock.duration.ms.",
+        at_least=1_000,
+        at_most=3_600_000,
     ),
     obeyed(
         "group.share.session.timeout.ms", INT, 45_000, "The default of a group's share.session.timeout.ms.", at_least=1
@@ -236,12 +299,12 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
     without_effect("offsets.commit.timeout.ms", INT, 5_000, COORDINATOR_ON_THE_LOOP, at_least=1),
     without_effect("offsets.load.buffer.size", INT, 5_242_880, COORDINATOR_ON_THE_LOOP, at_least=1),
     without_effect("offsets.topic.compression.codec", INT, 0, COORDINATOR_ON_THE_LOOP),
-    without_effect("share.coordinator.append.linger.ms", INT, -1, NO_SHARE_GROUPS, at_least=-1),
+    without_effect("share.coordinator.append.linger.ms", INT, -1, SHARES_IN_THE_LOG, at_least=-1),
     without_effect(
         "share.coordinator.cached.buffer.max.bytes",
         INT,
         1_048_588,
-        NO_SHARE_GROUPS,
+        SHARES_IN_THE_LOG,
         at_least=524_288,
         update=CLUSTER_WIDE,
     ),
@@ -249,25 +312,25 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "share.coordinator.cold.partition.snapshot.interval.ms",
         INT,
         300_000,
-        NO_SHARE_GROUPS,
+        SHARES_IN_THE_LOG,
         at_least=1,
         internal=True,
     ),
-    without_effect("share.coordinator.load.buffer.size", INT, 5_242_880, NO_SHARE_GROUPS, at_least=1),
+    without_effect("share.coordinator.load.buffer.size", INT, 5_242_880, SHARES_IN_THE_LOG, at_least=1),
     without_effect(
-        "share.coordinator.snapshot.update.records.per.snapshot", INT, 500, NO_SHARE_GROUPS, at_least=0, at_most=500
+        "share.coordinator.snapshot.update.records.per.snapshot", INT, 500, SHARES_IN_THE_LOG, at_least=0, at_most=500
     ),
-    without_effect("share.coordinator.state.topic.compression.codec", INT, 0, NO_SHARE_GROUPS),
-    without_effect("share.coordinator.state.topic.min.isr", SHORT, 2, NO_SHARE_GROUPS, at_least=1),
-    without_effect("share.coordinator.state.topic.num.partitions", INT, 50, NO_SHARE_GROUPS, at_least=1),
+    without_effect("share.coordinator.state.topic.compression.codec", INT, 0, SHARES_IN_THE_LOG),
+    without_effect("share.coordinator.state.topic.min.isr", SHORT, 2, SHARES_IN_THE_LOG, at_least=1),
+    without_effect("share.coordinator.state.topic.num.partitions", INT, 50, SHARES_IN_THE_LOG, at_least=1),
     without_effect(
-        "share.coordinator.state.topic.prune.interval.ms", INT, 300_000, NO_SHARE_GROUPS, at_least=1, internal=True
+        "share.coordinator.state.topic.prune.interval.ms", INT, 300_000, SHARES_IN_THE_LOG, at_least=1, internal=True
     ),
-    without_effect("share.coordinator.state.topic.replication.factor", SHORT, 3, NO_SHARE_GROUPS, at_least=1),
-    without_effect("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, NO_SHARE_GROUPS, at_least=1),
-    without_effect("share.coordinator.threads", INT, 1, NO_SHARE_GROUPS, at_least=1),
-    without_effect("share.coordinator.write.timeout.ms", INT, 5_000, NO_SHARE_GROUPS, at_least=1),
-    without_effect("share.fetch.purgatory.purge.interval.requests", INT, 1_000, NO_SHARE_GROUPS),
+    without_effect("share.coordinator.state.topic.replication.factor", SHORT, 3, SHARES_IN_THE_LOG, at_least=1),
+    without_effect("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, SHARES_IN_THE_LOG, at_least=1),
+    without_effect("share.coordinator.threads", INT, 1, SHARES_IN_THE_LOG, at_least=1),
+    without_effect("share.coordinator.write.timeout.ms", INT, 5_000, SHARES_IN_THE_LOG, at_least=1),
+    without_effect("share.fetch.purgatory.purge.interval.requests", INT, 1_000, SHARES_IN_THE_LOG),
     without_effect(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, NO_TRANSACTIONS, at_least=1
     ),

@@ -11,7 +11,10 @@ BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 NO_CONSUMER_PROTOCOL: Final = (
     "the consumer group protocol of KIP-848 is not implemented yet; members of classic groups bring their own settings"
 )
-NO_SHARE_GROUPS: Final = "share groups are not implemented yet"
+NO_TRANSACTIONS: Final = "transactions are not implemented yet, so there are no records that are not committed"
+NO_DEAD_LETTERS: Final = (
+    "dead letters are not implemented yet: records that are rejected or fail too often are archived"
+)
 NO_STREAMS_GROUPS: Final = "streams groups are not offered"
 
 
@@ -42,7 +45,13 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "such as by_duration:PT12H.  Partitions added to a topic later are read from their start.",
         check=_offset_reset_problem,
     ),
-    without_effect("share.delivery.count.limit", INT, 5, NO_SHARE_GROUPS, at_least=2),
+    obeyed(
+        "share.delivery.count.limit",
+        INT,
+        5,
+        "How often a record is delivered to the consumers of a share group before it is archived.",
+        at_least=2,
+    ),
     obeyed(
         "share.heartbeat.interval.ms", INT, 5_000, "How often a member of a share group sends a heartbeat.", at_least=1
     ),
@@ -50,12 +59,29 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "share.isolation.level",
         STRING,
         "read_uncommitted",
-        NO_SHARE_GROUPS,
+        NO_TRANSACTIONS,
         choices=("read_committed", "read_uncommitted"),
     ),
-    without_effect("share.partition.max.record.locks", INT, 2_000, NO_SHARE_GROUPS, at_least=100),
-    without_effect("share.record.lock.duration.ms", INT, 30_000, NO_SHARE_GROUPS, at_least=1_000),
-    without_effect("share.renew.acknowledge.enable", BOOLEAN, True, NO_SHARE_GROUPS),
+    obeyed(
+        "share.partition.max.record.locks",
+        INT,
+        2_000,
+        "How many records of a partition the consumers of a share group may hold at a time.",
+        at_least=100,
+    ),
+    obeyed(
+        "share.record.lock.duration.ms",
+        INT,
+        30_000,
+        "How long a consumer of a share group holds a record; then the record is available to others again.",
+        at_least=1_000,
+    ),
+    obeyed(
+        "share.renew.acknowledge.enable",
+        BOOLEAN,
+        True,
+        "Whether a consumer of a share group may renew its locks (KIP-1222).",
+    ),
     obeyed(
         "share.session.timeout.ms",
         INT,
@@ -63,7 +89,7 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "How long a share group waits for a member's heartbeat before it removes the member.",
         at_least=1,
     ),
-    without_effect("errors.deadletterqueue.topic.name", STRING, "", NO_SHARE_GROUPS),
+    without_effect("errors.deadletterqueue.topic.name", STRING, "", NO_DEAD_LETTERS),
     without_effect("streams.assignment.interval.ms", INT, 1_000, NO_STREAMS_GROUPS, at_least=0),
     without_effect("streams.heartbeat.interval.ms", INT, 5_000, NO_STREAMS_GROUPS, at_least=1),
     without_effect("streams.initial.rebalance.delay.ms", INT, 3_000, NO_STREAMS_GROUPS, at_least=0),

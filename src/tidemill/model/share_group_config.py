@@ -1,10 +1,11 @@
-"""The part of a share group's configuration that its coordinator obeys, as plain values."""
+"""A share group's configuration as plain values, for its coordinator and for the leaders of its partitions."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
 from tidemill.model import errors
+from tidemill.model.config_key import parse
 from tidemill.model.config_keys import GROUP_KEYS
 from tidemill.model.config_resolution import BrokerLayers, broker_int, resolve_group
 from tidemill.model.errors import KafkaError
@@ -13,12 +14,19 @@ from tidemill.model.offset_reset import LATEST, OffsetReset, parse_offset_reset
 SESSION: Final = "share.session.timeout.ms"
 HEARTBEAT: Final = "share.heartbeat.interval.ms"
 ASSIGNMENT: Final = "share.assignment.interval.ms"
+LOCK: Final = "share.record.lock.duration.ms"
+DELIVERIES: Final = "share.delivery.count.limit"
+LOCKS: Final = "share.partition.max.record.locks"
+RENEWAL: Final = "share.renew.acknowledge.enable"
 
 # For each group key, the broker keys that bound its value: (smallest, largest).
 BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     SESSION: ("group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
     HEARTBEAT: ("group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
     ASSIGNMENT: ("group.share.min.assignment.interval.ms", "group.share.max.assignment.interval.ms"),
+    LOCK: ("group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+    DELIVERIES: ("group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"),
+    LOCKS: ("group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks"),
 }
 
 
@@ -28,6 +36,10 @@ class ShareGroupConfig:
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
     offset_reset: OffsetReset = LATEST
+    lock_ms: int = 30_000
+    delivery_limit: int = 5
+    locks_max: int = 2_000  # of one partition
+    is_renewable: bool = True
 
 
 def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayers) -> ShareGroupConfig:
@@ -40,6 +52,10 @@ def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayer
         heartbeat_interval_ms=_bounded(HEARTBEAT, overrides, layers),
         assignment_interval_ms=_bounded(ASSIGNMENT, overrides, layers),
         offset_reset=parse_offset_reset(_text("share.auto.offset.reset", overrides, layers)),
+        lock_ms=_bounded(LOCK, overrides, layers),
+        delivery_limit=_bounded(DELIVERIES, overrides, layers),
+        locks_max=_bounded(LOCKS, overrides, layers),
+        is_renewable=bool(parse(GROUP_KEYS[RENEWAL], _text(RENEWAL, overrides, layers))),
     )
 
 
