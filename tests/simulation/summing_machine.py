@@ -19,9 +19,8 @@ from tidemill.batches.batch import BatchHeader
 from tidemill.raft.entry import COMMAND, Entry
 from tidemill.simulation.store.store_model import ModelEntry, ShardModel
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.shard_machine import Interest, MachineType, ShardMachines
-from tidemill.storage.machine.share_machine import share_groups
 from tidemill.storage.partition.partition_log import PartitionLog
 
 NUMBER: Final = 0xF000  # number of the machine, far above the assigned ones
@@ -107,7 +106,7 @@ def summing(observer: Observer = lambda *_: None) -> MachineType:
     return MachineType(number=NUMBER, version=1, make=make, decode=decode_sum, at_append=add, at_commit=add)
 
 
-MACHINES: Final = default_machines(24 * 3_600_000, summing(), share_groups())
+MACHINES: Final = default_machines(24 * 3_600_000, summing())
 
 
 def add_command(partition: int, value: int, append_time: int) -> Entry:

@@ -39,7 +39,7 @@ from tidemill.storage.journal.removals import remove_shard
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog, read_vote
 from tidemill.storage.journal.write_back import segment_at
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache

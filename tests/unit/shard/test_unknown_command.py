@@ -7,7 +7,7 @@ from tests.unit.storage.machine.test_shard_machine import recorded
 from tidemill.raft.entry import COMMAND, Entry, no_op
 from tidemill.raft.message_codec import decode, encode
 from tidemill.raft.messages import AppendEntries, AppendEntriesResponse
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 
 EIGHT = 8
 

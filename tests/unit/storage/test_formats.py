@@ -31,8 +31,9 @@ from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, damage_row, vote_row
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.machine_sections import UnknownSection, encode_section
-from tidemill.storage.machine.producer_machine import default_machines, encode_producers
+from tidemill.storage.machine.producer_machine import encode_producers
 from tidemill.storage.partition.leader_epochs import EpochStart
 from tidemill.storage.partition.offset_index import OffsetIndex
 from tidemill.storage.partition.partition_state import PartitionState, SegmentState
@@ -289,7 +290,7 @@ def test_a_checkpoint(hand: Any) -> None:
 @pytest.mark.parametrize(
     ("machine", "version", "sentence"),
     [
-        (3, 1, r"state machine 3 \(share partitions\), version 1; this program does not know that machine"),
+        (4, 1, r"state machine 4 \(timers\), version 1; this program does not know that machine"),
         (2, 9, r"state machine 2 \(producer states\), version 9; this program reads version 1"),
         (99, 1, "state machine 99, version 1; this program does not know that machine"),
     ],

@@ -35,7 +35,7 @@ from tidemill.storage.inspect.directory_view import view_directory
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.journal.row import RowKind
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.shard_machine import MachineType
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions

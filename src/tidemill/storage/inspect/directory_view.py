@@ -13,7 +13,7 @@ from tidemill.storage.data_directory import DirectoryProblem, Identity, read_ide
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal.journal import RingFile, newest_synced
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.partition.tail_cache import TailCache
 from tidemill.storage.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay

@@ -15,7 +15,7 @@ from tidemill.storage import paths
 from tidemill.storage.checkpoint.checkpoint import decode_checkpoint
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.inspect.directory_view import DirectoryView, view_directory
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidemill.batches.batch import BatchHeader
 from tidemill.raft.entry import Entry
-from tidemill.storage.machine.shard_machine import Batches, Interest, MachineNumber, MachineRegistry, MachineType
+from tidemill.storage.machine.shard_machine import Batches, Interest, MachineNumber, MachineType
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.partition.partition_state import COUNT, ByteReader
 from tidemill.storage.partition.producer_states import SEQUENCE_MODULUS, ProducerBatch
@@ -98,8 +98,3 @@ def producer_states(expiration_ms: int = PRODUCER_EXPIRATION_MS) -> MachineType:
         decode=decode_producers,
         at_append=Interest(Batches.OF_PRODUCERS),
     )
-
-
-def default_machines(expiration_ms: int = PRODUCER_EXPIRATION_MS, *more: MachineType) -> MachineRegistry:
-    """Return a broker's registry of machines: producer states, and `more`."""
-    return MachineRegistry([producer_states(expiration_ms), *more])

@@ -21,7 +21,7 @@ from tidemill.storage.checkpoint.checkpoint import (
 )
 from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.partition.leader_epochs import EpochStart
 from tidemill.storage.partition.producer_states import ProducerBatch
 from tidemill.storage.partition.segment import Segment

@@ -11,6 +11,7 @@ from tests.unit.storage.conftest import TOPIC
 from tidemill.raft.entry import COMMAND, Entry
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.journal.row import RowKind
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.machine_sections import (
     UnknownSection,
     encode_section,
@@ -18,7 +19,6 @@ from tidemill.storage.machine.machine_sections import (
     load_sections,
     read_sections,
 )
-from tidemill.storage.machine.producer_machine import default_machines
 from tidemill.storage.machine.shard_machine import (
     Batches,
     Interest,
