@@ -4,7 +4,7 @@ The parts open in this order: data directory, store, metadata shard (shard 0), c
 listeners.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidemill.broker.clients.connection_memory import ConnectionMemory, Holder
@@ -31,6 +31,7 @@ from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.broker.shards.free_space import FreeSpace
 from tidemill.broker.shards.ready_loop import ReadyLoop
 from tidemill.broker.shards.shard_table import ShardTable
+from tidemill.broker.shares.share_host import ShareHost
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
 from tidemill.broker.wrong_port_events import WrongPortEvents
 from tidemill.metadata.image import ClusterImage
@@ -58,7 +59,7 @@ ELECTION_TICK_S: Final = 0.02
 REQUESTS_BYTES_MAX: Final = 256 << 20  # bytes of incomplete and unanswered requests on all connections
 
 
-class Connection(Holder, Protocol):
+class Connection(Holder, Hashable, Protocol):
     """The part of a client's connection that the broker uses."""
 
     def stop_receiving(self) -> None:
@@ -131,6 +132,7 @@ class Broker:
         self.topic_creation = TopicCreation(self.controller_client, self.cluster)
         self.producer_ids = ProducerIdSource(self.controller_client, identity.broker_id)
         self.coordinators = CoordinatorHost(registrations, self)
+        self.shares = ShareHost(self, self.stall_tolerant_clock)
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.leader_balancer = LeaderBalancer(
@@ -176,6 +178,7 @@ class Broker:
         """
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
+        self.shares.follow(before, image)
         self.cluster.follow(before, image)
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
@@ -255,6 +258,7 @@ class Broker:
     def connection_lost(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self.memory.lost(connection)
+        self.shares.connection_lost(connection)
 
     def tick(self) -> None:
         """
@@ -270,6 +274,7 @@ class Broker:
         self.free_space.check()
         self.drain_leadership.tick()
         self.deadlines.tick()
+        self.shares.tick()
         self.ready_loop.tick()
         self.memory.tick()
         self.history.tick()
@@ -325,6 +330,7 @@ class Broker:
             self.drain_leadership.became_leader()
         self.membership_reconciler.serving_changed()
         self.coordinators.serving_changed(shard)
+        self.shares.serving_changed(shard)
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:

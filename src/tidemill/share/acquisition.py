@@ -74,6 +74,11 @@ class BatchesRead:
                 else:
                     self._data.append(_Batch(header.base_offset, last_end, view[position : position + size]))
 
+    @property
+    def offset_count(self) -> int:
+        """The number of offsets in the batches."""
+        return sum(one.end - one.first for one in self._data) + sum(end - first for first, end in self._without_data)
+
     def archive(self, leases: Leases) -> list[Run]:
         """
         Archive the available offsets without data for consumers, and return the decisions, which the caller proposes.

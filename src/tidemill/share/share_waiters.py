@@ -16,7 +16,7 @@ The functions return the fetches that the caller must evaluate now.
 """
 
 import heapq
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable, KeysView
 from itertools import count
 from typing import Final, Generic, TypeVar
 
@@ -47,6 +47,11 @@ class ShareWaiters(Generic[F, S]):
 
     def __len__(self) -> int:
         return len(self._fetches)
+
+    @property
+    def waited_for(self) -> KeysView[S]:
+        """The shares for which a fetch waits, or which a fetch evaluates."""
+        return self._queues.keys()
 
     def begin(self, fetch: F, shares: Iterable[S], deadline: int) -> list[F]:
         """Add a fetch.  `deadline` is the end of its wait, in ms of monotonic time."""

@@ -3,12 +3,16 @@
 import pytest
 
 from tidemill.model import errors
+from tidemill.model.topic import TopicId
 from tidemill.peer import (
     allocate_producer_ids,
     create_internal_topic,
     image_offset,
     join,
     register,
+    share_close,
+    share_describe,
+    share_open,
     transfer_leadership,
 )
 from tidemill.wire.api import ALL
@@ -22,8 +26,12 @@ APIS = (
     create_internal_topic.API,
     transfer_leadership.API,
     image_offset.API,
+    share_open.API,
+    share_close.API,
+    share_describe.API,
 )
 DIRECTORY = bytes(range(16))
+TOPIC = TopicId(bytes(range(16, 32)))
 ENDPOINT = register.Request.Endpoint(name="PEER", host="h", port=9093, security="PLAINTEXT")
 NO_TAGS, NULL, FINE = "00", "00", "0000"
 
@@ -49,6 +57,23 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         "02" + "0000000000000004" + "00000002" + NO_TAGS + NO_TAGS,
     ),
     (image_offset.API, image_offset.Request(), NO_TAGS),
+    (
+        share_open.API,
+        share_open.Request(group_id="g", topic_id=TOPIC, partition=2),
+        "0267" + TOPIC.hex() + "00000002" + NO_TAGS,
+    ),
+    (
+        share_close.API,
+        share_close.Request(group_id="g", topic_id=TOPIC, incarnation=9, partitions=[2]),
+        "0267" + TOPIC.hex() + "0000000000000009" + "0200000002" + NO_TAGS,
+    ),
+    (
+        share_describe.API,
+        share_describe.Request(
+            group_id="g", partitions=[share_describe.Request.Partition(topic_id=TOPIC, partition=2)]
+        ),
+        "0267" + "02" + TOPIC.hex() + "00000002" + NO_TAGS + NO_TAGS,
+    ),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -75,6 +100,17 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         transfer_leadership.API,
         transfer_leadership.Response(refused=[4]),
         FINE + NULL + "02" + "0000000000000004" + NO_TAGS,
+    ),
+    (
+        share_open.API,
+        share_open.Response(incarnation=9, start_rule=share_open.BY_DURATION, start_duration_ms=7),
+        FINE + NULL + "0000000000000009" + "02" + "0000000000000007" + NO_TAGS,
+    ),
+    (share_close.API, share_close.Response(refused=[2]), FINE + NULL + "0200000002" + NO_TAGS),
+    (
+        share_describe.API,
+        share_describe.Response(shares=[share_describe.Response.Share(leader_epoch=3, start=4, lag=5)]),
+        FINE + NULL + "02" + "0000" + "00000003" + "0000000000000004" + "0000000000000005" + NO_TAGS + NO_TAGS,
     ),
 ]
 
@@ -115,5 +151,5 @@ def test_the_api_keys_are_not_available_to_clients() -> None:
     """The API keys between brokers are unique, far above Kafka's, and unknown to the client protocol."""
     keys = [api.key for api in APIS]
 
-    assert [10_000, 10_001, 10_002, 10_003, 10_004, 10_005] == keys
+    assert [*range(10_000, 10_009)] == keys
     assert not set(keys) & set(ALL)

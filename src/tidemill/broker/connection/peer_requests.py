@@ -29,6 +29,9 @@ from tidemill.peer import (
     image_offset,
     join,
     register,
+    share_close,
+    share_describe,
+    share_open,
     transfer_leadership,
 )
 from tidemill.peer.link import Link
@@ -80,6 +83,9 @@ class PeerRequests:
             # a controller, because the joining broker itself retries a refused Join.
             join.API: forwarded(join.API, self._join, _refused_join, wait_ms=0),
             transfer_leadership.API: self._transfer_leadership,
+            share_open.API: self._open_share,
+            share_close.API: self._close_share,
+            share_describe.API: self._describe_shares,
         }
         own = controller | anywhere
         self._for_controller = CONTROLLER_HANDLERS.keys() | {api.key for api in controller}
@@ -195,6 +201,17 @@ class PeerRequests:
     def _transfer_leadership(self, request: transfer_leadership.Request, context: RequestContext) -> object:
         moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]
         return transfer_leadership.Response(refused=context.broker.leadership_transfers.here(moves))
+
+    # Questions to a group's coordinator, from the leaders of the partitions that the group reads.
+
+    def _open_share(self, request: share_open.Request, context: RequestContext) -> object:
+        return context.broker.shares.opener.answer(request)
+
+    def _close_share(self, request: share_close.Request, context: RequestContext) -> object:
+        return context.broker.shares.close(request)
+
+    def _describe_shares(self, request: share_describe.Request, context: RequestContext) -> object:
+        return context.broker.shares.describe(request)
 
 
 def _refused_join(_: join.Request, error_code: int) -> join.Response:

@@ -5,6 +5,7 @@ from typing import Final
 
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.coordinator_registration import CoordinatorRegistration, CoreContext, DeletedTopics
+from tidemill.broker.coordinators.share_group_configs import ShareGroupConfigs
 from tidemill.coordinator.group.group_partition import partition_for
 from tidemill.coordinator.group.group_settings import GroupSettings
 from tidemill.coordinator.group.groups import Groups
@@ -21,14 +22,18 @@ from tidemill.coordinator.group.requests import (
 from tidemill.coordinator.group.snapshot import SnapshotChunks
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
 from tidemill.coordinator.share_group.cluster_view import ClusterView, TopicView
-from tidemill.coordinator.share_group.requests import DescribeShareGroups, ShareHeartbeat, ShareOpen, SharesClosed
+from tidemill.coordinator.share_group.requests import (
+    DescribeShareGroups,
+    ReadShareTopics,
+    ShareHeartbeat,
+    ShareOpen,
+    SharesClosed,
+)
 from tidemill.coordinator.timestamps import Timestamps
-from tidemill.metadata.image import ClusterImage, Topic
-from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
+from tidemill.metadata.image import Topic
 from tidemill.model import errors
-from tidemill.model.config_resolution import NOTHING, BrokerLayers, broker_int
+from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.internal_topics import OFFSETS
-from tidemill.model.share_group_config import ShareGroupConfig, compile_share_group_config
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
 GROUP_KEY_TYPE: Final = 0  # the key type of groups in FindCoordinator
@@ -71,7 +76,7 @@ class GroupCore:
         return self.groups.drain(error_code)
 
     def is_refused_when_full(self, request: GroupRequest) -> bool:
-        if isinstance(request, ShareHeartbeat | DescribeShareGroups | ShareOpen | SharesClosed):
+        if isinstance(request, ShareHeartbeat | DescribeShareGroups | ShareOpen | ReadShareTopics | SharesClosed):
             return not self.groups.appends_nothing(request)
         return not isinstance(request, _SERVED_WHEN_FULL)
 
@@ -112,27 +117,8 @@ def _cluster_view(context: CoreContext) -> ClusterView:
     return ClusterView(
         topic=lambda name: _topic_view(image().topic(name)),
         topic_by_id=lambda topic_id: _topic_view(image().topic_by_id(topic_id)),
-        share_group_config=_ShareGroupConfigs(context).of,
+        share_group_config=ShareGroupConfigs(context.image, context.layers).of,
     )
-
-
-class _ShareGroupConfigs:
-    """The configurations of share groups, compiled once per image, because every heartbeat needs one."""
-
-    def __init__(self, context: CoreContext) -> None:
-        self._context = context
-        self._image: ClusterImage | None = None
-        self._compiled: dict[str, ShareGroupConfig] = {}  # by group id
-
-    def of(self, group_id: str) -> ShareGroupConfig:
-        image = self._context.image()
-        if image is not self._image:
-            self._image, self._compiled = image, {}
-        found = self._compiled.get(group_id)
-        if found is None:
-            overrides = image.configs.get(ConfigResource(GROUP_RESOURCE, group_id), NOTHING)
-            found = self._compiled[group_id] = compile_share_group_config(overrides, self._context.layers())
-        return found
 
 
 def _topic_view(topic: Topic | None) -> TopicView | None:

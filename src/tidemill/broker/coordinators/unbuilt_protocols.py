@@ -16,9 +16,6 @@ CONSUMER_PROTOCOL: Final = (
     "the consumer protocol of KIP-848 (ConsumerGroupHeartbeat) is not implemented: set group.protocol=classic in the "
     "consumer"
 )
-SHARE_GROUPS: Final = (
-    "share groups (ShareGroupHeartbeat) are not implemented: use a consumer group, with group.protocol=classic"
-)
 
 
 class UnbuiltProtocols:

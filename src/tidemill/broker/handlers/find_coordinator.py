@@ -2,8 +2,8 @@
 FindCoordinator (key 10): v0-6
 
 Returns the broker that coordinates each key: the leader of the partition of an internal topic to which the key hashes.
-The first request creates the internal topic.  Transactions and share groups are not implemented yet: their key types
-are refused with errors that clients do not retry.
+The first request creates the internal topic.  Transactions are not implemented yet, and the state of share groups has
+no coordinator: these key types are refused with errors that clients do not retry.
 
 v1  key_type
 v4  many keys in one request (KIP-699)
@@ -23,7 +23,7 @@ Coordinator = Response.Coordinator
 # Errors for Kafka's key types that have no coordinator yet.
 REFUSALS: Final = {
     1: (errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not built yet"),
-    2: (errors.INVALID_REQUEST, "share groups are not built yet"),
+    2: (errors.INVALID_REQUEST, "the state of a share group is in the log of each partition: it has no coordinator"),
 }
 
 

@@ -1,4 +1,5 @@
-"""Leader hints: Produce and Fetch responses from the wrong broker name the broker that leads the partition (KIP-951).
+"""Leader hints: the wrong broker names the broker that leads the partition (KIP-951), in responses of Produce, Fetch,
+ShareFetch and ShareAcknowledge.
 
 The client may then send its request to that broker without first sending a Metadata request.  A hint contains the
 leader and its confirmed epoch as one pair, and is given only if the leader has a listener with the same name as the
@@ -10,9 +11,11 @@ from typing import Any, Final
 
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
-from tidemill.wire.messages import fetch, metadata, produce
+from tidemill.wire.messages import fetch, metadata, produce, share_acknowledge, share_fetch
 
 WRONG_LEADER: Final = frozenset({errors.NOT_LEADER_OR_FOLLOWER, errors.FENCED_LEADER_EPOCH})
+
+_Response = fetch.Response | produce.Response | share_acknowledge.Response | share_fetch.Response
 
 Misdirected = tuple[str | None, int, Any]
 """
@@ -23,7 +26,7 @@ Topic name (None if unknown), partition, and the part of a response that refuses
 
 def add_leader_hints(
     context: RequestContext,
-    response: type[fetch.Response] | type[produce.Response],
+    response: type[_Response],
     misdirected: Iterable[Misdirected],
 ) -> list[Any]:
     """

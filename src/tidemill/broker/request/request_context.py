@@ -1,13 +1,13 @@
 """The context of a request: the broker, the connection, the client and the time."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Protocol
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
 
 
-class Caller(Protocol):
+class Caller(Hashable, Protocol):
     """The part of a request's connection that handlers use."""
 
     @property

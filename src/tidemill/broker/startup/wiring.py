@@ -27,7 +27,7 @@ from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, WrongDirectory, read_identity, write_identity
 from tidemill.storage.disk import Disk
-from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.recovery import (
     JournalDamaged,

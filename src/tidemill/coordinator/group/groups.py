@@ -57,6 +57,7 @@ from tidemill.coordinator.share_group.cluster_view import ClusterView
 from tidemill.coordinator.share_group.membership import SESSION as SHARE_SESSION
 from tidemill.coordinator.share_group.requests import (
     DescribeShareGroups,
+    ReadShareTopics,
     ShareGroupRequest,
     ShareHeartbeat,
     ShareOpen,
@@ -197,7 +198,7 @@ class Groups:
             case ForgetTopics():
                 decision.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
                 self._share.forget_topics(request.topic_ids, decision)
-            case ShareHeartbeat() | DescribeShareGroups() | ShareOpen() | SharesClosed():
+            case ShareHeartbeat() | DescribeShareGroups() | ShareOpen() | ReadShareTopics() | SharesClosed():
                 self._share.decide(request, decision)
         return decision.result()
 

@@ -29,12 +29,19 @@ from tidemill.coordinator.group.responses import (
     OffsetsFetched,
     Synced,
 )
-from tidemill.coordinator.share_group.requests import DescribeShareGroups, ShareHeartbeat, ShareOpen, SharesClosed
+from tidemill.coordinator.share_group.requests import (
+    DescribeShareGroups,
+    ReadShareTopics,
+    ShareHeartbeat,
+    ShareOpen,
+    SharesClosed,
+)
 from tidemill.coordinator.share_group.responses import (
     DescribedShareGroup,
     ShareGroupsDescribed,
     ShareHeartbeatTaken,
     ShareOpened,
+    ShareTopicsRead,
 )
 
 
@@ -67,6 +74,8 @@ def refused(request: GroupRequest, error_code: int) -> object:
         case DescribeShareGroups():
             described = (DescribedShareGroup(group_id=it, error_code=error_code, state="") for it in request.group_ids)
             return ShareGroupsDescribed(groups=tuple(described))
+        case ReadShareTopics():
+            return ShareTopicsRead(error_code=error_code)
         case ShareOpen():
             return ShareOpened(error_code=error_code)
         case ForgetTopics() | SharesClosed():

@@ -43,6 +43,14 @@ class ShareOpen:
 
 
 @dataclass(slots=True, kw_only=True)
+class ReadShareTopics:
+    """Asks which topics a share group reads or has read."""
+
+    waiter: Waiter
+    group_id: str
+
+
+@dataclass(slots=True, kw_only=True)
 class SharesClosed:
     """
     The leaders of all partitions of a topic have removed the deleted state of a group.  The host sends it and expects
@@ -54,4 +62,4 @@ class SharesClosed:
     incarnation: int  # the state was removed up to this incarnation
 
 
-ShareGroupRequest = ShareHeartbeat | DescribeShareGroups | ShareOpen | SharesClosed
+ShareGroupRequest = ShareHeartbeat | DescribeShareGroups | ShareOpen | ReadShareTopics | SharesClosed

@@ -54,6 +54,13 @@ class ShareGroupsDescribed:
 
 
 @dataclass(slots=True, kw_only=True)
+class ShareTopicsRead:
+    error_code: int = errors.NONE
+    error_message: str | None = None
+    topic_ids: tuple[TopicId, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
 class ShareOpened:
     error_code: int = errors.NONE
     incarnation: int = 0

@@ -25,6 +25,7 @@ from tidemill.coordinator.share_group.log_records import (
 from tidemill.coordinator.share_group.membership import SESSION, Membership, session_keys
 from tidemill.coordinator.share_group.requests import (
     DescribeShareGroups,
+    ReadShareTopics,
     ShareGroupRequest,
     ShareHeartbeat,
     ShareOpen,
@@ -36,6 +37,7 @@ from tidemill.coordinator.share_group.responses import (
     DescribedTopic,
     ShareGroupsDescribed,
     ShareOpened,
+    ShareTopicsRead,
 )
 from tidemill.coordinator.share_group.simple_assignor import ASSIGNOR_NAME, Assignment
 from tidemill.coordinator.share_group.state import LoggedGroup, LoggedShareGroups
@@ -70,6 +72,8 @@ class ShareGroups:
                 decision.reply(request.waiter, ShareGroupsDescribed(groups=groups))
             case ShareOpen():
                 decision.reply(request.waiter, self._open(request, decision))
+            case ReadShareTopics():
+                decision.reply(request.waiter, self._topics(request.group_id))
             case SharesClosed():
                 share = ShareToClose(request.group_id, request.topic_id, request.incarnation)
                 topic_incarnations.closed(self._logged, share, decision)
@@ -116,7 +120,7 @@ class ShareGroups:
                 return self._membership.is_steady(request)
             case ShareOpen():
                 return request.topic_id in self._logged.topics_of(request.group_id).known
-            case DescribeShareGroups() | SharesClosed():
+            case DescribeShareGroups() | ReadShareTopics() | SharesClosed():
                 return True  # SharesClosed appends a record, which makes the state smaller.
 
     def shares_to_close(self) -> Iterator[ShareToClose]:
@@ -154,14 +158,22 @@ class ShareGroups:
         start = EARLIEST if is_added else self._cluster.share_group_config(group_id).offset_reset
         return ShareOpened(incarnation=known.incarnation, start=start)
 
+    def _topics(self, group_id: str) -> ShareTopicsRead:
+        if group_id not in self:
+            return ShareTopicsRead(error_code=errors.GROUP_ID_NOT_FOUND, error_message=self._missing(group_id))
+        return ShareTopicsRead(topic_ids=tuple(self._logged.topics_of(group_id).known))
+
+    def _missing(self, group_id: str) -> str:
+        is_other = group_id in self._other_groups
+        return f"Group {group_id} is not a share group." if is_other else f"Group {group_id} not found."
+
     def _described(self, group_id: str) -> DescribedShareGroup:
         group = self._logged.groups.get(group_id)
         if group is None:
-            is_other = group_id in self._other_groups
             return DescribedShareGroup(
                 group_id=group_id,
                 error_code=errors.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} is not a share group." if is_other else f"Group {group_id} not found.",
+                error_message=self._missing(group_id),
             )
         return DescribedShareGroup(
             group_id=group_id,

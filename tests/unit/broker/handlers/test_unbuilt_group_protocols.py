@@ -1,27 +1,23 @@
 """Members of groups whose protocol is not implemented are refused and logged."""
 
-import pytest
-
 from tests.unit.broker.broker_world import BrokerWorld, HandClock
 from tidemill.broker.coordinators.unbuilt_protocols import CLIENT_IDS_MAX, UnbuiltProtocols
 from tidemill.broker.rate_limited_events import INTERVAL_MS
 from tidemill.model import errors
 from tidemill.telemetry.event_log import EventLog
-from tidemill.wire.messages import consumer_group_heartbeat, share_group_heartbeat
+from tidemill.wire.messages import consumer_group_heartbeat
 
 CONSUMER = consumer_group_heartbeat.Request(group_id="g", member_id="m", member_epoch=0)
-SHARE = share_group_heartbeat.Request(group_id="g", member_id="m", member_epoch=0)
 
 
-@pytest.mark.parametrize("request_", [CONSUMER, SHARE], ids=["ConsumerGroupHeartbeat", "ShareGroupHeartbeat"])
-def test_a_member_is_refused_and_logged(request_: object) -> None:
+def test_a_member_is_refused_and_logged() -> None:
     """
     A member of a group whose protocol is not implemented gets an error that clients do not retry.  The response and the
     logged event say what to set, and the event names the client.
     """
     world = BrokerWorld()
 
-    answer = world.ask(request_)
+    answer = world.ask(CONSUMER)
 
     (line,) = [line for line in world.events if "group protocol is not implemented" in line]
     assert errors.UNSUPPORTED_VERSION == answer.error_code and errors.UNSUPPORTED_VERSION not in errors.RETRIABLE

@@ -1,0 +1,28 @@
+"""The configurations of share groups according to the cluster image."""
+
+from collections.abc import Callable
+
+from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
+from tidemill.model.config_resolution import NOTHING, BrokerLayers
+from tidemill.model.share_group_config import ShareGroupConfig, compile_share_group_config
+
+
+class ShareGroupConfigs:
+    """The configurations by group id, compiled once per image, because every heartbeat and every fetch needs one."""
+
+    def __init__(self, image: Callable[[], ClusterImage], layers: Callable[[], BrokerLayers]) -> None:
+        self._current_image = image
+        self._layers = layers
+        self._image: ClusterImage | None = None
+        self._compiled: dict[str, ShareGroupConfig] = {}
+
+    def of(self, group_id: str) -> ShareGroupConfig:
+        image = self._current_image()
+        if image is not self._image:
+            self._image, self._compiled = image, {}
+        found = self._compiled.get(group_id)
+        if found is None:
+            overrides = image.configs.get(ConfigResource(GROUP_RESOURCE, group_id), NOTHING)
+            found = self._compiled[group_id] = compile_share_group_config(overrides, self._layers())
+        return found

@@ -1,0 +1,352 @@
+"""A ShareFetch request in progress: it acknowledges records, acquires available ones, and responds once.
+
+acknowledge ─▶ committed ──────────────────────────────────────────────────────┐
+evaluate ─▶ enough bytes, an error, or the wait is over ─▶ acquire ─▶ response ◀┘
+   ▲   └──▶ a read must wait for the disk ─▶ reader thread ─▶ evaluate
+   └─────── a share of the request has been woken, or the wait is over
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidemill.broker.request.leader_hints import WRONG_LEADER, add_leader_hints
+from tidemill.broker.request.request_context import RequestContext
+from tidemill.broker.request.share_acknowledgements import ShareAcknowledgements
+from tidemill.broker.shares.led_share import LedShare, ShareKey
+from tidemill.model import errors
+from tidemill.model.errors import KafkaError
+from tidemill.model.topic import TopicId
+from tidemill.shard.pending import Pending
+from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
+from tidemill.share.share_session import ShareSession
+from tidemill.storage.disk import Buffer
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
+from tidemill.wire.messages.share_fetch import Request, Response
+
+PartitionResponse = Response.Topic.Partition
+RECORD_LIMIT: Final = 1  # the acquire mode in which max_records is strict (KIP-1206)
+NOT_SAID: Final = PartitionResponse.CurrentLeader(leader_id=-1, leader_epoch=-1)
+READ_BYTES_MIN: Final = 64 << 10  # read for one partition, so that a wrong guess of the size of records costs little
+
+
+class DelayedShareFetch(Pending[Response]):
+    """
+    Implements `share_host.WaitingFetch`.  The records are acquired immediately before the response, and only then: a
+    fetch that waits holds none.
+    """
+
+    __slots__ = (
+        "_acknowledgements",
+        "_batches",
+        "_bytes_read",
+        "_context",
+        "_deadline",
+        "_failures",
+        "_fetched",
+        "_is_acknowledged",
+        "_keys",
+        "_limits",
+        "_max_bytes",
+        "_min_bytes",
+        "_offsets_read",
+        "_reserved",
+        "_session",
+        "_timer",
+    )
+
+    def __init__(
+        self, context: RequestContext, session: ShareSession, request: Request, acknowledgements: ShareAcknowledgements
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._session = session
+        self._acknowledgements = acknowledgements
+        self._keys = [ShareKey(session.group, *key) for key in session.rotated()]
+        self._limits = FetchLimits(
+            records_max=request.max_records,
+            batch_size=max(request.batch_size, 1),
+            is_strict=request.share_acquire_mode == RECORD_LIMIT,
+        )
+        self._min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, context.broker.fetch_bytes_max)
+        self._deadline = context.broker.clock.monotonic_ms() + max(request.max_wait_ms, 0)
+        self._timer: Any = None
+        self._reserved = 0  # bytes counted in `ConnectionMemory` for the read in progress
+        self._batches: dict[ShareKey, tuple[LedShare, BatchesRead]] = {}  # what this evaluation has read
+        self._bytes_read = 0  # by this evaluation
+        self._offsets_read = 0
+        self._failures: dict[ShareKey, KafkaError] = {}
+        self._fetched: dict[ShareKey, tuple[LedShare, ShareFetched]] | None = None  # None: not yet
+        self._is_acknowledged = False
+
+    def begin(self) -> None:
+        """Wait for records, and for the commit of the request's acknowledgements."""
+        self._acknowledgements.then(self._acknowledged)
+        broker = self._context.broker
+        wait_ms = self._deadline - broker.clock.monotonic_ms()
+        broker.shares.begin(self, self._keys, self._deadline)
+        if wait_ms > 0:
+            self._timer = broker.machine.call_later(wait_ms / 1000, broker.shares.waits_over)
+        else:
+            broker.shares.waits_over()
+
+    def cancel(self) -> None:
+        """Acquire nothing: the client has disconnected."""
+        if not self.is_done and self._fetched is None:
+            self._stop_timer()
+            self._end_read()
+            self._context.broker.shares.leave(self)
+        self.is_done = True
+        self._then = self._failed = None
+
+    def evaluate(self) -> None:
+        if not self.is_done:
+            self._failures.clear()
+            self._batches.clear()
+            self._bytes_read = self._offsets_read = 0
+            self._evaluate()
+
+    def _evaluate(self) -> None:
+        try:
+            self._read_and_acquire()
+        except Exception as error:  # only this request fails
+            self._failed_with(error)
+
+    def _failed_with(self, error: BaseException) -> None:
+        self._stop_timer()
+        self._end_read()
+        self._context.broker.shares.leave(self)
+        self.fail(error)
+
+    def _read_and_acquire(self) -> None:
+        """Read available records, and then either acquire them and respond, or wait."""
+        unread = self._read_available()
+        if unread:
+            self._read_elsewhere(unread)
+            return
+        batches, self._batches = self._batches, {}
+        self._end_read()
+        self._archive_without_data(batches)
+        host = self._context.broker.shares
+        wall = host.wall_ms
+        is_enough = self._session.is_open and sum(
+            read.available_bytes(led.leases, wall) for led, read in batches.values()
+        ) >= max(self._min_bytes, 1)
+        is_over = self._deadline <= self._context.broker.clock.monotonic_ms() or not self._session.is_open
+        if not (is_enough or is_over or self._failures or not self._keys):
+            host.keep_waiting(self, self._left(wall))
+            return
+        self._fetched = self._acquire(batches) if self._session.is_open else {}
+        self._stop_timer()
+        host.finish(self, self._left(wall))
+        self._respond()
+
+    def _left(self, wall: int) -> set[ShareKey]:
+        """Return the shares that other fetches should evaluate: those with available records, and those with errors."""
+        host = self._context.broker.shares
+        left = set(self._failures)
+        for key in self._keys:
+            led = None if key in left else host.led(key)
+            if led is not None and led.has_available(wall):
+                left.add(key)
+        return left
+
+    # Reading.
+
+    def _read_available(self) -> list[tuple[ShareKey, LedShare, int, int]]:
+        """
+        Read the shares' available records, as far as no read waits for the disk.  Return the others as (share, offset,
+        bytes).
+        """
+        broker = self._context.broker
+        host, wall = broker.shares, broker.shares.wall_ms
+        unread: list[tuple[ShareKey, LedShare, int, int]] = []
+        room = min(self._max_bytes, broker.memory.response_room()) - self._bytes_read
+        wanted = self._limits.records_max - self._offsets_read
+        for key in self._keys:
+            if key in self._batches or key in self._failures:
+                continue
+            try:
+                partition = host.partition(key)
+            except KafkaError as problem:
+                self._failures[key] = problem
+                continue
+            led = host.share(key, partition)
+            if led is None or led.leases.lock_room <= 0:
+                continue
+            found = led.leases.next_available(led.share.start, partition.high_watermark, wall)
+            is_first = not (self._batches or unread)
+            if found is None or (not is_first and (room <= 0 or wanted <= 0)):
+                continue
+            expected = max(READ_BYTES_MIN, led.record_bytes * min(wanted, led.leases.lock_room) * 5 // 4)
+            size = max(min(room, expected), 1)
+            try:
+                read = partition.log.read(found.first, size, partition.high_watermark, may_wait=False)
+            except (SegmentDamaged, OffsetGone) as error:
+                self._read_failed(key, led, error)
+                continue
+            if read is None:
+                unread.append((key, led, found.first, size))
+                room -= size
+            elif read[1] <= room or is_first:  # a batch that does not fit is left for the next response
+                self._take(key, led, *read)
+                room -= read[1]
+                wanted -= self._batches[key][1].offset_count
+        return unread
+
+    def _take(self, key: ShareKey, led: LedShare, parts: Sequence[Buffer], size: int) -> None:
+        """Keep what was read of a share."""
+        read = BatchesRead(parts, led.partition.high_watermark)
+        self._batches[key] = led, read
+        self._bytes_read += size
+        self._offsets_read += read.offset_count
+        if read.offset_count:
+            led.record_bytes = max(size // read.offset_count, 1)
+
+    def _read_elsewhere(self, unread: Sequence[tuple[ShareKey, LedShare, int, int]]) -> None:
+        """Read in a reader thread, and then evaluate again."""
+        broker = self._context.broker
+        broker.metrics.fetch_cache_misses += 1
+        reserved = sum(size for *_, size in unread)
+        self._reserved += reserved
+        broker.memory.begin_read(reserved)
+        ends = [led.partition.high_watermark for _, led, _, _ in unread]
+
+        def read() -> list[tuple[list[Buffer], int] | Exception]:
+            found: list[tuple[list[Buffer], int] | Exception] = []
+            for (_, led, offset, size), end in zip(unread, ends, strict=True):
+                try:
+                    result = led.partition.log.read(offset, size, end, may_wait=True)
+                except (SegmentDamaged, OffsetGone, ValueError) as error:
+                    found.append(error)
+                    continue
+                assert result is not None, "a read that may wait answers"
+                found.append(result)
+            return found
+
+        def done(found: list[tuple[list[Buffer], int] | Exception]) -> None:
+            if self.is_done:
+                return
+            for (key, led, _, _), result in zip(unread, found, strict=True):
+                if isinstance(result, Exception):
+                    self._read_failed(key, led, result)
+                else:
+                    self._take(key, led, *result)
+            self._evaluate()
+
+        def failed(error: BaseException) -> None:
+            if not self.is_done:
+                self._failed_with(error)
+
+        broker.machine.read_jobs.submit(read, done, failed)
+
+    def _read_failed(self, key: ShareKey, led: LedShare, error: Exception) -> None:
+        """Note a failed read.  Records that retention has just removed are no error: the share's start follows."""
+        code = self._context.broker.read_failed(led.partition, error)
+        if isinstance(error, OffsetGone):
+            self._take(key, led, (), 0)
+        else:
+            self._failures[key] = KafkaError(code, str(error))
+
+    def _end_read(self) -> None:
+        self._context.broker.memory.end_read(self._reserved)
+        self._reserved = 0
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Acquiring.
+
+    def _archive_without_data(self, batches: dict[ShareKey, tuple[LedShare, BatchesRead]]) -> None:
+        host = self._context.broker.shares
+        for led, read in batches.values():
+            if runs := read.archive(led.leases):
+                host.decide(led, runs)
+
+    def _acquire(
+        self, batches: dict[ShareKey, tuple[LedShare, BatchesRead]]
+    ) -> dict[ShareKey, tuple[LedShare, ShareFetched]]:
+        """Acquire records in the order of the session, up to the request's limit on records."""
+        host = self._context.broker.shares
+        limits, member = self._limits, self._session.member
+        fetched: dict[ShareKey, tuple[LedShare, ShareFetched]] = {}
+        for key, (led, read) in batches.items():
+            if limits.records_max <= 0 or host.led(key) is not led:
+                continue
+            found = read.acquire(led.leases, member, limits, now=host.lock_now, wall=host.wall_ms)
+            if found.acquired:
+                fetched[key] = led, found
+                count = sum(one.end - one.first for one in found.acquired)
+                limits = limits._replace(records_max=limits.records_max - count)
+        return fetched
+
+    # Responding.
+
+    def _acknowledged(self, _: None) -> None:
+        self._is_acknowledged = True
+        self._respond()
+
+    def _respond(self) -> None:
+        """Respond when the records are acquired and the acknowledgements are committed."""
+        if self._fetched is None or not self._is_acknowledged or self.is_done:
+            return
+        try:
+            response = share_fetch_response(
+                self._context, self._session, self._acknowledgements, self._fetched, self._failures
+            )
+        except Exception as error:
+            self.fail(error)
+            return
+        self.complete(response)
+
+
+def share_fetch_response(
+    context: RequestContext,
+    session: ShareSession,
+    acknowledgements: ShareAcknowledgements,
+    fetched: dict[ShareKey, tuple[LedShare, ShareFetched]],
+    failures: dict[ShareKey, KafkaError],
+) -> Response:
+    """Return the response: the partitions with records, with an error, or with acknowledgements."""
+    broker = context.broker
+    answers: dict[ShareKey, PartitionResponse] = {}
+    for key in dict.fromkeys((*fetched, *failures, *acknowledgements.outcomes)):
+        answers[key] = PartitionResponse(
+            partition_index=key.partition,
+            error_code=errors.NONE,
+            acknowledge_error_code=errors.NONE,
+            current_leader=NOT_SAID,
+            records=[],
+            acquired_records=(),
+        )
+    for key, (led, found) in fetched.items():
+        answer = answers[key]
+        answer.records = found.records
+        answer.acquired_records = [
+            PartitionResponse.AcquiredRecords(first_offset=first, last_offset=end - 1, delivery_count=count)
+            for first, end, count in found.acquired
+        ]
+        led.partition.counters.bytes_out += found.size_bytes
+        led.partition.counters.fetch_requests += 1
+        broker.metrics.fetch_bytes += found.size_bytes
+    for key, problem in failures.items():
+        answers[key].error_code, answers[key].error_message = problem.error_code, problem.message
+    for key, (code, message) in acknowledgements.outcomes.items():
+        answers[key].acknowledge_error_code, answers[key].acknowledge_error_message = code, message
+    topics: dict[TopicId, list[PartitionResponse]] = {}
+    for key, answer in answers.items():
+        topics.setdefault(key.topic_id, []).append(answer)
+    misdirected = []
+    for key, answer in answers.items():
+        if not WRONG_LEADER.isdisjoint((answer.error_code, answer.acknowledge_error_code)):
+            topic = broker.image.topic_by_id(key.topic_id)
+            misdirected.append((None if topic is None else topic.name, key.partition, answer))
+    return Response(
+        error_code=errors.NONE,
+        acquisition_lock_timeout_ms=broker.shares.configs.of(session.group).lock_ms,
+        responses=[Response.Topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()],
+        node_endpoints=add_leader_hints(context, Response, misdirected) if misdirected else [],
+    )

@@ -1,0 +1,46 @@
+"""A group's share of a partition that this broker leads."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tidemill.model.topic import TopicId
+from tidemill.shard.partition import Partition
+from tidemill.share.leases import Leases
+from tidemill.share.share import Share
+
+RECORD_BYTES_GUESS: Final = 1_000  # the size of a record, before any has been read
+
+
+class ShareKey(NamedTuple):
+    """Identifies a share in the cluster."""
+
+    group: str
+    topic_id: TopicId
+    partition: int
+
+
+class LedShare:
+    """The durable state of a share, and what its leader knows beyond it."""
+
+    __slots__ = ("key", "leases", "partition", "record_bytes", "share", "watcher")
+
+    def __init__(
+        self, key: ShareKey, partition: Partition, share: Share, leases: Leases, watcher: Callable[[], None]
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.share = share
+        self.leases = leases
+        self.record_bytes = RECORD_BYTES_GUESS  # of an average record of the last read
+        self.watcher = watcher  # called when the partition's high watermark has moved
+        partition.watch(watcher)
+
+    def has_available(self, wall: int) -> bool:
+        """Return whether a consumer could acquire a record now."""
+        leases = self.leases
+        if leases.lock_room <= 0:
+            return False
+        return leases.next_available(self.share.start, self.partition.high_watermark, wall) is not None
+
+    def close(self) -> None:
+        self.partition.unwatch(self.watcher)

@@ -1,0 +1,420 @@
+"""ShareHost: serves the records of the partitions that this broker leads to share groups.  The entry point.
+
+    ShareFetch        acquires available records; the leases are in memory, and end with leadership
+    acknowledgement ─▶ decision ─▶ SHARE row of the shard ─▶ committed ─▶ response
+
+What is decided in one turn of the event loop about the shares of one shard becomes one row.  Rules and rows:
+`docs/formats/shares.md`; requests: `docs/share-groups.md`.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
+from tidemill.broker.coordinators.share_group_configs import ShareGroupConfigs
+from tidemill.broker.leadership.leadership import leadership_problem
+from tidemill.broker.machine import Machine
+from tidemill.broker.peers.cluster import Cluster
+from tidemill.broker.shards.shard_table import ShardTable
+from tidemill.broker.shares.led_share import LedShare, ShareKey
+from tidemill.broker.shares.shard_proposals import ShardProposals
+from tidemill.broker.shares.share_closings import ShareClosings
+from tidemill.broker.shares.share_leaders import ShareLeaders
+from tidemill.broker.shares.share_opener import ShareOpener
+from tidemill.broker.shares.share_openings import ShareOpenings, shares_of
+from tidemill.metadata.image import ClusterImage
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.clock import Clock
+from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.errors import KafkaError
+from tidemill.model.shard import ShardId
+from tidemill.peer import share_close, share_describe
+from tidemill.shard.partition import Partition
+from tidemill.shard.pending import Pending
+from tidemill.shard.shard import Shard
+from tidemill.share.acknowledgement import AcknowledgementBatch, AcknowledgementRefused, acknowledged_ranges
+from tidemill.share.leases import Leases
+from tidemill.share.record_status import Run
+from tidemill.share.share import Share
+from tidemill.share.share_row import CloseShare
+from tidemill.share.share_session import ShareSession, ShareSessions
+from tidemill.share.share_settings import ShareSettings
+from tidemill.share.share_waiters import ShareWaiters
+
+RANDOM_BYTES: Final = 6
+Described = share_describe.Response.Share
+
+Acknowledged = Callable[[int, str | None], None]
+"""Takes the error code and the message of the acknowledgements of one partition."""
+
+
+class WaitingFetch(Hashable, Protocol):
+    """A ShareFetch that waits for records."""
+
+    def evaluate(self) -> None:
+        """Look for records; then call `ShareHost.finish` or `ShareHost.keep_waiting`."""
+        ...
+
+
+class SharingBroker(Protocol):
+    """The part of the broker that share groups use."""
+
+    broker_id: BrokerId
+    machine: Machine
+    shard_table: ShardTable
+    cluster: Cluster
+    coordinators: CoordinatorHost
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def layers(self) -> BrokerLayers: ...
+
+    def storage_problem(self) -> str | None:
+        """Return why appends are refused now; None if they are accepted."""
+        ...
+
+    def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
+        """Return the error code for a partition that has no replica on this broker."""
+        ...
+
+
+class ShareHost:
+    def __init__(self, broker: SharingBroker, stall_tolerant_clock: Clock) -> None:
+        self._broker = broker
+        self._machine = broker.machine
+        self._lock_clock = stall_tolerant_clock  # a lock does not expire while this process cannot read requests
+        self.sessions = ShareSessions(broker_int(broker.layers, "group.share.max.share.sessions"))
+        self.configs = ShareGroupConfigs(lambda: broker.image, lambda: broker.layers)
+        self.opener = ShareOpener(broker.broker_id, broker.coordinators, broker.cluster, lambda: broker.image)
+        self._openings = ShareOpenings(broker.machine, self.opener, self._proposals_of, self.wake)
+        self.leaders = ShareLeaders(broker.broker_id, broker.cluster, lambda: broker.image)
+        self._closings = ShareClosings(
+            broker.coordinators, self.leaders, lambda: broker.image, broker.machine.clock, self.close
+        )
+        self._waiters: ShareWaiters[WaitingFetch, ShareKey] = ShareWaiters()
+        self._led: dict[ShareKey, LedShare] = {}
+        self._proposals: dict[ShardId, ShardProposals] = {}
+        self._moved: dict[ShareKey, None] = {}  # shares with a new high watermark, for which a fetch waits
+
+    @property
+    def lock_now(self) -> int:
+        """The time for locks, in ms."""
+        return self._lock_clock.monotonic_ms()
+
+    @property
+    def wall_ms(self) -> int:
+        return self._machine.clock.wall_ms()
+
+    # Shares of this broker.
+
+    def partition(self, key: ShareKey) -> Partition:
+        """Return the partition of a share if this broker serves it.  Raise KafkaError otherwise."""
+        table = self._broker.shard_table
+        name = table.name_of(key.topic_id)
+        partition = None if name is None else table.partition(name, key.partition)
+        if partition is None:
+            code = self._broker.missing_partition("", key.topic_id, key.partition)
+        else:
+            code = leadership_problem(partition, -1)
+            if not code:
+                return partition
+        raise KafkaError(code, f"partition {key.partition} of {name or key.topic_id.hex()} is not served here")
+
+    def share(self, key: ShareKey, partition: Partition) -> LedShare | None:
+        """Return a share of a partition that this broker serves.  If it is not open yet, begin to open it."""
+        share = shares_of(partition).of_group(key.group)
+        led = self._led.get(key)
+        if led is not None and led.share is share and led.partition is partition:
+            led.leases.start_moved()  # retention may have moved the start
+            return led
+        if led is not None:
+            self._forget(led)
+        if share is None:
+            self._openings.begin(key, partition)
+            return None
+        return self._lead(key, partition, share)
+
+    @property
+    def led_shares(self) -> Collection[LedShare]:
+        """The shares for which this broker has leases."""
+        return self._led.values()
+
+    def led(self, key: ShareKey) -> LedShare | None:
+        """Return a share that is open and led by this broker."""
+        return self._led.get(key)
+
+    def session_opened(self, keys: Iterable[ShareKey]) -> None:
+        """Check that the shares that a new session uses are of the current incarnation."""
+        for key in keys:
+            try:
+                partition = self.partition(key)
+            except KafkaError:
+                continue  # the fetch answers with the error
+            self._openings.begin(key, partition)
+
+    def _lead(self, key: ShareKey, partition: Partition, share: Share) -> LedShare:
+        leases = Leases(share, self._settings(key.group), self._random)
+        led = self._led[key] = LedShare(key, partition, share, leases, lambda: self._watermark_moved(key))
+        return led
+
+    def _forget(self, led: LedShare) -> None:
+        led.close()
+        del self._led[led.key]
+
+    def _settings(self, group: str) -> ShareSettings:
+        config = self.configs.of(group)
+        return ShareSettings(
+            lock_ms=config.lock_ms,
+            delivery_limit=config.delivery_limit,
+            locks_max=config.locks_max,
+            is_renewable=config.is_renewable,
+        )
+
+    def _random(self) -> float:
+        drawn = self._machine.entropy.random_bytes(RANDOM_BYTES)
+        return int.from_bytes(drawn) / (1 << 8 * RANDOM_BYTES)
+
+    # Decisions.
+
+    def acknowledge(
+        self,
+        key: ShareKey,
+        member: str,
+        batches: Iterable[AcknowledgementBatch],
+        *,
+        may_renew: bool,
+        then: Acknowledged,
+    ) -> None:
+        """
+        Apply a member's acknowledgements for one partition.  `then` is called when they are committed, or with an error
+        code if they are refused, or if their outcome is unknown.
+        """
+        try:
+            partition = self.partition(key)
+            self._check_writable(partition)
+            led = self._led.get(key)
+            if led is None or self.share(key, partition) is not led:
+                raise KafkaError(errors.INVALID_RECORD_STATE, f"{member} holds no records of this partition")
+            ranges = acknowledged_ranges(batches, may_renew=may_renew)
+            had_room = led.leases.lock_room > 0
+            runs = led.leases.acknowledge(member, ranges, now=self.lock_now, wall=self.wall_ms)
+        except KafkaError as refused:
+            then(refused.error_code, refused.message)
+            return
+        except AcknowledgementRefused as refused:
+            then(refused.code, str(refused))
+            return
+        if not runs:
+            then(errors.NONE, None)
+            return
+        if not had_room:
+            self.wake(key)
+        self.decide(led, runs, lambda is_committed: then(*(_COMMITTED if is_committed else _LOST)))
+
+    def decide(self, led: LedShare, runs: Sequence[Run], then: Callable[[bool], None] | None = None) -> None:
+        """Propose decisions.  `then` is called with True when they are committed, with False if leadership is lost."""
+
+        def committed(is_committed: bool) -> None:
+            if then is not None:
+                then(is_committed)
+            self.wake(led.key)
+
+        proposals = self._proposals_of(led.partition)
+        if proposals is None:
+            committed(False)
+        else:
+            proposals.set_runs(led, runs, committed)
+
+    def release(self, session: ShareSession) -> None:
+        """Release the records that a member holds, because its session has ended."""
+        for topic_id, number in session.used:
+            led = self._led.get(ShareKey(session.group, topic_id, number))
+            if led is not None and (runs := led.leases.leave(session.member)):
+                self.decide(led, runs)
+                self.wake(led.key)
+
+    def close(self, request: share_close.Request) -> Pending[share_close.Response]:
+        """Remove the shares of a deleted group from partitions that this broker leads."""
+        pending: Pending[share_close.Response] = Pending()
+        left = len(request.partitions)
+        if not left:
+            pending.complete(share_close.Response())
+        refused: list[int] = []
+
+        def closed(key: ShareKey, is_committed: bool) -> None:
+            nonlocal left
+            left -= 1
+            if not is_committed:
+                refused.append(key.partition)
+            self.wake(key)
+            if not left:
+                pending.complete(share_close.Response(refused=refused))
+
+        for number in request.partitions:
+            key = ShareKey(request.group_id, request.topic_id, number)
+            self._close(key, request.incarnation, partial(closed, key))
+        return pending
+
+    def describe(self, request: share_describe.Request) -> Pending[share_describe.Response]:
+        """Return the progress of a group's shares, once the leadership of each partition is confirmed."""
+        pending: Pending[share_describe.Response] = Pending()
+        shares = [Described(error_code=errors.NOT_LEADER_OR_FOLLOWER) for _ in request.partitions]
+        left = len(shares)
+
+        def confirmed(at: int, partition: Partition | None, leads: bool) -> None:
+            nonlocal left
+            left -= 1
+            if leads and partition is not None:
+                shares[at] = _described(partition, request.group_id)
+            if not left:
+                pending.complete(share_describe.Response(shares=shares))
+
+        if not shares:
+            pending.complete(share_describe.Response())
+        for at, it in enumerate(request.partitions):
+            try:
+                partition = self.partition(ShareKey(request.group_id, it.topic_id, it.partition))
+            except KafkaError as refused:
+                shares[at].error_code = refused.error_code
+                confirmed(at, None, False)
+            else:
+                partition.shard.confirm_leadership(partial(confirmed, at, partition))
+        return pending
+
+    def _close(self, key: ShareKey, incarnation: int, then: Callable[[bool], None]) -> None:
+        try:
+            partition = self.partition(key)
+        except KafkaError:
+            then(False)
+            return
+        share = shares_of(partition).of_group(key.group)
+        proposals = self._proposals_of(partition)
+        if share is None or share.incarnation > incarnation:
+            then(True)
+        elif proposals is None:
+            then(False)
+        else:
+            proposals.add(CloseShare(partition.number, share.number, incarnation), then)
+
+    def _check_writable(self, partition: Partition) -> None:
+        problem = self._broker.storage_problem()
+        if problem is not None:
+            raise KafkaError(errors.KAFKA_STORAGE_ERROR, problem)
+        if not partition.shard.accepts_writes:
+            raise KafkaError(*_LOST)
+
+    def _proposals_of(self, partition: Partition) -> ShardProposals | None:
+        shard = partition.shard
+        found = self._proposals.get(shard.log.shard_id)
+        if found is None and shard.is_serving:
+            assert isinstance(shard, Shard)
+            found = ShardProposals(shard, self._machine, self._broker.storage_problem)
+            self._proposals[shard.log.shard_id] = found
+        return found
+
+    # Fetches that wait for records.
+
+    def begin(self, fetch: WaitingFetch, keys: Iterable[ShareKey], deadline: int) -> None:
+        self._evaluate(self._waiters.begin(fetch, keys, deadline))
+
+    def keep_waiting(self, fetch: WaitingFetch, left: Collection[ShareKey]) -> None:
+        self._evaluate(self._waiters.keep_waiting(fetch, left))
+
+    def finish(self, fetch: WaitingFetch, left: Collection[ShareKey]) -> None:
+        self._evaluate(self._waiters.finish(fetch, left))
+
+    def leave(self, fetch: WaitingFetch) -> None:
+        self._evaluate(self._waiters.leave(fetch))
+
+    def wake(self, key: ShareKey) -> None:
+        """Note that records of a share may have become available, or that the share is not served here any more."""
+        self._evaluate(self._waiters.wake(key))
+
+    def waits_over(self) -> None:
+        """Note that the wait of a fetch may be over."""
+        self._evaluate(self._waiters.due(self._machine.clock.monotonic_ms()))
+
+    def _evaluate(self, fetches: Iterable[WaitingFetch]) -> None:
+        for fetch in fetches:
+            self._machine.turns.call_soon(fetch.evaluate)
+
+    def _watermark_moved(self, key: ShareKey) -> None:
+        """Wake the share in the next turn, once, however often its high watermark moves in this one."""
+        if key in self._waiters.waited_for:
+            if not self._moved:
+                self._machine.turns.call_soon(self._wake_moved)
+            self._moved[key] = None
+
+    def _wake_moved(self) -> None:
+        moved, self._moved = self._moved, {}
+        for key in moved:
+            self.wake(key)
+
+    # Events.
+
+    def tick(self) -> None:
+        """Release records whose locks have expired, wake shares whose delayed records are due, and end waits."""
+        now, wall = self.lock_now, self.wall_ms
+        for led in [*self._led.values()]:
+            due = led.leases.next_due()
+            if runs := led.leases.expire(now=now, wall=wall):
+                self.decide(led, runs)
+            if runs or (due is not None and due <= wall):
+                self.wake(led.key)
+        for proposals in [*self._proposals.values()]:
+            proposals.flush()
+        for key in self._unopened():
+            self.wake(key)  # the fetch that is evaluated tries to open the share again
+        self.waits_over()
+        self._closings.tick()
+
+    def _unopened(self) -> Iterator[ShareKey]:
+        return (key for key in [*self._waiters.waited_for] if key not in self._led)
+
+    def serving_changed(self, shard: Shard) -> None:
+        """Drop the leases of a shard that this broker no longer leads, and answer the fetches that wait for it."""
+        if shard.is_serving:
+            return
+        for led in [led for led in self._led.values() if led.partition.shard is shard]:
+            self._forget(led)
+        proposals = self._proposals.pop(shard.shard_id, None)
+        if proposals is not None:
+            proposals.drop()
+        for key in [*self._waiters.waited_for]:
+            if key.partition in shard.partitions and key.topic_id == shard.log.descriptor.topic_id:
+                self.wake(key)
+
+    def connection_lost(self, connection: Hashable) -> None:
+        """End the sessions of a connection."""
+        for session in self.sessions.disconnected(connection):
+            self.release(session)
+
+    def follow(self, before: ClusterImage, image: ClusterImage) -> None:
+        """Apply changed configurations of groups."""
+        if before.configs is not image.configs:
+            for led in self._led.values():
+                led.leases.settings = self._settings(led.key.group)
+
+
+def _described(partition: Partition, group: str) -> Described:
+    """Return the progress of a group on a partition.  The lag counts offsets that are not finished (KIP-1226)."""
+    share = shares_of(partition).of_group(group)
+    if share is None:
+        return Described(leader_epoch=partition.leader_epoch)
+    finished = sum(run.end - run.first for run in share.runs if run.value.is_finished)
+    return Described(
+        leader_epoch=partition.leader_epoch,
+        start=share.start,
+        lag=max(partition.high_watermark - share.start - finished, 0),
+    )
+
+
+_COMMITTED: Final = (errors.NONE, None)
+_LOST: Final = (
+    errors.NOT_LEADER_OR_FOLLOWER,
+    "this broker no longer leads the partition: the outcome of the acknowledgements is unknown",
+)

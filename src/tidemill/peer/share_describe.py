@@ -1,0 +1,34 @@
+"""ShareDescribe: a group's coordinator asks the leader of partitions for the progress of the group's shares.
+
+The leader answers after it has confirmed its leadership.
+"""
+
+from collections.abc import Sequence
+
+from tidemill.model.topic import TopicId
+from tidemill.wire.primitives import INT16, INT32, INT64, STRING, UUID, array
+from tidemill.wire.schema import Api, Message, field
+
+
+class Request(Message):
+    class Partition(Message):
+        topic_id: TopicId = field(UUID)
+        partition: int = field(INT32)
+
+    group_id: str = field(STRING)
+    partitions: Sequence[Partition] = field(array(Partition))
+
+
+class Response(Message):
+    class Share(Message):
+        error_code: int = field(INT16, default=0)
+        leader_epoch: int = field(INT32, default=-1)
+        start: int = field(INT64, default=-1)  # -1 if the partition has no share of the group
+        lag: int = field(INT64, default=-1)  # offsets that are not finished
+
+    error_code: int = field(INT16, default=0)
+    error_message: str | None = field(STRING, default=None)
+    shares: Sequence[Share] = field(array(Share), default=())  # in the order of the request
+
+
+API = Api(key=10_008, versions=range(1), flexible_from=0, request=Request, response=Response)

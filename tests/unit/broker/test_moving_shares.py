@@ -1,0 +1,154 @@
+"""Share groups on a cluster: coordinator and leaders are different brokers, and move."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.share_member import STATIC, Got, ShareMember, acquired_records, configure_group
+from tidemill.broker.shares.share_openings import shares_of
+from tidemill.model import errors
+from tidemill.model.topic import OFFSETS_TOPIC
+from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.wire.messages import delete_groups, describe_share_group_offsets, find_coordinator
+
+WAIT_MS = 500
+
+
+@pytest.fixture
+def world() -> ClusterWorld:
+    """A cluster whose broker 1 coordinates the share group `g`, and whose broker 2 leads the topic `jobs`."""
+    made = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
+    made.create("jobs", brokers=(2, 1, 3))
+    made[1].ask(find_coordinator.Request(coordinator_keys=["g"]))
+    made.until(lambda: made.led_by(OFFSETS_TOPIC) != 0, "the group's partition is led")
+    made.lead(OFFSETS_TOPIC, by=1)
+    made.lead("jobs", by=2)
+    configure_group(made.controller, share_auto_offset_reset="earliest")
+    return made
+
+
+def joined(world: ClusterWorld, name: str = "m") -> ShareMember:
+    member = ShareMember(world[2], name, coordinator=world[1])
+    member.join("jobs")
+    return member
+
+
+def start(world: ClusterWorld, number: int) -> int | None:
+    """Return the start of the group's share according to a broker; None if it has no share."""
+    share = shares_of(world[number].partition("jobs")).of_group("g")
+    return None if share is None else share.start
+
+
+def test_the_leader_asks_a_coordinator_on_another_broker(world: ClusterWorld) -> None:
+    """
+    The first fetch opens the share with the start that the coordinator has answered, on every replica.
+    """
+    member = joined(world)
+    world[2].produce("jobs", b"a", b"b")
+
+    assert [Got(0, b"a", 1), Got(1, b"b", 1)] == member.receive(max_wait_ms=WAIT_MS)
+    assert errors.NONE == member.acknowledge(0, 0)
+    world.pass_time(500)
+    assert [1, 1, 1] == [start(world, number) for number in (1, 2, 3)]
+
+
+def test_another_leader_goes_on(world: ClusterWorld) -> None:
+    """
+    The next leader delivers what is not accepted; only deliveries that have ended count.  A fetch that waits at the old
+    leader is answered, and a later one with the new leader.
+    """
+    member = joined(world)
+    world[2].produce("jobs", b"a", b"b", b"c")
+    member.receive(max_wait_ms=WAIT_MS)
+    assert errors.NONE == member.acknowledge(0, 0)
+    assert errors.NONE == member.acknowledge(1, 1, Acknowledgement.RELEASE)
+    member.receive()
+    sent = member.client.send(member.fetch_request(max_wait_ms=WAIT_MS))
+    world.lead("jobs", by=3)
+
+    answer = member.client.answer(*sent)
+    assert answer is not None, "the fetch still waits"
+    (partition,) = answer.responses[0].partitions
+    assert errors.NOT_LEADER_OR_FOLLOWER == partition.error_code
+    member.session_epoch += 1
+    answer = member.fetch()
+    (partition,) = answer.responses[0].partitions
+    assert 3 == partition.current_leader.leader_id == answer.node_endpoints[0].node_id
+    assert [Got(1, b"b", 2), Got(2, b"c", 1)] == member.at(world[3]).receive(max_wait_ms=WAIT_MS)
+
+
+def test_an_acknowledgement_that_is_not_committed_is_not_answered_as_success(world: ClusterWorld) -> None:
+    """
+    A leader that is cut off answers its acknowledgements with NOT_LEADER_OR_FOLLOWER, and the next one delivers the
+    records again.
+    """
+    member = joined(world)
+    world[2].produce("jobs", b"a")
+    member.receive(max_wait_ms=WAIT_MS)
+    world.cut_off(2)
+    request = member.fetch_request({0: [(0, 0, Acknowledgement.ACCEPT)]}, max_wait_ms=WAIT_MS)
+    sent = member.client.send(request)
+    world.until(lambda: world[3].shard("jobs").is_serving or world[1].shard("jobs").is_serving, "another leader")
+    leader = world[3] if world[3].shard("jobs").is_serving else world[1]
+
+    assert [Got(0, b"a", 1)] == member.at(leader).receive(max_wait_ms=WAIT_MS)
+    world.heal()
+    world.pass_time(5_000)
+    answer = member.client.answer(*sent)
+    assert errors.NOT_LEADER_OR_FOLLOWER == answer.responses[0].partitions[0].acknowledge_error_code
+    assert [] == [*answer.responses[0].partitions[0].acquired_records]
+
+
+def test_offsets_are_those_of_the_leaders(world: ClusterWorld) -> None:
+    """
+    The coordinator returns start and lag of each partition from its leader.  Offsets that are finished behind the start
+    are not part of the lag.  A partition that the group has not read has the start -1, and one that does not exist an
+    error.
+    """
+    member = joined(world)
+    world.create("other", brokers=(3, 1, 2))
+    world[2].produce("jobs", b"a", b"b", b"c", b"d")
+    member.receive(max_wait_ms=WAIT_MS)
+    assert errors.NONE == member.acknowledge(0, 0) == member.acknowledge(2, 2)
+    asked = describe_share_group_offsets.Request.Group
+
+    def offsets(group: str, topics: list[tuple[str, list[int]]] | None) -> Any:
+        named = None if topics is None else [asked.Topic(topic_name=name, partitions=them) for name, them in topics]
+        request = describe_share_group_offsets.Request(groups=[asked(group_id=group, topics=named)])
+        (answer,) = world[1].ask(request).groups
+        found = {
+            (topic.topic_name, it.partition_index): (it.error_code, it.start_offset, it.lag)
+            for topic in answer.topics
+            for it in topic.partitions
+        }
+        return answer.error_code, found
+
+    assert (errors.NONE, {("jobs", 0): (0, 1, 2)}) == offsets("g", None)
+    assert {
+        ("other", 0): (0, -1, -1),
+        ("jobs", 7): (errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
+        ("none", 0): (errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
+    } == offsets("g", [("other", [0]), ("jobs", [7]), ("none", [0])])[1]
+    assert (errors.GROUP_ID_NOT_FOUND, {}) == offsets("unknown", None)
+
+
+def test_a_deleted_group_begins_anew(world: ClusterWorld) -> None:
+    """
+    The leaders remove the shares of a deleted group.  A group with the same id begins where a new group begins, even if
+    the removal has not reached the leader yet.
+    """
+    member = joined(world)
+    world[2].produce("jobs", b"a", b"b")
+    member.receive(max_wait_ms=WAIT_MS)
+    member.acknowledge(0, 1)
+    assert [] == acquired_records(member.client.ask(member.fetch_request(share_session_epoch=-1)))
+    member.member_epoch = -1
+    member.heartbeat()
+
+    (deleted,) = world[1].ask(delete_groups.Request(groups_names=["g"])).results
+    assert errors.NONE == deleted.error_code
+    world.pass_time(3_000)
+    assert [None, None, None] == [start(world, number) for number in (1, 2, 3)]
+    again = joined(world)
+    assert [Got(0, b"a", 1), Got(1, b"b", 1)] == again.receive(max_wait_ms=WAIT_MS)
