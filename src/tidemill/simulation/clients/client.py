@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tidemill.model import errors
 from tidemill.model.broker_id import CONSUMER_REPLICA_ID
-from tidemill.model.topic import NO_TOPIC_ID
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.event_loop import SimulatedLoop
 from tidemill.simulation.machine.network import Network, Socket
@@ -32,6 +32,9 @@ from tidemill.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    share_acknowledge,
+    share_fetch,
+    share_group_heartbeat,
 )
 from tidemill.wire.schema import Message
 
@@ -58,6 +61,9 @@ APIS: Final = {
         offset_fetch,
         offset_for_leader_epoch,
         produce,
+        share_acknowledge,
+        share_fetch,
+        share_group_heartbeat,
     )
 }
 
@@ -163,6 +169,7 @@ class Client:
         self._connections: dict[Address, Connection] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._controller: Address | None = None
+        self._deleted: set[TopicId] = {NO_TOPIC_ID}  # ids that no topic has any more
 
     async def connection(self, address: Address) -> Connection:
         found = self._connections.get(address)
@@ -230,8 +237,14 @@ class Client:
             await self.back_off()
 
     async def delete_topic(self, name: str) -> None:
+        """
+        Delete a topic: retry until it is deleted.  The topic is identified by its id, because an attempt whose answer
+        is lost may be executed late, when there is a new topic of the same name.
+        """
+        topic_id = await self._topic_id(name)
+        self._deleted.add(topic_id)
         request = delete_topics.Request(
-            topics=[delete_topics.Request.Topic(name=name, topic_id=NO_TOPIC_ID)], timeout_ms=5_000
+            topics=[delete_topics.Request.Topic(name=None, topic_id=topic_id)], timeout_ms=5_000
         )
         is_perhaps_done = False
         while True:
@@ -240,14 +253,23 @@ class Client:
                 code = answer.responses[0].error_code
             except Unreachable:
                 code = errors.REQUEST_TIMED_OUT
-            if not code or (code == errors.UNKNOWN_TOPIC_OR_PARTITION and is_perhaps_done):
+            if not code or (code == errors.UNKNOWN_TOPIC_ID and is_perhaps_done):
                 return
-            if code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+            if code == errors.UNKNOWN_TOPIC_ID:
                 raise InvariantViolation(
                     f"topic {name} cannot be deleted: it was created, and the broker does not know it"
                 )
             check_retriable(f"DeleteTopics of {name}", code)
             is_perhaps_done = True
+            await self.back_off()
+
+    async def _topic_id(self, name: str) -> TopicId:
+        """Return the id of a topic that exists, from a broker that knows it already."""
+        request = metadata.Request(topics=[metadata.Request.Topic(name=name)], allow_auto_topic_creation=False)
+        while True:
+            (found,) = (await self.ask_any(request)).topics
+            if found.topic_id not in self._deleted:
+                return found.topic_id  # type: ignore[no-any-return]
             await self.back_off()
 
     async def log_start(self, topic: str, number: int) -> int:
