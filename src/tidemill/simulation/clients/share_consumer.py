@@ -1,0 +1,293 @@
+"""A member of a share group on virtual time: it fetches records, treats them at random, and checks what it gets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidemill.batches.batch import spans
+from tidemill.batches.records import read_records
+from tidemill.model import errors
+from tidemill.model.topic import TopicId
+from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.share.share_session import INITIAL_EPOCH
+from tidemill.simulation.clients.client import Address, Client, Connection, Unreachable
+from tidemill.simulation.clients.share_history import ShareHistory
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.wire.messages import find_coordinator, share_acknowledge, share_fetch, share_group_heartbeat
+
+HEARTBEAT_S: Final = 1.0
+FETCH_MS: Final = 300
+RECORDS_MAX: Final = 20
+
+# Answers after which the member looks for the leader or opens a new session.
+_LOST: Final = frozenset({
+    errors.NOT_LEADER_OR_FOLLOWER,
+    errors.OFFSET_NOT_AVAILABLE,
+    errors.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UNKNOWN_TOPIC_ID,
+    errors.KAFKA_STORAGE_ERROR,
+    errors.SHARE_SESSION_NOT_FOUND,
+    errors.INVALID_SHARE_SESSION_EPOCH,
+})  # fmt: skip
+# What a heartbeat may be answered while coordinators move.
+_LATER: Final = frozenset({
+    errors.NOT_COORDINATOR,
+    errors.COORDINATOR_NOT_AVAILABLE,
+    errors.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.KAFKA_STORAGE_ERROR,
+    errors.REQUEST_TIMED_OUT,
+})  # fmt: skip
+_REJOIN: Final = frozenset({errors.UNKNOWN_MEMBER_ID, errors.FENCED_MEMBER_EPOCH, errors.GROUP_ID_NOT_FOUND})
+
+
+@dataclass(slots=True)
+class _Session:
+    """The member's session with one broker."""
+
+    connection: Connection
+    epoch: int = INITIAL_EPOCH
+    partitions: set[int] = field(default_factory=set)
+    held: dict[int, set[int]] = field(default_factory=dict)  # partition → offsets that are not acknowledged
+
+
+class ShareConsumer:
+    def __init__(self, client: Client, history: ShareHistory, group: str, topic: str) -> None:
+        self._client = client
+        self._history = history
+        self._group = group
+        self._topic = topic
+        self._epoch = 0
+        self._assigned: Sequence[int] = ()
+        self._topic_id: TopicId | None = None
+        self._coordinator: Address | None = None
+        self._heartbeat_at = 0.0
+        self._sessions: dict[Address, _Session] = {}
+        self.accepts_everything = False  # from the end of the faults on
+        self.is_stopping = False
+
+    async def run(self) -> None:
+        client = self._client
+        while not self.is_stopping:
+            if client.loop.time() >= self._heartbeat_at:
+                await self._heartbeat()
+            by_broker: dict[Address, set[int]] = {}
+            for number in self._assigned:
+                leader = await client.leader(self._topic, number)
+                by_broker.setdefault(leader.address, set()).add(number)
+            if not by_broker:
+                await client.back_off()
+            for address, numbers in by_broker.items():
+                try:
+                    is_served = await self._fetch(address, numbers)
+                except Unreachable:
+                    is_served = False
+                if not is_served:
+                    self._sessions.pop(address, None)
+                    for number in numbers:
+                        client.forget_leader(self._topic, number)
+                    await client.back_off()
+
+    # Membership.
+
+    async def _heartbeat(self) -> None:
+        client = self._client
+        self._heartbeat_at = client.loop.time() + HEARTBEAT_S
+        request = share_group_heartbeat.Request(
+            group_id=self._group,
+            member_id=client.name,
+            member_epoch=self._epoch,
+            subscribed_topic_names=None if self._epoch else [self._topic],
+        )
+        try:
+            if self._coordinator is None:
+                await self._find_coordinator()
+                if self._coordinator is None:
+                    return
+            answer = await (await client.connection(self._coordinator)).ask(request)
+        except Unreachable:
+            self._coordinator = None
+            return
+        if answer.error_code in _LATER:
+            self._coordinator = None
+        elif answer.error_code in _REJOIN:
+            self._epoch, self._assigned, self._heartbeat_at = 0, (), 0.0
+        elif answer.error_code:
+            raise InvariantViolation(f"{client.name}: a heartbeat is answered {errors.name(answer.error_code)}")
+        else:
+            self._epoch = answer.member_epoch
+            if answer.assignment is not None:
+                assigned = answer.assignment.topic_partitions
+                self._assigned = [number for it in assigned for number in it.partitions]
+                self._topic_id = assigned[0].topic_id if assigned else self._topic_id
+
+    async def _find_coordinator(self) -> None:
+        answer = await self._client.ask_once(find_coordinator.Request(coordinator_keys=[self._group]))
+        (found,) = answer.coordinators
+        if not found.error_code:
+            self._coordinator = (found.host, found.port)
+
+    # Records.
+
+    async def _fetch(self, address: Address, numbers: set[int]) -> bool:
+        """Fetch once from a broker, and acknowledge.  Return whether the broker serves the partitions."""
+        session = self._sessions.get(address)
+        if session is None or not session.connection.is_open:
+            session = self._sessions[address] = _Session(await self._client.connection(address))
+        before = {number: self._history.term(address, number) for number in numbers}
+        accepted = {number: self._history.accepted_before(number) for number in numbers}
+        acknowledged = self._decide(session) if session.epoch and self._client.random.random() < 0.5 else {}
+        answer = await session.connection.ask(self._fetch_request(session, numbers, acknowledged))
+        if answer.error_code:
+            return self._check_lost("ShareFetch", answer.error_code)
+        session.epoch += 1
+        session.partitions = set(numbers)
+        is_served = True
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                number = partition.partition_index
+                if number in acknowledged:
+                    self._acknowledged(number, acknowledged[number], partition.acknowledge_error_code)
+                if partition.error_code:
+                    is_served = self._check_lost("ShareFetch", partition.error_code)
+                is_newest = before.get(number) is not None and before[number] == self._history.term(address, number)
+                self._take(session, partition, accepted[number] if is_newest else None)
+        if is_served and self._client.random.random() < 0.7:
+            is_served = await self._acknowledge(session)
+        return is_served
+
+    def _fetch_request(
+        self, session: _Session, numbers: set[int], acknowledged: dict[int, list[tuple[int, int]]]
+    ) -> share_fetch.Request:
+        partition = share_fetch.Request.Topic.Partition
+        assert self._topic_id is not None, "a member with partitions knows the topic's id"
+        added = numbers - session.partitions | acknowledged.keys()
+        return share_fetch.Request(
+            group_id=self._group,
+            member_id=self._client.name,
+            share_session_epoch=session.epoch,
+            max_wait_ms=FETCH_MS,
+            min_bytes=1,
+            max_records=self._client.random.choice((1, 5, RECORDS_MAX)),
+            batch_size=RECORDS_MAX,
+            share_acquire_mode=self._client.random.choice((0, 1)),
+            topics=[
+                share_fetch.Request.Topic(
+                    topic_id=self._topic_id,
+                    partitions=[
+                        partition(
+                            partition_index=number,
+                            acknowledgement_batches=[
+                                partition.AcknowledgementBatch(
+                                    first_offset=offset, last_offset=offset, acknowledge_types=[kind]
+                                )
+                                for offset, kind in acknowledged.get(number, ())
+                            ],
+                        )
+                        for number in sorted(added)
+                    ],
+                )
+            ]
+            if added
+            else [],
+            forgotten_topics_data=[
+                share_fetch.Request.ForgottenTopic(
+                    topic_id=self._topic_id, partitions=sorted(session.partitions - numbers)
+                )
+            ]
+            if session.partitions - numbers
+            else [],
+        )
+
+    def _take(self, session: _Session, partition: Any, accepted_before: frozenset[int] | None) -> None:
+        """Check and keep the records of one partition."""
+        number, name = partition.partition_index, self._client.name
+        records = memoryview(bytes(partition.records or b""))
+        present = [record.offset for span in spans(records) for record in read_records(records, span.position)]
+        end = -1
+        for acquired in partition.acquired_records:
+            offsets = range(acquired.first_offset, acquired.last_offset + 1)
+            if not offsets or offsets.start <= end:
+                raise InvariantViolation(f"{name}: the acquired ranges of partition {number} do not ascend")
+            end = offsets[-1]
+            missing = set(offsets).difference(present)
+            if missing:
+                raise InvariantViolation(f"{name}: acquired {sorted(missing)} of partition {number} without records")
+            self._history.delivered(name, number, offsets, acquired.delivery_count, accepted_before)
+            session.held.setdefault(number, set()).update(offsets)
+        if present != sorted(set(present)):
+            raise InvariantViolation(f"{name}: the records of partition {number} do not ascend: {present}")
+
+    # Acknowledgements.
+
+    def _decide(self, session: _Session) -> dict[int, list[tuple[int, int]]]:
+        """Choose acknowledgements for some of the held records, and take these from what is held."""
+        random = self._client.random
+        chosen: dict[int, list[tuple[int, int]]] = {}
+        for number, held in session.held.items():
+            for offset in sorted(held):
+                drawn = random.random()
+                if self.accepts_everything or drawn < 0.6:
+                    kind = Acknowledgement.ACCEPT
+                elif drawn < 0.75:
+                    kind = Acknowledgement.RELEASE
+                elif drawn < 0.8:
+                    kind = Acknowledgement.REJECT
+                else:
+                    continue  # the lock may expire
+                chosen.setdefault(number, []).append((offset, kind))
+        for number, ones in chosen.items():
+            session.held[number] -= {offset for offset, _ in ones}
+        return chosen
+
+    async def _acknowledge(self, session: _Session) -> bool:
+        chosen = self._decide(session)
+        if not chosen:
+            return True
+        partition = share_acknowledge.Request.Topic.Partition
+        assert self._topic_id is not None, "a member that holds records knows the topic's id"
+        answer = await session.connection.ask(
+            share_acknowledge.Request(
+                group_id=self._group,
+                member_id=self._client.name,
+                share_session_epoch=session.epoch,
+                topics=[
+                    share_acknowledge.Request.Topic(
+                        topic_id=self._topic_id,
+                        partitions=[
+                            partition(
+                                partition_index=number,
+                                acknowledgement_batches=[
+                                    partition.AcknowledgementBatch(
+                                        first_offset=offset, last_offset=offset, acknowledge_types=[kind]
+                                    )
+                                    for offset, kind in ones
+                                ],
+                            )
+                            for number, ones in chosen.items()
+                        ],
+                    )
+                ],
+            )
+        )
+        if answer.error_code:
+            return self._check_lost("ShareAcknowledge", answer.error_code)
+        session.epoch += 1
+        for topic in answer.responses:
+            for it in topic.partitions:
+                self._acknowledged(it.partition_index, chosen[it.partition_index], it.error_code)
+        return True
+
+    def _acknowledged(self, number: int, ones: list[tuple[int, int]], code: int) -> None:
+        """Note the answer to acknowledgements of one partition."""
+        refused = (errors.INVALID_RECORD_STATE, errors.INVALID_REQUEST)  # the lock has expired, or the leader has moved
+        if code and code not in refused:
+            self._check_lost("an acknowledgement", code)
+        self._history.outcomes[errors.name(code)] += 1
+        if not code:
+            self._history.accepted |= {(number, offset) for offset, kind in ones if kind == Acknowledgement.ACCEPT}
+
+    def _check_lost(self, what: str, code: int) -> bool:
+        """Return False.  Raise InvariantViolation if a client would not know what to do about the error."""
+        if code not in _LOST:
+            raise InvariantViolation(f"{self._client.name}: {what} is answered {errors.name(code)}")
+        return False

@@ -1,0 +1,46 @@
+"""What the members of a simulated share group were told, and its checks."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from tidemill.simulation.clients.client import Address
+from tidemill.simulation.invariant_violation import InvariantViolation
+
+Term = Callable[[Address, int], int | None]
+"""Returns the term in which the broker at an address leads a partition; None unless it is the newest term."""
+
+
+class ShareHistory:
+    """The deliveries and acknowledgements of one share group on one topic."""
+
+    def __init__(self, delivery_limit: int, term: Term) -> None:
+        self.term = term
+        self.accepted: set[tuple[int, int]] = set()  # (partition, offset): the broker has confirmed the acceptance
+        self.deliveries = 0
+        self.outcomes: Counter[str] = Counter()  # the answers to acknowledgements, by kind and error
+        self._delivery_limit = delivery_limit
+
+    def accepted_before(self, number: int) -> frozenset[int]:
+        """Return the offsets of a partition whose acceptance has been confirmed."""
+        return frozenset(offset for partition, offset in self.accepted if partition == number)
+
+    def delivered(
+        self, member: str, number: int, offsets: range, count: int, accepted_before: frozenset[int] | None
+    ) -> None:
+        """
+        Check a delivery.  `accepted_before` are the offsets that had been accepted when the fetch was sent, or None if
+        the broker that has answered was not the newest leader in all that time: a leader that is cut off may deliver
+        records that its successor has finished.
+        """
+        self.deliveries += len(offsets)
+        if not 1 <= count <= self._delivery_limit:
+            raise InvariantViolation(
+                f"{member} received {offsets} of partition {number} with the delivery count {count}; the limit is "
+                f"{self._delivery_limit}"
+            )
+        if accepted_before is not None:
+            again = accepted_before.intersection(offsets)
+            if again:
+                raise InvariantViolation(
+                    f"{member} received {sorted(again)} of partition {number} after they had been accepted"
+                )

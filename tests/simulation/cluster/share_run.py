@@ -1,0 +1,155 @@
+"""A simulated cluster with a share group that reads the topic while faults strike, and its checks."""
+
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from tidemill.broker.shares.share_openings import shares_of
+from tidemill.metadata.metadata_records import GROUP_RESOURCE
+from tidemill.model import errors
+from tidemill.shard.partition import Partition
+from tidemill.share.partition_shares import PartitionShares
+from tidemill.simulation.clients.client import Address
+from tidemill.simulation.clients.share_consumer import ShareConsumer
+from tidemill.simulation.clients.share_history import ShareHistory
+from tidemill.simulation.cluster import cluster
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.storage.machine.share_machine import encode_shares
+from tidemill.wire.messages import incremental_alter_configs
+
+GROUP: Final = "sharers"
+LIMIT: Final = 5
+MEMBERS: Final = 3
+STATIC: Final = {
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "1000",
+    "group.share.delivery.count.limit": str(LIMIT),
+}
+SET: Final = 0
+
+
+class ShareRun(ClusterRun):
+    """
+    Checks after every turn that starts never move back, and that only leaders have leases; and at the end, that every
+    record is finished, and that all replicas have the same state.
+    """
+
+    def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
+        self.shared = ShareHistory(LIMIT, self._term)
+        self._consumers: list[ShareConsumer] = []
+        self._starts: dict[tuple[BrokerMachine, int, bytes, int, int], int] = {}
+        self.compared = 0
+        super().__init__(seed, knobs)
+        for machine in self.machines:
+            machine.after_turn = self._after_turn
+        agree = self.check.agree
+        self.check.agree = partial(self._agree, agree)  # type: ignore[method-assign]
+
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        assert self._client is not None
+        await self._read_from_the_start(self._client)
+        for number in range(MEMBERS):
+            consumer = ShareConsumer(self._new_client(f"sharer-{number}"), self.shared, GROUP, TOPIC)
+            self._consumers.append(consumer)
+            self._in_client(consumer.run())
+
+    async def _read_from_the_start(self, client: Any) -> None:
+        resource = incremental_alter_configs.Request.Resource
+        config = resource.Config(name="share.auto.offset.reset", config_operation=SET, value="earliest")
+        request = incremental_alter_configs.Request(
+            resources=[resource(resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=[config])],
+            validate_only=False,
+        )
+        while (code := (await client.ask_any(request)).responses[0].error_code) != errors.NONE:
+            assert code in errors.RETRIABLE, errors.name(code)
+            await client.back_off()
+
+    def _is_read(self) -> bool:
+        """Once everything has been read, let the group finish, too."""
+        if not super()._is_read():
+            return False
+        for consumer in self._consumers:
+            consumer.accepts_everything = True
+        return True
+
+    def _agree(self, agree: Any) -> bool:
+        """Return whether the replicas agree, and the group has finished every record."""
+        if not agree() or not all(map(self._is_finished, range(self.knobs.partitions))):
+            return False
+        for number in range(self.knobs.partitions):
+            states = {encode_shares(it) for it in map(shares_of, self._replicas(number)) if not it.is_unused}
+            if len(states) > 1:
+                raise InvariantViolation(f"partition {number}: replicas have the same entries and different shares")
+            self.compared += len(states)
+        for consumer in self._consumers:
+            consumer.is_stopping = True
+        return True
+
+    def _is_finished(self, number: int) -> bool:
+        for partition in self._replicas(number):
+            share = shares_of(partition).of_group(GROUP)
+            if share is None or share.start < partition.high_watermark:
+                return False
+        return True
+
+    def _replicas(self, number: int) -> list[Partition]:
+        found = []
+        for machine in self.machines:
+            assert machine.broker is not None
+            partition = machine.broker.shard_table.partition(TOPIC, number)
+            found += [] if partition is None else [partition]
+        return found
+
+    def _term(self, address: Address, number: int) -> int | None:
+        """Return the term in which a broker leads a partition, if no replica has seen a newer term."""
+        terms: dict[str, int] = {}
+        serving: dict[str, int] = {}
+        for machine in self.machines:
+            partition = None if machine.broker is None else machine.broker.shard_table.partition(TOPIC, number)
+            if partition is not None:
+                terms[machine.name] = partition.leader_epoch
+                if partition.shard.is_serving:
+                    serving[machine.name] = partition.leader_epoch
+        term = serving.get(address[0])
+        return term if term is not None and term == max(terms.values()) else None
+
+    def _after_turn(self, machine: BrokerMachine) -> None:
+        self.check.check_after_turn(machine)
+        broker = machine.broker
+        if broker is None:
+            return
+        for number, partition in broker.shard_table.topics.get(TOPIC, {}).items():
+            self._check_starts(machine, number, partition.log.topic_id, shares_of(partition))
+        for led in broker.shares.led_shares:
+            if not led.partition.shard.is_serving:
+                raise InvariantViolation(f"{machine.name} has leases on {led.key}, which it does not lead")
+            if led.leases.held_count > led.leases.settings.locks_max:
+                raise InvariantViolation(f"{machine.name} has {led.leases.held_count} locks on {led.key}")
+
+    def _check_starts(self, machine: BrokerMachine, number: int, topic_id: bytes, shares: PartitionShares) -> None:
+        for share in shares.by_number.values():
+            key = (machine, machine.starts, topic_id, number, share.number)
+            before = self._starts.get(key, 0)
+            if share.start < before:
+                raise InvariantViolation(
+                    f"{machine.name}: the start of share {share.number} of partition {number} moved from {before} to "
+                    f"{share.start}"
+                )
+            self._starts[key] = share.start
+
+
+def share_run(seed: int, brokers: int | None = None) -> ShareRun:
+    knobs = replace(ClusterKnobs.draw(Random(seed), brokers), wipe=0.0)
+    return ShareRun(seed, knobs)
+
+
+def with_share_settings() -> Any:
+    """Return a patch that gives all simulated brokers the settings of these runs."""
+    from unittest.mock import patch
+
+    return patch.object(cluster, "STATIC", {**cluster.STATIC, **STATIC})

@@ -1,0 +1,176 @@
+"""A share group on simulated brokers: nothing that is accepted is delivered again, and everything is finished."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.simulation.cluster.share_run import share_run, with_share_settings
+from tests.simulation.planted_bugs import assert_fits
+from tidemill.broker.shares.shard_proposals import ShardProposals
+from tidemill.broker.shares.share_host import ShareHost
+from tidemill.share.interval_map import Interval
+from tidemill.share.leases import Leases
+from tidemill.share.share import Share
+from tidemill.share.share_waiters import ShareWaiters
+from tidemill.storage.machine.share_machine import ShareMachine
+
+SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "40")))
+MUTANT_SEEDS = range(60)
+
+
+def test_a_share_group_keeps_its_promises(explored: list[str]) -> None:
+    """
+    After an answered accept, the newest leader never delivers the record again; delivery counts stay within the limit;
+    acquired records are in the response; only leaders have leases; starts never move back; and in the end every record
+    is finished, with the same state on all replicas.
+    """
+    outcomes: Counter[str] = Counter()
+    deliveries = accepted = compared = 0
+
+    with with_share_settings():
+        for seed in SEEDS:
+            run = share_run(seed)
+            run.run()
+            outcomes += run.shared.outcomes
+            deliveries += run.shared.deliveries
+            accepted += len(run.shared.accepted)
+            compared += run.compared
+
+    assert compared >= len(SEEDS)
+    assert min(outcomes[name] for name in ("NONE", "INVALID_RECORD_STATE")) > 0, outcomes
+    explored.append(f"Share groups: {len(SEEDS)} seeds, {deliveries} deliveries, {accepted} accepted, {dict(outcomes)}")
+
+
+@contextmanager
+def answers_before_the_commit() -> Iterator[None]:
+    add = ShardProposals.add
+
+    def eager(self: Any, section: Any, then: Any) -> None:
+        add(self, section, lambda _: None)
+        self._machine.turns.call_soon(lambda: then(True))
+
+    with patch.object(ShardProposals, "add", eager):
+        yield
+
+
+@contextmanager
+def keeps_leases_without_leadership() -> Iterator[None]:
+    with patch.object(ShareHost, "serving_changed", lambda self, shard: None):
+        yield
+
+
+@contextmanager
+def expires_at_the_first_deadline() -> Iterator[None]:
+    """Let a lock expire at the deadline of its first acquisition, even if the record was acquired again later."""
+
+    def expire(self: Any, *, now: int, wall: int) -> list[Any]:
+        decided = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, first, end = self._deadlines.pop(0)
+            self._deadlines.sort()
+            for held in list(self._claims.within(first, end)):
+                if hasattr(held.value, "member"):
+                    decided.append(self._return(held, held.value, 0))
+        return decided
+
+    with patch.object(Leases, "expire", expire):
+        yield
+
+
+@contextmanager
+def accepts_what_others_hold() -> Iterator[None]:
+    """Treat an acknowledgement of a record that is not held as successful."""
+    acknowledge = Leases.acknowledge
+
+    def lax(self: Any, member: str, ranges: Any, *, now: int, wall: int) -> list[Any]:
+        held = [
+            one for one in ranges if all(
+                getattr(self._claims.get(offset), "member", None) == member for offset in range(one.first, one.end)
+            )
+        ]  # fmt: skip
+        return acknowledge(self, member, held, now=now, wall=wall)
+
+    with patch.object(Leases, "acknowledge", lax):
+        yield
+
+
+@contextmanager
+def the_start_passes_unfinished_records() -> Iterator[None]:
+    def advance(self: Any) -> None:
+        for run in self.runs:
+            if run.first != self.start:
+                break
+            self.start = run.end
+        self.runs.drop_below(self.start)
+
+    with patch.object(Share, "_advance", advance):
+        yield
+
+
+@contextmanager
+def checkpoints_without_shares() -> Iterator[None]:
+    with patch.object(ShareMachine, "save", lambda self, commit_index, last_index: {}):
+        yield
+
+
+@contextmanager
+def an_evaluation_never_ends() -> Iterator[None]:
+    """Keep the shares of a fetch reserved after it is answered."""
+    end = ShareWaiters._end_evaluation
+
+    def forgetful(self: Any, fetch: Any, left: Any) -> None:
+        taken = set(self._taken)
+        end(self, fetch, left)
+        self._taken |= taken
+
+    with patch.object(ShareWaiters, "_end_evaluation", forgetful):
+        yield
+
+
+@contextmanager
+def delivers_pending_records() -> Iterator[None]:
+    """Deliver records whose acceptance has not committed yet."""
+    find = Leases._find
+
+    def lax(self: Any, offset: int, end: int, wall: int) -> Any:
+        found = find(self, offset, end, wall)
+        for claim in self._claims.within(offset, end if found is None else found.first):
+            if hasattr(claim.value, "is_available") and not self._share.runs.get(claim.first).is_finished:
+                return Interval(claim.first, claim.end, 0)
+        return found
+
+    with patch.object(Leases, "_find", lax):
+        yield
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        answers_before_the_commit,
+        keeps_leases_without_leadership,
+        expires_at_the_first_deadline,
+        accepts_what_others_hold,
+        the_start_passes_unfinished_records,
+        checkpoints_without_shares,
+        an_evaluation_never_ends,
+        delivers_pending_records,
+    ],
+)
+def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
+    """
+    The simulation detects each planted bug with one of the first seeds.
+    """
+    for seed in MUTANT_SEEDS:
+        with planted(), with_share_settings():
+            try:
+                share_run(seed, 3).run()
+            except AssertionError as found:
+                assert_fits(found)
+                explored.append(f"Share groups, {planted.__name__}: seed {seed}: {str(found)[:120]}")
+                return
+    raise AssertionError(f"{planted.__name__}: not found")
