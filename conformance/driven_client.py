@@ -14,13 +14,17 @@ from typing import Any
 from tests.integration.clients.client_port import (
     SESSION_MS,
     WAIT_SECONDS_MAX,
+    Acknowledgement,
     Consuming,
+    Delivered,
     GroupDescription,
     Outgoing,
     Producing,
     Record,
     Refused,
+    Sharing,
     TopicPartition,
+    Unsupported,
     ask_again,
 )
 
@@ -127,10 +131,31 @@ class DrivenConsumer:
         return self._driver.ask_again(do, on=self._number, **arguments)
 
 
+class DrivenShareConsumer:
+    def __init__(self, driver: Driver, group: str, topic: str) -> None:
+        self._driver = driver
+        self._number = driver.ask("share consumer", group=group, topic=topic)
+
+    def poll(self, seconds: float) -> list[Delivered]:
+        rows = self._driver.ask("share", on=self._number, ms=int(seconds * 1_000))
+        return [
+            Delivered(place=(topic, partition), offset=offset, value=_data(value), delivery_count=count)
+            for topic, partition, offset, value, count in rows
+        ]
+
+    def acknowledge(self, decided: Sequence[tuple[Delivered, Acknowledgement]]) -> None:
+        rows = [[*record.place, record.offset, kind.name] for record, kind in decided]
+        self._driver.ask("share", on=self._number, acknowledgements=rows)
+
+    def close(self) -> None:
+        self._driver.ask("close share consumer", on=self._number)
+
+
 class DrivenClient:
     """A client that uses a driver process.  Each library has a subclass with a name and a command."""
 
     name: str
+    has_share_consumer = False
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -175,6 +200,16 @@ class DrivenClient:
             "session_ms": SESSION_MS,
         }
         return DrivenConsumer(self._driver, options)
+
+    def share_consumer(self, group: str, topic: str) -> Sharing:
+        if not self.has_share_consumer:
+            raise Unsupported(f"the driver of {self.name} has no share consumer yet")
+        return DrivenShareConsumer(self._driver, group, topic)
+
+    def alter_group_config(self, group: str, key: str, value: str) -> None:
+        if not self.has_share_consumer:
+            raise Unsupported(f"the driver of {self.name} cannot alter the configuration of a group yet")
+        self._driver.ask_again("alter group config", name=group, key=key, value=value)
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None:
         self._driver.ask_again(

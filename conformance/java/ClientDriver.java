@@ -26,9 +26,11 @@ import org.apache.kafka.clients.admin.ListGroupsOptions;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.InvalidOffsetException;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -60,6 +62,7 @@ public final class ClientDriver {
     private final Duration patience;
     private final List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
     private final List<KafkaConsumer<byte[], byte[]>> consumers = new ArrayList<>();
+    private final List<KafkaShareConsumer<byte[], byte[]>> shareConsumers = new ArrayList<>();
 
     private ClientDriver(String bootstrap, int patienceMs) {
         this.bootstrap = bootstrap;
@@ -103,6 +106,22 @@ public final class ClientDriver {
                 consumers.add(
                     new KafkaConsumer<>(consuming(request.get("options")), new ByteArrayDeserializer(), new ByteArrayDeserializer()));
                 return consumers.size() - 1;
+            case "share consumer":
+                KafkaShareConsumer<byte[], byte[]> sharing = new KafkaShareConsumer<>(
+                    Map.of(
+                        "bootstrap.servers", bootstrap,
+                        "group.id", request.get("group").asText(),
+                        "share.acknowledgement.mode", "explicit",
+                        "metadata.max.age.ms", 1_000),
+                    new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                sharing.subscribe(List.of(request.get("topic").asText()));
+                shareConsumers.add(sharing);
+                return shareConsumers.size() - 1;
+            case "share":
+                return share(shareConsumers.get(request.get("on").asInt()), request);
+            case "close share consumer":
+                shareConsumers.get(request.get("on").asInt()).close(patience);
+                return null;
             case "send":
                 return send(producers.get(request.get("on").asInt()), request);
             case "close producer":
@@ -224,6 +243,26 @@ public final class ClientDriver {
         }
     }
 
+    // ---- share consumer
+
+    /** Poll, or acknowledge the records of the last poll: each acknowledgement is a place, an offset and a type. */
+    private Object share(KafkaShareConsumer<byte[], byte[]> consumer, JsonNode request) {
+        if (request.has("ms")) {
+            List<Object> records = new ArrayList<>();
+            consumer.poll(Duration.ofMillis(request.get("ms").asLong())).forEach(each -> records.add(row(
+                each.topic(), each.partition(), each.offset(), each.value(), each.deliveryCount().get())));
+            return records;
+        }
+        for (JsonNode each : request.get("acknowledgements")) {
+            consumer.acknowledge(
+                each.get(0).asText(), each.get(1).asInt(), each.get(2).asLong(), AcknowledgeType.valueOf(each.get(3).asText()));
+        }
+        consumer.commitSync(patience).values().forEach(failure -> failure.ifPresent(it -> {
+            throw it;
+        }));
+        return null;
+    }
+
     private static Object described(ConsumerRecord<byte[], byte[]> record) {
         List<Object> headers = new ArrayList<>();
         record.headers().forEach(each -> headers.add(row(each.key(), each.value())));
@@ -274,6 +313,11 @@ public final class ClientDriver {
                 ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, name);
                 List<AlterConfigOp> change = List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET));
                 return admin.incrementalAlterConfigs(Map.of(resource, change)).all().get();
+            case "alter group config":
+                ConfigEntry groupEntry = new ConfigEntry(request.get("key").asText(), request.get("value").asText());
+                ConfigResource ofGroup = new ConfigResource(ConfigResource.Type.GROUP, name);
+                List<AlterConfigOp> groupChange = List.of(new AlterConfigOp(groupEntry, AlterConfigOp.OpType.SET));
+                return admin.incrementalAlterConfigs(Map.of(ofGroup, groupChange)).all().get();
             case "delete records":
                 RecordsToDelete before = RecordsToDelete.beforeOffset(request.get("before").asLong());
                 return admin.deleteRecords(Map.of(place(request), before)).all().get();

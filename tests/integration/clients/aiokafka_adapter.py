@@ -20,6 +20,7 @@ from tests.integration.clients.client_port import (
     Producing,
     Record,
     Refused,
+    Sharing,
     TopicPartition,
     Unsupported,
     ask_again,
@@ -227,6 +228,12 @@ class AiokafkaClient:
             "max_partition_fetch_bytes": fetch_bytes_max,
         }
         return AiokafkaConsumer(self._loop, configuration)
+
+    def share_consumer(self, group: str, topic: str) -> Sharing:
+        raise Unsupported("aiokafka has no share consumer")
+
+    def alter_group_config(self, group: str, key: str, value: str) -> None:
+        raise Unsupported("aiokafka cannot alter the configuration of a group")
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None:
         wanted = NewTopic(name, partitions, replicas, topic_configs=dict(configs))

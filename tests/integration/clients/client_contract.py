@@ -18,14 +18,18 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients.client_port import (
+    MOVED,
     WAIT_SECONDS_MAX,
+    Acknowledgement,
     Client,
     Consuming,
+    Delivered,
     GroupDescription,
     Outgoing,
     Producing,
     Record,
     Refused,
+    Sharing,
     TopicPartition,
 )
 
@@ -39,8 +43,14 @@ INVALID_REPLICATION_FACTOR = 38
 INVALID_CONFIG = 40
 NON_EMPTY_GROUP = 68
 GROUP_ID_NOT_FOUND = 69
+INVALID_REQUEST = 42
+INVALID_RECORD_STATE = 121
+SHARE_SESSION_NOT_FOUND = 122
 # Local errors of librdkafka; they are not part of the protocol.
 LOCAL_AUTO_OFFSET_RESET, LOCAL_UNKNOWN_TOPIC, LOCAL_UNKNOWN_PARTITION = -140, -188, -190
+
+# What an acknowledgement may be answered while leaders move.
+LEASE_LOST = MOVED | {UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_RECORD_STATE, SHARE_SESSION_NOT_FOUND}
 
 JUNE_2013 = 1_371_000_000_000
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -100,7 +110,7 @@ class Stage:
         self._stack.callback(self._close_once(consumer))
         return consumer
 
-    def leave(self, consumer: Consuming) -> None:
+    def leave(self, consumer: Consuming | Sharing) -> None:
         """
         Close a consumer while leaders do not move.
 
@@ -109,6 +119,35 @@ class Stage:
         self._left.add(id(consumer))
         with self.still():
             consumer.close()
+
+    def share_consumer(self, group: str, topic: str) -> Sharing:
+        """Return a member of a share group that begins at the start of its topics."""
+        self.client.alter_group_config(group, "share.auto.offset.reset", "earliest")
+        consumer = self.client.share_consumer(group, topic)
+        self._stack.callback(self._close_once(consumer))
+        return consumer
+
+    def share(
+        self, consumers: Sequence[Sharing], enough: Callable[[], bool], decide: Callable[[Delivered], Acknowledgement]
+    ) -> list[Delivered]:
+        """
+        Poll the consumers in turn and acknowledge each record as `decide` says, until it is `enough`.  Return the
+        records whose acknowledgement the broker has confirmed.
+        """
+        confirmed: list[Delivered] = []
+        deadline = time.monotonic() + 2 * WAIT_SECONDS_MAX
+        while not enough():
+            assert time.monotonic() < deadline, f"only {len(confirmed)} acknowledgements were confirmed"
+            for consumer in consumers:
+                records = consumer.poll(0.1)
+                try:
+                    consumer.acknowledge([(record, decide(record)) for record in records])
+                except Refused as refused:
+                    if self.replicas == 1 or refused.code not in LEASE_LOST:
+                        raise
+                    continue  # the leader has moved, and the records are delivered again
+                confirmed += records
+        return confirmed
 
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
         """
@@ -170,7 +209,7 @@ class Stage:
         self._stack.callback(self._end, process)
         return process
 
-    def _close_once(self, consumer: Consuming) -> Callable[[], None]:
+    def _close_once(self, consumer: Consuming | Sharing) -> Callable[[], None]:
         def close() -> None:
             if id(consumer) not in self._left:
                 consumer.close()
@@ -863,3 +902,85 @@ def records_of_2013_go_by_default_and_stay_without_retention(stage: Stage) -> No
     assert consumer.bounds((topics["without"], 0)) == (0, 27)
     producer.send(topics["default"], [Outgoing(value=b"young", partition=0)])
     assert everything(stage.read(topics["default"], 1, start=27)) == [(27, None, b"young")]
+
+
+@case
+def share_consumers_divide_the_records_of_a_partition(stage: Stage) -> None:
+    """
+    The members of a share group read the same partition.  Each record is accepted once, unless its leader moves between
+    delivery and acknowledgement.
+    """
+    topic = stage.topic()
+    values = [b"%d" % index for index in range(300)]
+    consumers = [stage.share_consumer(f"{stage.name}-share", topic) for _ in range(2)]
+    accepted: list[bytes | None] = []
+    sent: list[bytes] = []
+
+    def accept(record: Delivered) -> Acknowledgement:
+        accepted.append(record.value)
+        return Acknowledgement.ACCEPT
+
+    def send_more() -> bool:
+        part = values[len(sent) : len(sent) + 20]
+        if part:  # in parts, so that both members get some
+            stage.send(topic, [Outgoing(value=value, partition=0) for value in part])
+            sent.extend(part)
+        return set(accepted) == set(values)
+
+    confirmed = stage.share(consumers, send_more, accept)
+
+    if stage.replicas == 1:
+        assert sorted(values) == sorted(record.value or b"" for record in confirmed)
+        assert {1} == {record.delivery_count for record in confirmed}
+
+
+@case
+def a_released_record_is_delivered_again_and_a_rejected_one_is_not(stage: Stage) -> None:
+    topic = stage.topic()
+    consumer = stage.share_consumer(f"{stage.name}-share", topic)
+    stage.send(topic, [Outgoing(value=value, partition=0) for value in (b"good", b"later", b"bad")])
+    deliveries: list[tuple[bytes | None, int]] = []
+
+    def decide(record: Delivered) -> Acknowledgement:
+        deliveries.append((record.value, record.delivery_count))
+        if record.value == b"bad":
+            return Acknowledgement.REJECT
+        return (
+            Acknowledgement.RELEASE
+            if (record.value, record.delivery_count) == (b"later", 1)
+            else Acknowledgement.ACCEPT
+        )
+
+    stage.share([consumer], lambda: (b"later", 2) in deliveries, decide)
+
+    later = consumer.poll(1.0)
+    if stage.replicas == 1:
+        assert [] == later
+        assert [(b"good", 1), (b"later", 1), (b"bad", 1), (b"later", 2)] == deliveries
+
+
+@case
+def records_of_a_share_consumer_that_leaves_go_to_another(stage: Stage) -> None:
+    topic = stage.topic()
+    group = f"{stage.name}-share"
+    first = stage.share_consumer(group, topic)
+    stage.send(topic, [Outgoing(value=b"%d" % index, partition=0) for index in range(10)])
+    held: list[Delivered] = []
+    with stage.still():
+
+        def are_held() -> bool:
+            held.extend(first.poll(0.1))
+            return bool(held)
+
+        stage.until(are_held, "the first member holds records")
+        stage.leave(first)
+        second = stage.share_consumer(group, topic)
+        accepted: set[bytes | None] = set()
+
+        def accept(record: Delivered) -> Acknowledgement:
+            accepted.add(record.value)
+            return Acknowledgement.ACCEPT
+
+        confirmed = stage.share([second], lambda: len(accepted) == 10, accept)
+
+    assert {record.value for record in held} <= {record.value for record in confirmed}

@@ -8,6 +8,7 @@ A feature that a library lacks raises `Unsupported`, whose message becomes the r
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, TypeVar
 
 from tidemill.model import errors
@@ -73,6 +74,24 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """A record as a share consumer receives it."""
+
+    place: TopicPartition
+    offset: int
+    value: bytes | None
+    delivery_count: int
+
+
+class Acknowledgement(Enum):
+    """How a share consumer acknowledges a record."""
+
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """A record to be sent."""
 
@@ -127,6 +146,22 @@ class Consuming(Protocol):
         ...
 
 
+class Sharing(Protocol):
+    """A consumer of a share group that acknowledges each record."""
+
+    def poll(self, seconds: float) -> list[Delivered]:
+        """Return the records that arrive within `seconds`.  Each must be acknowledged before the next call."""
+        ...
+
+    def acknowledge(self, decided: Sequence[tuple[Delivered, Acknowledgement]]) -> None:
+        """Acknowledge records and wait for the broker's answer.  Raise `Refused` if it refuses."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group."""
+        ...
+
+
 class Client(Protocol):
     """One client library, connected to one broker or cluster."""
 
@@ -151,6 +186,10 @@ class Client(Protocol):
         instance_id: str | None = None,
         fetch_bytes_max: int = 1_000_000,
     ) -> Consuming: ...
+
+    def share_consumer(self, group: str, topic: str) -> Sharing: ...
+
+    def alter_group_config(self, group: str, key: str, value: str) -> None: ...
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None: ...
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import AcknowledgeType, Consumer, KafkaError, KafkaException, Message, Producer, ShareConsumer
 from confluent_kafka import TopicPartition as LibraryTopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -13,12 +13,15 @@ from tests.integration.clients.client_port import (
     MOVED,
     SESSION_MS,
     WAIT_SECONDS_MAX,
+    Acknowledgement,
     Consuming,
+    Delivered,
     GroupDescription,
     Outgoing,
     Producing,
     Record,
     Refused,
+    Sharing,
     TopicPartition,
     ask_again,
 )
@@ -141,6 +144,39 @@ class ConfluentConsumer:
         self._consumer.close()
 
 
+class ConfluentShareConsumer:
+    def __init__(self, configuration: Mapping[str, Any], topic: str) -> None:
+        self._consumer = ShareConsumer({**configuration, "share.acknowledgement.mode": "explicit"})
+        self._consumer.subscribe([topic])
+
+    def poll(self, seconds: float) -> list[Delivered]:
+        messages = self._consumer.poll(seconds)
+        errors = [error for each in messages if (error := each.error()) is not None]
+        for error in errors:
+            if error.code() not in MOVED:
+                raise refusal(error)
+        return [
+            Delivered(
+                place=(each.topic(), each.partition()),
+                offset=each.offset(),
+                value=each.value(),
+                delivery_count=each.delivery_count(),
+            )
+            for each in messages
+            if each.error() is None
+        ]
+
+    def acknowledge(self, decided: Sequence[tuple[Delivered, Acknowledgement]]) -> None:
+        for record, kind in decided:
+            self._consumer.acknowledge_offset(*record.place, record.offset, AcknowledgeType[kind.name])
+        for failure in self._consumer.commit_sync(WAIT_SECONDS_MAX).values():
+            if failure is not None:
+                raise refusal(failure.args[0])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 class ConfluentClient:
     name = "confluent-kafka"
 
@@ -191,6 +227,15 @@ class ConfluentClient:
         if instance_id is not None:
             configuration["group.instance.id"] = instance_id
         return ConfluentConsumer(configuration)
+
+    def share_consumer(self, group: str, topic: str) -> Sharing:
+        configuration = {"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0}
+        return ConfluentShareConsumer(configuration, topic)
+
+    def alter_group_config(self, group: str, key: str, value: str) -> None:
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+        self._answer(lambda: self._admin.incremental_alter_configs([resource])[resource])
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None:
         wanted = NewTopic(name, partitions, replicas, config=dict(configs))
