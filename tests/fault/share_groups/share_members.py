@@ -17,7 +17,7 @@ POLL_S = 0.3
 RELEASED, REJECTED, SLOW = 0.08, 0.01, 0.05  # the fractions of records that are released and rejected, of slow polls
 NO_EFFECT = ("INVALID_RECORD_STATE", "INVALID_REQUEST", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH")
 """Errors after which an acknowledgement has certainly not been applied."""
-Place = tuple[int, int]  # partition, offset
+RecordId = tuple[int, int]  # partition, offset
 
 
 class Ledger:
@@ -25,21 +25,21 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.accepted: Counter[Place] = Counter()  # confirmations of acceptances within the lock duration
-        self.late: set[Place] = set()  # accepted or rejected, but possibly after the lock had expired
-        self.rejected: set[Place] = set()  # the broker has confirmed it
-        self.unknown: set[Place] = set()  # acknowledged at least once without a known outcome
-        self.deliveries: Counter[Place] = Counter()
+        self.accepted: Counter[RecordId] = Counter()  # confirmations of acceptances within the lock duration
+        self.late: set[RecordId] = set()  # accepted or rejected, but possibly after the lock had expired
+        self.rejected: set[RecordId] = set()  # the broker has confirmed it
+        self.unknown: set[RecordId] = set()  # acknowledged at least once without a known outcome
+        self.deliveries: Counter[RecordId] = Counter()
         self.counts: Counter[int] = Counter()  # deliveries by delivery count
         self.refusals: Counter[str] = Counter()
 
-    def delivered(self, places: list[tuple[Place, int]]) -> None:
+    def delivered(self, places: list[tuple[RecordId, int]]) -> None:
         with self._lock:
             for place, count in places:
                 self.deliveries[place] += 1
                 self.counts[count] += 1
 
-    def acknowledged(self, decided: dict[Place, AcknowledgeType], refused: dict[int, str], is_late: bool) -> None:
+    def acknowledged(self, decided: dict[RecordId, AcknowledgeType], refused: dict[int, str], is_late: bool) -> None:
         """
         Note the answers.  A broker also confirms a late answer about a record that the group has finished meanwhile.
         """

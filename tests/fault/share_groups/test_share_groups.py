@@ -13,7 +13,7 @@ from benchmarks.tidemill_broker import TidemillBroker
 from tests.fault.cluster_processes import ClusterProcesses
 from tests.fault.extent import times
 from tests.fault.share_groups.share_lag import lag_of
-from tests.fault.share_groups.share_members import DoomedMember, Ledger, Member, Place
+from tests.fault.share_groups.share_members import DoomedMember, Ledger, Member, RecordId
 
 PARTITIONS = 4
 MEMBERS = 16
@@ -35,7 +35,7 @@ class Work:
         self.topic = "work"
         self.group = "workers"
         self.ledger = Ledger()
-        self.places: set[Place] = set()  # of all records
+        self.places: set[RecordId] = set()  # of all records
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(self.topic, PARTITIONS, replicas)])[self.topic].result(30)
         entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)

@@ -90,7 +90,8 @@ def test_a_fetch_waits_for_records(world: BrokerWorld) -> None:
 
 def test_released_records_are_delivered_again(world: BrokerWorld) -> None:
     """
-    A released record goes to the next member that waits, with the next delivery count; a rejected one to nobody.
+    A released record goes to the next member that waits, with the next delivery count.  A rejected record is not
+    delivered again.
     """
     first, second = member(world, "first"), member(world, "second")
     world.produce("jobs", b"a", b"b")

@@ -29,6 +29,8 @@ from tidemill.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
 )
 from tidemill.wire.schema import Message
@@ -125,6 +127,18 @@ REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
         lambda it: int(it.groups[0].error_code),
     ),
     "DeleteGroups": (lambda _: delete_groups.Request(groups_names=["g"]), 2, lambda it: int(it.results[0].error_code)),
+    "ShareGroupHeartbeat": (
+        lambda _: share_group_heartbeat.Request(
+            group_id="s", member_id="m", member_epoch=0, subscribed_topic_names=["flights"]
+        ),
+        1,
+        whole,
+    ),
+    "ShareGroupDescribe": (
+        lambda _: share_group_describe.Request(group_ids=["s"], include_authorized_operations=False),
+        1,
+        lambda it: int(it.groups[0].error_code),
+    ),
 }
 
 
