@@ -63,6 +63,7 @@ public final class ClientDriver {
     private final List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
     private final List<KafkaConsumer<byte[], byte[]>> consumers = new ArrayList<>();
     private final List<KafkaShareConsumer<byte[], byte[]>> shareConsumers = new ArrayList<>();
+    private final Map<List<Object>, ConsumerRecord<byte[], byte[]>> held = new HashMap<>(); // by topic, partition, offset
 
     private ClientDriver(String bootstrap, int patienceMs) {
         this.bootstrap = bootstrap;
@@ -249,13 +250,16 @@ public final class ClientDriver {
     private Object share(KafkaShareConsumer<byte[], byte[]> consumer, JsonNode request) {
         if (request.has("ms")) {
             List<Object> records = new ArrayList<>();
-            consumer.poll(Duration.ofMillis(request.get("ms").asLong())).forEach(each -> records.add(row(
-                each.topic(), each.partition(), each.offset(), each.value(), each.deliveryCount().get())));
+            consumer.poll(Duration.ofMillis(request.get("ms").asLong())).forEach(each -> {
+                held.put(List.of(each.topic(), each.partition(), each.offset()), each);
+                records.add(row(each.topic(), each.partition(), each.offset(), each.value(), each.deliveryCount().get()));
+            });
             return records;
         }
         for (JsonNode each : request.get("acknowledgements")) {
-            consumer.acknowledge(
-                each.get(0).asText(), each.get(1).asInt(), each.get(2).asLong(), AcknowledgeType.valueOf(each.get(3).asText()));
+            ConsumerRecord<byte[], byte[]> record =
+                held.remove(List.of(each.get(0).asText(), each.get(1).asInt(), each.get(2).asLong()));
+            consumer.acknowledge(record, AcknowledgeType.valueOf(each.get(3).asText()));
         }
         consumer.commitSync(patience).values().forEach(failure -> failure.ifPresent(it -> {
             throw it;
