@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tidemill.raft.entry import Entry
 from tidemill.shard.shard import Shard
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.invariant_violation import InvariantViolation
@@ -76,7 +77,7 @@ class MachineRun(ClusterRun):
             )
 
     def _agree(self, agree: Callable[[], bool]) -> bool:
-        if not agree():
+        if not agree() or not all(map(_is_quiet, self.machines)):
             return False
         found: dict[tuple[bytes, int], object] = {}
         for machine in self.machines:
@@ -92,6 +93,12 @@ class MachineRun(ClusterRun):
                             f"{shard.topic}-{number}: the state is {here} on {machine.name}, not {first}"
                         )
         return True
+
+
+def _is_quiet(machine: BrokerMachine) -> bool:
+    """Return whether the machine's replicas have committed every entry that they have."""
+    assert machine.broker is not None, "all brokers agree"
+    return all(it.replica.stable_index == it.replica.last_index for it in machine.broker.shard_table.shards.values())
 
 
 def machine_run(seed: int, brokers: int, machine: MachineUnderTest, tail_entries: int | None = None) -> MachineRun:
