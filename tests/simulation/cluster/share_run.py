@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.metadata.metadata_records import GROUP_RESOURCE
@@ -86,6 +87,8 @@ class ShareRun(ClusterRun):
             if len(states) > 1:
                 raise InvariantViolation(f"partition {number}: replicas have the same entries and different shares")
             self.compared += len(states)
+            deleted = self.history.partition(TOPIC, number).delete_asked
+            self.shared.check_all_delivered(number, range(deleted, self._replicas(number)[0].high_watermark))
         for consumer in self._consumers:
             consumer.is_stopping = True
         return True
@@ -143,13 +146,17 @@ class ShareRun(ClusterRun):
             self._starts[key] = share.start
 
 
-def share_run(seed: int, brokers: int | None = None) -> ShareRun:
-    knobs = replace(ClusterKnobs.draw(Random(seed), brokers), wipe=0.0)
-    return ShareRun(seed, knobs)
+def share_run(seed: int) -> ShareRun:
+    return ShareRun(seed, replace(ClusterKnobs.draw(Random(seed)), wipe=0.0))
+
+
+def eventful_run(seed: int) -> ShareRun:
+    """Return a short run of three brokers whose leaders change often, and whose processes end."""
+    drawn = ClusterKnobs.draw(Random(seed), 3).without_faults()
+    faults = replace(drawn, kill=0.3, pause=0.1, partition=0.2, leader_isolation=1.0, transfer_leadership=0.3)
+    return ShareRun(seed, replace(faults, duration_s=4, partitions=1, producers=1, pause_s=0.05))
 
 
 def with_share_settings() -> Any:
     """Return a patch that gives all simulated brokers the settings of these runs."""
-    from unittest.mock import patch
-
     return patch.object(cluster, "STATIC", {**cluster.STATIC, **STATIC})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidemill.batches.batch import spans
 from tidemill.batches.records import read_records
@@ -18,6 +18,7 @@ from tidemill.wire.messages import find_coordinator, share_acknowledge, share_fe
 HEARTBEAT_S: Final = 1.0
 FETCH_MS: Final = 300
 RECORDS_MAX: Final = 20
+SAFE_LOCK_S: Final = 0.8  # less than the lock duration of 1 s, on any broker's clock
 
 # Answers after which the member looks for the leader or opens a new session.
 _LOST: Final = frozenset({
@@ -47,7 +48,24 @@ class _Session:
     connection: Connection
     epoch: int = INITIAL_EPOCH
     partitions: set[int] = field(default_factory=set)
-    held: dict[int, set[int]] = field(default_factory=dict)  # partition → offsets that are not acknowledged
+    held: dict[int, dict[int, "_Lease"]] = field(default_factory=dict)  # partition → offset that is not acknowledged
+
+
+class _Lease(NamedTuple):
+    """A record that the member holds."""
+
+    asked_at: float  # when the fetch was sent: before the record was acquired
+    term: int | None  # of the leader, if it was the newest one until the record had arrived
+
+
+class _Decision(NamedTuple):
+    offset: int
+    kind: Acknowledgement
+    lease: _Lease
+
+
+_Chosen = dict[int, list[_Decision]]
+"""The acknowledgements in one request, by partition."""
 
 
 class ShareConsumer:
@@ -133,6 +151,7 @@ class ShareConsumer:
         session = self._sessions.get(address)
         if session is None or not session.connection.is_open:
             session = self._sessions[address] = _Session(await self._client.connection(address))
+        asked_at = self._client.loop.time()
         before = {number: self._history.term(address, number) for number in numbers}
         accepted = {number: self._history.accepted_before(number) for number in numbers}
         acknowledged = self._decide(session) if session.epoch and self._client.random.random() < 0.5 else {}
@@ -146,18 +165,18 @@ class ShareConsumer:
             for partition in topic.partitions:
                 number = partition.partition_index
                 if number in acknowledged:
-                    self._acknowledged(number, acknowledged[number], partition.acknowledge_error_code)
+                    self._acknowledged(address, number, acknowledged[number], partition.acknowledge_error_code)
                 if partition.error_code:
                     is_served = self._check_lost("ShareFetch", partition.error_code)
-                is_newest = before.get(number) is not None and before[number] == self._history.term(address, number)
-                self._take(session, partition, accepted[number] if is_newest else None)
+                term = before.get(number)
+                is_newest = term is not None and term == self._history.term(address, number)
+                lease = _Lease(asked_at, term if is_newest else None)
+                self._take(session, partition, lease, accepted[number] if is_newest else None)
         if is_served and self._client.random.random() < 0.7:
-            is_served = await self._acknowledge(session)
+            is_served = await self._acknowledge(address, session)
         return is_served
 
-    def _fetch_request(
-        self, session: _Session, numbers: set[int], acknowledged: dict[int, list[tuple[int, int]]]
-    ) -> share_fetch.Request:
+    def _fetch_request(self, session: _Session, numbers: set[int], acknowledged: _Chosen) -> share_fetch.Request:
         partition = share_fetch.Request.Topic.Partition
         assert self._topic_id is not None, "a member with partitions knows the topic's id"
         added = numbers - session.partitions | acknowledged.keys()
@@ -180,7 +199,7 @@ class ShareConsumer:
                                 partition.AcknowledgementBatch(
                                     first_offset=offset, last_offset=offset, acknowledge_types=[kind]
                                 )
-                                for offset, kind in acknowledged.get(number, ())
+                                for offset, kind, _ in acknowledged.get(number, ())
                             ],
                         )
                         for number in sorted(added)
@@ -198,7 +217,7 @@ class ShareConsumer:
             else [],
         )
 
-    def _take(self, session: _Session, partition: Any, accepted_before: frozenset[int] | None) -> None:
+    def _take(self, session: _Session, partition: Any, lease: _Lease, accepted_before: frozenset[int] | None) -> None:
         """Check and keep the records of one partition."""
         number, name = partition.partition_index, self._client.name
         records = memoryview(bytes(partition.records or b""))
@@ -213,18 +232,18 @@ class ShareConsumer:
             if missing:
                 raise InvariantViolation(f"{name}: acquired {sorted(missing)} of partition {number} without records")
             self._history.delivered(name, number, offsets, acquired.delivery_count, accepted_before)
-            session.held.setdefault(number, set()).update(offsets)
+            session.held.setdefault(number, {}).update(dict.fromkeys(offsets, lease))
         if present != sorted(set(present)):
             raise InvariantViolation(f"{name}: the records of partition {number} do not ascend: {present}")
 
     # Acknowledgements.
 
-    def _decide(self, session: _Session) -> dict[int, list[tuple[int, int]]]:
+    def _decide(self, session: _Session) -> _Chosen:
         """Choose acknowledgements for some of the held records, and take these from what is held."""
         random = self._client.random
-        chosen: dict[int, list[tuple[int, int]]] = {}
+        chosen: _Chosen = {}
         for number, held in session.held.items():
-            for offset in sorted(held):
+            for offset, lease in sorted(held.items()):
                 drawn = random.random()
                 if self.accepts_everything or drawn < 0.6:
                     kind = Acknowledgement.ACCEPT
@@ -234,12 +253,15 @@ class ShareConsumer:
                     kind = Acknowledgement.REJECT
                 else:
                     continue  # the lock may expire
-                chosen.setdefault(number, []).append((offset, kind))
-        for number, ones in chosen.items():
-            session.held[number] -= {offset for offset, _ in ones}
+                if kind != Acknowledgement.RELEASE:
+                    self._history.finishing.add((number, offset))
+                chosen.setdefault(number, []).append(_Decision(offset, kind, lease))
+        for number, decisions in chosen.items():
+            for decision in decisions:
+                del session.held[number][decision.offset]
         return chosen
 
-    async def _acknowledge(self, session: _Session) -> bool:
+    async def _acknowledge(self, address: Address, session: _Session) -> bool:
         chosen = self._decide(session)
         if not chosen:
             return True
@@ -260,7 +282,7 @@ class ShareConsumer:
                                     partition.AcknowledgementBatch(
                                         first_offset=offset, last_offset=offset, acknowledge_types=[kind]
                                     )
-                                    for offset, kind in ones
+                                    for offset, kind, _ in ones
                                 ],
                             )
                             for number, ones in chosen.items()
@@ -274,17 +296,27 @@ class ShareConsumer:
         session.epoch += 1
         for topic in answer.responses:
             for it in topic.partitions:
-                self._acknowledged(it.partition_index, chosen[it.partition_index], it.error_code)
+                self._acknowledged(address, it.partition_index, chosen[it.partition_index], it.error_code)
         return True
 
-    def _acknowledged(self, number: int, ones: list[tuple[int, int]], code: int) -> None:
+    def _acknowledged(self, address: Address, number: int, decisions: list[_Decision], code: int) -> None:
         """Note the answer to acknowledgements of one partition."""
         refused = (errors.INVALID_RECORD_STATE, errors.INVALID_REQUEST)  # the lock has expired, or the leader has moved
         if code and code not in refused:
             self._check_lost("an acknowledgement", code)
         self._history.outcomes[errors.name(code)] += 1
         if not code:
-            self._history.accepted |= {(number, offset) for offset, kind in ones if kind == Acknowledgement.ACCEPT}
+            accepted = {(number, it.offset) for it in decisions if it.kind == Acknowledgement.ACCEPT}
+            self._history.accepted |= accepted
+        term, now = self._history.term(address, number), self._client.loop.time()
+        is_held = term is not None and all(
+            it.lease.term == term and now - it.lease.asked_at < SAFE_LOCK_S for it in decisions
+        )
+        if code in refused and is_held:
+            raise InvariantViolation(
+                f"{self._client.name}: an acknowledgement is answered {errors.name(code)}, although no lock can have "
+                f"expired: {decisions}"
+            )
 
     def _check_lost(self, what: str, code: int) -> bool:
         """Return False.  Raise InvariantViolation if a client would not know what to do about the error."""

@@ -16,6 +16,9 @@ class ShareHistory:
     def __init__(self, delivery_limit: int, term: Term) -> None:
         self.term = term
         self.accepted: set[tuple[int, int]] = set()  # (partition, offset): the broker has confirmed the acceptance
+        self.finishing: set[tuple[int, int]] = (
+            set()
+        )  # (partition, offset): a member accepted or rejected it, or may have
         self.deliveries = 0
         self.outcomes: Counter[str] = Counter()  # the answers to acknowledgements, by kind and error
         self._delivery_limit = delivery_limit
@@ -33,6 +36,8 @@ class ShareHistory:
         records that its successor has finished.
         """
         self.deliveries += len(offsets)
+        if count == self._delivery_limit:
+            self.finishing.update((number, offset) for offset in offsets)  # no further delivery follows
         if not 1 <= count <= self._delivery_limit:
             raise InvariantViolation(
                 f"{member} received {offsets} of partition {number} with the delivery count {count}; the limit is "
@@ -44,3 +49,9 @@ class ShareHistory:
                 raise InvariantViolation(
                     f"{member} received {sorted(again)} of partition {number} after they had been accepted"
                 )
+
+    def check_all_delivered(self, number: int, offsets: range) -> None:
+        """Check that no record was lost: the group has finished these offsets, so members must have finished each."""
+        lost = [offset for offset in offsets if (number, offset) not in self.finishing]
+        if lost:
+            raise InvariantViolation(f"the group has finished partition {number}, but no member finished {lost}")
