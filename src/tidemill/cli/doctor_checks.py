@@ -83,7 +83,7 @@ def open_files(hard_limit: int) -> Check:
     no limit.
     """
     found = "no limit" if hard_limit < 0 else f"at most {hard_limit:,}"
-    fix = f"raise the hard limit to {OPEN_FILES_GOOD}: `ulimit -Hn`, or LimitNOFILE= of a systemd unit"
+    fix = f"raise the hard limit: `ulimit -Hn {OPEN_FILES_GOOD}` as root, or LimitNOFILE= of a systemd unit"
     if 0 <= hard_limit < OPEN_FILES_MIN:
         return fail("open files", found, fix)
     if 0 <= hard_limit < OPEN_FILES_GOOD:

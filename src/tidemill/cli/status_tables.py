@@ -31,9 +31,10 @@ LINES_AROUND: Final = 14  # screen lines that titles, headings, frames and the p
 
 
 def print_once(view: ClusterView) -> None:
-    """Print the tables of brokers, of their problems if any, and of shards; print notes to stderr."""
+    """Print a summary and the tables of brokers, of their problems if any, and of shards; print notes to stderr."""
     _print_notes(view)
-    print_table(BROKER_COLUMNS, broker_cells(view), title=title_of(view))
+    print(title_of(view))
+    print_table(BROKER_COLUMNS, broker_cells(view))
     print()
     if found := problem_cells(view):
         print_table(PROBLEM_COLUMNS, found, title="Problems")

@@ -238,7 +238,7 @@ def test_a_replaced_directory_is_refused(tmp_path: Path, is_up: bool) -> None:
                 stop(process, signal.SIGTERM)
             assert ready["data"] == str(tmp_path / "new")
 
-    assert (1, "") == (code, out)
+    assert (2, "") == (code, out)
     assert f"log.dirs={tmp_path / 'old'}: broker 2 may not join: broker.id=2 is refused" in message
 
 

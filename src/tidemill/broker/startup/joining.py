@@ -16,7 +16,7 @@ from tidemill.peer import frame as frames
 from tidemill.peer import join
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Link, Links
-from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.data_directory import WrongDirectory
 
 AGAIN_MS: Final = 300
 TELL_MS: Final = 5_000  # interval between log events while no broker has responded
@@ -110,6 +110,6 @@ class Joining:
         self._problem = why
 
 
-def refusal(answer: join.Response, broker_id: BrokerId | None) -> DirectoryProblem:
+def refusal(answer: join.Response, broker_id: BrokerId | None) -> WrongDirectory:
     wished = "a broker" if broker_id is None else f"broker {broker_id}"
-    return DirectoryProblem(f"{wished} may not join: {answer.error_message or f'error {answer.error_code}'}")
+    return WrongDirectory(f"{wished} may not join: {answer.error_message or f'error {answer.error_code}'}")

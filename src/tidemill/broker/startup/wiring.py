@@ -235,7 +235,7 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
     while code:
         code, message, image_offset = await _register(broker, endpoints, rack)
         if code and code not in NOT_NOW:
-            raise DirectoryProblem(message or f"the cluster refuses this broker (error {code})")
+            raise WrongDirectory(message or f"the cluster refuses this broker (error {code})")
         if code:
             search.check()
             await _pause(broker)
