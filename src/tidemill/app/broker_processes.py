@@ -122,6 +122,10 @@ class BrokerProcesses:
                     status=_exit_status(process.returncode),
                     restart_command=shlex.join(broker.command(as_json=self._as_json)),
                 )
+        if exited is not None and not self._running:
+            self._events.warning(
+                "no broker is left", then="brokers started by hand keep running; end this command with Ctrl-C"
+            )
         return exited
 
     def _missing(self) -> str | None:

@@ -115,7 +115,7 @@ class Follower:
         elif repair.snapshot is None and has_it and not repair.is_damaged:
             self.match_index = max(self.match_index, offer.index)
             self.acknowledge(0)
-        elif repair.accepts_writes(offer):
+        elif repair.may_accept(offer):
             repair.begin(offer)
             self.match_index = 0
         elif repair.snapshot is not None and offer.index < repair.snapshot[0]:

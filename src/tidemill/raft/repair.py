@@ -53,7 +53,7 @@ class Repair:
 
     # Methods for the install of a snapshot.
 
-    def accepts_writes(self, offer: SnapshotOffer) -> bool:
+    def may_accept(self, offer: SnapshotOffer) -> bool:
         """
         Return whether to install the offered snapshot.  A newer snapshot replaces an older one, until the row that ends
         the install is queued.

@@ -249,6 +249,20 @@ def test_a_first_broker_that_lost_its_directory_rejoins_the_cluster(tmp_path: Pa
             until(lambda: has_segment_with(b"kept", Path(victim["data"])), "its replica was not restored")
 
 
+def test_the_end_of_the_last_broker_is_reported(tmp_path: Path) -> None:
+    """
+    When all brokers of `tidemill dev` have ended, it says so and keeps running, because brokers may be started by hand.
+    """
+    with running_cluster(tmp_path / "data", 2) as cluster:
+        for broker in cluster.brokers:
+            os.kill(broker["pid"], signal.SIGKILL)
+
+        until(
+            lambda: any(event["event"] == "no broker is left" for event in cluster.events()),
+            "the end of the last broker was not reported",
+        )
+
+
 def has_segment_with(value: bytes, data: Path) -> bool:
     return any(value in segment.read_bytes() for segment in data.rglob("*.log"))
 
