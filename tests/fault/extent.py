@@ -6,7 +6,7 @@ import pytest
 
 IS_WHOLE = os.environ.get("TIDEMILL_FAULTS") == "all"
 JUDGED_MIN = 50  # the smallest number of pauses for which a p99 is meaningful
-SLACK = 1 if IS_WHOLE else 10  # a factor for time limits, because the suite shares its machine with other work
+SLACK = 1 if IS_WHOLE else 10  # factor of time limits: the suite, unlike a soak run, shares the machine with other work
 
 
 def times(short: int, whole: int) -> int:

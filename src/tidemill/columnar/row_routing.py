@@ -86,7 +86,7 @@ def _router(
     sticky: "array[int]",
     indices: memoryview | None,
 ) -> Any:
-    """Return a RowRouter that uses the columns of these rows."""
+    """Return a RowRouter for `rows`, with their columns for topic, partition and key."""
     value_ends = binary_buffers(rows.column("value"))[0]
     router = scan.RowRouter(rows.num_rows, array("i", counts), sticky, options.producer.batch_bytes, value_ends)
     if indices is not None:

@@ -1,4 +1,5 @@
-"""One connection between two brokers, without I/O: it converts bytes to frames and back.  `docs/formats/peer.md`.
+"""One connection between two brokers, without I/O: it converts bytes to frames and back.  See
+`docs/formats/peer.md`.
 
     dialler   Opening: versions, dial number, nonce ─▶
                                      ◀─ Opening: versions, nonce, proof of the cluster key   acceptor
@@ -6,8 +7,8 @@
                                                                        ◀─ Hello, sealed
               frames, sealed ─▶                                        ◀─ frames, sealed
 
-The dialler sends its Hello only after the acceptor has proven that it knows the cluster key.  The acceptor answers only
-after the dialler's first seal has proven the same.
+The dialler sends its Hello only after the acceptor has proven that it knows the cluster key.  The acceptor sends its
+Hello only after the dialler's first seal has proven the same.
 
 Invariants, and the attacks they prevent:
 
@@ -16,7 +17,7 @@ Invariants, and the attacks they prevent:
 - A seal is a MAC over direction, kind, a counter and the payload.  This prevents frames from being replayed, dropped,
   reordered, or reflected to their sender.
 - An Opening names the role of its sender, and an Opening with this end's own nonce is refused.  This prevents an
-  attacker from returning this end's own messages to it as a proof of the key.
+  attacker from returning this end's own messages to it as proof that it knows the key.
 - A length is checked before memory is allocated: at most 4 KiB until the other end has proven that it knows the key.
 
 Nothing is encrypted.

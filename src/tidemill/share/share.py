@@ -50,7 +50,10 @@ class Share:
         self._advance()
 
     def assign_letters(self, letters: Iterable[Letter]) -> None:
-        """Record how the dead letters of records will be produced.  Records that are not dead are ignored."""
+        """
+        Store the producer id, sequence and target of dead letters that are about to be produced.  Letters for records
+        that are not dead are ignored.
+        """
         for letter in letters:
             if letter.offset in self.letters or self._is_archiving(letter.offset):
                 self.letters[letter.offset] = letter

@@ -25,7 +25,7 @@ ANSWER_S_MAX = 5.0  # timeout of the client's socket, in seconds
 
 
 class Client:
-    """One connection, which sends requests as messages or as bytes."""
+    """One connection, over which requests are sent as messages or as raw bytes."""
 
     def __init__(self, address: tuple[str, int], *, receive_buffer: int | None = None) -> None:
         self.socket = socket.socket()

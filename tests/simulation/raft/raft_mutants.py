@@ -213,7 +213,7 @@ def keeps_a_truncated_membership() -> Iterator[None]:
 @contextmanager
 def commits_older_terms_by_counting() -> Iterator[None]:
     """Let a leader commit entries of older terms by counting replicas (Figure 8 of the Raft paper).  Random runs would
-    need thousands of seeds to find this bug, so a transcript does.
+    need thousands of seeds to find this bug, so a transcript covers it.
     """
     count = Replica._count
 

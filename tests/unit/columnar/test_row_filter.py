@@ -43,8 +43,8 @@ def filtered(*conditions: Condition) -> RowFilter:
 )
 def test_a_condition_is_used_as_far_as_it_is_exact(condition, use):
     """
-    The source applies a condition itself only if it can apply it to every row; otherwise Spark does.  An upper bound of
-    the timestamp is not used, and a lower bound only moves the start.
+    The source applies a condition itself only if it can apply it to every row; otherwise Spark does.  An upper bound on
+    the timestamp is not used, and a lower bound only moves the start of the read.
     """
     assert use is use_of(condition)
 

@@ -96,7 +96,7 @@ def test_a_gap_between_shards_fails_an_assertion() -> None:
 
 
 def test_a_newer_feature_level_is_refused() -> None:
-    """A broker stops at a feature level that its version does not support."""
+    """A broker refuses to apply a feature level that its version does not support."""
     with pytest.raises(MetadataFormatError) as refused:
         apply(EMPTY, [FeatureRecord(FEATURE_LEVEL + 1)])
 

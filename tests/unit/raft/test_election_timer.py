@@ -29,7 +29,7 @@ def test_the_only_voter_does_not_wait() -> None:
 
 
 def test_a_leader_that_is_leaving_gets_time_to_commit_its_removal() -> None:
-    """A leader that is alive but no longer a voter gets an election timeout to commit its removal."""
+    """A leader that is alive but no longer a voter is given one election timeout to commit its own removal."""
     timer = ElectionTimer(lambda: JITTER_MS)
     is_due(timer, 0, is_leader_leaving=True)
 

@@ -1,4 +1,6 @@
-"""Archives of flights in Parquet files: a real topic and a real Spark session, checked with other readers."""
+"""Archives of flights in Parquet files, written from a real topic in a real Spark session, and checked with pyarrow
+and other readers of Parquet.
+"""
 
 import json
 import threading

@@ -275,7 +275,7 @@ def test_state_survives_a_restart(world: BrokerWorld) -> None:
 
 def test_a_deleted_topic_ends_the_wait(world: BrokerWorld) -> None:
     """
-    A fetch that waits for a topic that is deleted is answered with an error.
+    A fetch that waits for records is answered with an error when its topic is deleted.
     """
     consumer = member(world)
     consumer.receive()

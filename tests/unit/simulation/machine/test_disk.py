@@ -255,7 +255,9 @@ def test_a_removal_may_be_undone() -> None:
 
 
 def test_a_later_name_may_outlive_an_earlier_one() -> None:
-    """A later name may outlive an earlier one, because changes to different names become durable in any order."""
+    """A name that was created later may survive a power loss that an earlier one does not: changes to different names
+    become durable in any order.
+    """
     disk = SimulatedDisk()
     disk.open("first", create=True)
     disk.open("second", create=True)

@@ -6,7 +6,8 @@ from typing import Any
 
 Offsets = Mapping[int, int]  # offsets by partition number
 
-STEP_RECORDS = 5_000_000  # records per Spark job, which takes seconds: progress is shown often, and a stop loses little
+# Records per Spark job.  A job takes only seconds: progress is shown often, and an interruption loses little work.
+STEP_RECORDS = 5_000_000
 STEP_RANGES_MAX = 10_000  # bounds the checksums that the driver collects
 
 

@@ -25,7 +25,7 @@ WIDE: Final = (1080, 270)  # width and height in CSS pixels
 HALF: Final = (520, 270)
 NARROW: Final = (340, 250)
 TEXT_PX: Final = 11.5
-_PNG_SCALE: Final = 2  # pixels of a PNG for each CSS pixel
+_PNG_SCALE: Final = 2  # PNG pixels per CSS pixel
 _POINTS_PER_INCH: Final = 72  # with this resolution, a point of the SVG is a CSS pixel
 _SETTINGS: Final = {
     "svg.fonttype": "none",  # text stays text: it can be searched, read aloud and selected

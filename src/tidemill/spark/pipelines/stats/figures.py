@@ -71,7 +71,7 @@ class Timeline:
     records_outside: int = 0  # records with outlying timestamps, which are not drawn
 
     def totals(self) -> Mapping[int, tuple[int, int]]:
-        """Return the records and bytes of all partitions by the start of the time step, in chronological order."""
+        """Return the numbers of records and bytes in all partitions by the start of each time step, in time order."""
         found: dict[int, tuple[int, int]] = {}
         for step in sorted(self.steps, key=lambda it: it.start_s):
             records, size = found.get(step.start_s, (0, 0))

@@ -10,7 +10,7 @@ from tidemill.spark.pipelines.frame.option import option
 from tidemill.spark.pipelines.frame.positions import parse_position
 from tidemill.spark.pipelines.frame.quantity import duration_text, parse_duration
 
-TOP_MAX: Final = 10_000  # the driver sorts these keys and lists them in the page
+TOP_MAX: Final = 10_000  # limited, because the driver sorts the top keys and lists them on the page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,7 @@ def test_a_new_directory_has_no_batch(tmp_path):
 
 
 def kill_at_call(monkeypatch, count):
-    """Kill the process at the call with this number, among the calls that change the disk."""
+    """Kill the process at the call number `count` of those that change the disk."""
     left = [count]
 
     def counted(real):
