@@ -2,9 +2,9 @@
 
     python -m tests.fault.forgetful_disk MOUNT_POINT
 
-The program serves the file system until it is unmounted.  Writing `seed SEED` into the file POWER_LOSS at its root gives
-one of three fates (kept, lost, torn by sector) to every page that was written after its file was last synced, and one
-of two (kept, lost) to every directory that was changed and not synced.  Writing `all` discards all unsynced data.
+The program serves the file system until it is unmounted.  Writing `seed SEED` into the file POWER_LOSS at its root
+gives one of three fates (kept, lost, torn by sector) to every page that was written after its file was last synced, and
+one of two (kept, lost) to every directory that was changed and not synced.  Writing `all` discards all unsynced data.
 O_DIRECT is refused, as on many file systems, so that a sync is always a separate call.
 """
 
