@@ -49,7 +49,8 @@ class RawFetcher:
         self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None = None
     ) -> Iterator[memoryview]:
         """
-        Yield runs of consecutive data batches that contain all records of [start_offset, end_offset), in order.
+        Yield views, each of a run of consecutive data batches, that contain all records of [start_offset, end_offset),
+        in order.
 
         The first and the last batch may contain records outside that range.  Each view is valid until the next one is
         requested.  If `topic_id` is given, the topic must have that id.

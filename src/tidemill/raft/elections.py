@@ -86,7 +86,7 @@ class Elections:
         self._timer = ElectionTimer(jitter_ms)
 
     def is_led(self) -> bool:
-        """Return whether this replica knows a live leader, which may be itself."""
+        """Return whether this replica knows of a live leader, which may be itself."""
         if self.role is Role.LEADER:
             return True
         return self.leader in self._log.memberships.current.voters and self.is_alive(self.leader)

@@ -49,7 +49,7 @@ SHARE_SESSION_NOT_FOUND = 122
 # Local errors of librdkafka; they are not part of the protocol.
 LOCAL_AUTO_OFFSET_RESET, LOCAL_UNKNOWN_TOPIC, LOCAL_UNKNOWN_PARTITION = -140, -188, -190
 
-# What an acknowledgement may be answered while leaders move.
+# The errors with which an acknowledgement may be answered while leaders move.
 LEASE_LOST = MOVED | {UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, INVALID_RECORD_STATE, SHARE_SESSION_NOT_FOUND}
 
 JUNE_2013 = 1_371_000_000_000

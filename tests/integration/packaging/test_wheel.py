@@ -135,7 +135,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Fresh:
 
 def test_the_source_distribution_has_what_a_build_needs(sdist: Path) -> None:
     """
-    The source distribution contains every tracked file of the packages and of their build, and no test.
+    The source distribution contains every tracked file of the packages and of their build, and no tests.
     """
     with tarfile.open(sdist) as archive:
         files = [PurePosixPath(member.name) for member in archive if member.isfile()]

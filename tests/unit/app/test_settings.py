@@ -140,8 +140,8 @@ def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, wh
 
 def test_all_wrong_settings_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
     """
-    Each error names the line of the file, the key, the value and the fix.  An error about a value that a stronger
-    source sets names no line.
+    Each error names the line of the file, the key, the value and the fix.  An error about a value from a
+    source with higher precedence than the file names no line.
     """
     file = tmp_path / "broker.yaml"
     file.write_text("num.partitions: many\nlog.dirs: /x\nlog.dris: /y\nlog:\n  dirs: /z\nnum.io.threads: 0\n")

@@ -68,8 +68,8 @@ def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Cal
 
 def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: Callable[..., Any]) -> None:
     """
-    The name of a checkpoint is durable before the ring is freed.  The first checkpoint creates the second file; if only
-    the name of that file were lost, the checkpoint would be lost, too.
+    The name of a checkpoint is durable before the ring is freed.  The first checkpoint creates the
+    second of the two checkpoint files; losing just the name of that file would lose the checkpoint.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)

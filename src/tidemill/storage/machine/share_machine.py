@@ -96,7 +96,7 @@ def decode_shares(data: bytes) -> PartitionShares:
 
 
 def share_groups() -> MachineType:
-    """Return the machine type."""
+    """Return the machine type of share groups."""
     return MachineType(
         number=MachineNumber.SHARE_PARTITIONS,
         version=VERSION,

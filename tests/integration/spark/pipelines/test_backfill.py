@@ -154,7 +154,10 @@ def flights_job(spark, bootstrap, flight_files, tmp_path):
 
 @pytest.fixture
 def run_until(spark):
-    """`run_until(is_enough, **arguments)` runs a backfill, and requests a stop before a part if `is_enough()`."""
+    """
+    `run_until(is_enough, **arguments)` runs a backfill and calls `is_enough` before each part; when that returns True,
+    a stop is requested.
+    """
 
     def run_job(is_enough, *, state, bootstrap_servers, **options):
         return run(

@@ -108,7 +108,8 @@ def test_a_silent_member_is_removed_when_its_session_expires() -> None:
 
 def test_committed_offsets_expire() -> None:
     """
-    Offsets committed by a consumer that never joins its group expire offsets.retention.minutes after the commit, even if no request arrives.
+    Offsets committed by a consumer that never joins its group expire offsets.retention.minutes after the commit, even
+    if no request arrives.
     """
     world = grown_world(**{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
     commit(world, "flights", 3)

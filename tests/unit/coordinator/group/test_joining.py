@@ -1,4 +1,4 @@
-"""JoinGroup, in the ways in which Kafka's clients use it."""
+"""JoinGroup, as Kafka's clients use it."""
 
 import pytest
 

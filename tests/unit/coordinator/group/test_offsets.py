@@ -182,8 +182,8 @@ def test_offsets_of_subscribed_topics_cannot_be_deleted():
 
 def test_offsets_of_other_protocol_types_cannot_be_deleted_while_in_use():
     """
-    Offsets of a group that has members and another protocol type than `consumer` cannot be deleted, because the
-    coordinator cannot read the subscriptions of these members.
+    Offsets of a group that has members, and whose protocol type is not `consumer`, cannot be deleted, because the
+    coordinator cannot read the members' subscriptions.
     """
     world = World()
     world.stable(protocol_type="connect")

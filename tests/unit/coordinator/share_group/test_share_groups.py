@@ -359,7 +359,7 @@ def test_incarnations_never_repeat():
 
 @pytest.mark.parametrize("reset", [EARLIEST, LATEST, BY_DURATION], ids=lambda it: it.rule)
 def test_a_share_begins_where_the_configuration_says(reset):
-    """A new share begins where `share.auto.offset.reset` says when the share is opened."""
+    """A new share begins where `share.auto.offset.reset` says at the moment when the share is opened."""
     world = ShareWorld()
     world.joined("m1")
     world.share_config = ShareGroupConfig(offset_reset=reset)
