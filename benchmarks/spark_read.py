@@ -29,7 +29,7 @@ from benchmarks.tidemill_broker import TidemillBroker
 ROWS, PARTITIONS, VALUE_BYTES = 5_000_000, 8, 100
 TOPIC = "rows"
 LOOP_NAME = "confluent-kafka loop"
-TARGETS = {CONNECTOR_NAME: 2.5, LOOP_NAME: 8.0}
+TARGETS = {CONNECTOR_NAME: 3.0, LOOP_NAME: 8.0}
 
 
 def fill(bootstrap: str, rows: int) -> None:

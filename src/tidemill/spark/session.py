@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 DEFAULTS: Final = {
     # Spark's default pattern, extended by the keys of literal secrets that Spark would show in plans, the event log and
     # its web UI.
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key[.]pem|ssl[.]keystore[.]key",
+    "spark.redaction.regex": (
+        "(?i)secret|password|token|access[.]?key|private[.]key|jaas|oauthbearer[.]extensions"
+        "|ssl[.]key[.]pem|ssl[.]keystore[.]key"
+    ),
     # A limit in bytes makes Spark slow (`slow_nulls`), so only the number of rows is limited.  2,000 records of 1 MiB,
     # Kafka's default maximum, fit into an Arrow column of 2 GiB.
     slow_nulls.KEY: slow_nulls.UNLIMITED,

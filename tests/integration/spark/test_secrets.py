@@ -9,6 +9,7 @@ LITERAL = {
     "kafka.sasl.password": "hunter2",
     "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="a" password="hunter2";',
     "kafka.sasl.oauthbearer.client.secret": "hunter2",
+    "kafka.sasl.oauthbearer.extensions": "logicalCluster=hunter2",
     "kafka.ssl.key.pem": "hunter2",
     "kafka.ssl.keystore.key": "hunter2",
 }

@@ -1,14 +1,17 @@
 """If a reader's options refer to a secret, Spark pickles, prints and logs the reference, but never the secret."""
 
 import pickle
+import re
 
 import pytest
 
 pytest.importorskip("pyspark", reason="extra 'spark' is not installed")
 
+from tidemill.client.security_keys import SECURITY_KEYS
 from tidemill.columnar import sink_options, source_options
 from tidemill.spark import row_schema
 from tidemill.spark.batch_reader import BatchReader
+from tidemill.spark.session import DEFAULTS
 from tidemill.spark.stream_reader import StreamReader
 
 OPTIONS = {
@@ -18,6 +21,15 @@ OPTIONS = {
     "kafka.sasl.mechanism": "SCRAM-SHA-512",
     "kafka.sasl.username": "alice",
 }
+
+
+@pytest.mark.parametrize("name", [name for name, key in SECURITY_KEYS.items() if key.is_secret])
+def test_spark_redacts_every_secret_option(name):
+    """
+    The pattern in `session.DEFAULTS` matches the option of every secret key, so Spark hides its value in plans, the
+    event log and the web UI.
+    """
+    assert re.search(DEFAULTS["spark.redaction.regex"], f"kafka.{name}")
 
 
 def readers(options):
