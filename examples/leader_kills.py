@@ -205,10 +205,12 @@ def _lacks(back: int, targets: Targets, view: ClusterView) -> str | None:
     """Return a problem unless the restarted broker has every shard on its disk up to the log index in `targets`."""
     for row in view.shards:
         for member in () if row["led_here"] is None else row["led_here"]["members"]:
+            if member["broker_id"] != back:
+                continue
+            shard = f"shard {row['shard_id']} of {row['topic']}"
+            if member["match_index"] is None:  # the leader has not heard of the broker's log yet
+                return f"broker {back} was restarted, and the leader of {shard} does not know its log yet"
             lacks = targets.get(row["shard_id"], 0) - member["match_index"]
-            if member["broker_id"] == back and lacks > 0:
-                return (
-                    f"broker {back} was restarted and has not caught up: it lacks {lacks:,} rows of "
-                    f"shard {row['shard_id']} of {row['topic']}"
-                )
+            if lacks > 0:
+                return f"broker {back} was restarted and has not caught up: it lacks {lacks:,} rows of {shard}"
     return _is_back(back, view)
