@@ -1,6 +1,7 @@
-"""ShareDescribe: a group's coordinator asks the leader of partitions for the progress of the group's shares.
+"""ShareDescribe: asks the leader of partitions for the state of a group's shares.
 
-The leader answers after it has confirmed its leadership.
+Brokers send it for DescribeShareGroupOffsets and the console, commands send it to the Kafka listener.  The leader
+answers after it has confirmed its leadership.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,14 @@ class Response(Message):
         leader_epoch: int = field(INT32, default=-1)
         start: int = field(INT64, default=-1)  # -1 if the partition has no share of the group
         lag: int = field(INT64, default=-1)  # offsets that are not finished
+        end: int = field(INT64, default=-1)  # the high watermark
+        available: int = field(INT64, default=0)  # records that a consumer could acquire now
+        delayed: int = field(INT64, default=0)  # records that wait for their release time
+        held: int = field(INT64, default=0)  # records that consumers hold
+        archiving: int = field(INT64, default=0)  # dead records whose dead letter is not written yet
+        expired_unread: int = field(INT64, default=0)  # offsets that retention removed before they were finished
+        oldest_ms: int = field(INT64, default=-1)  # the timestamp of the first record that is not finished; -1: none
+        blocked_by: str | None = field(STRING, default=None)  # why available records are not delivered; None: nothing
 
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)

@@ -44,6 +44,21 @@ class BackOff:
         return int(min(delay, self.max_ms) * (1 - self.jitter * random()))
 
 
+class Order(StrEnum):
+    """Which records of a partition may not be held at the same time."""
+
+    NONE = "none"
+    KEY = "key"  # two records with the same key: a record waits for those of its key with smaller offsets
+    PARTITION = "partition"  # records of two batches
+
+
+class Mode(StrEnum):
+    """How many members of a group may hold records of a partition at the same time."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
     """The settings of a share group.  The defaults are Kafka's."""
@@ -54,6 +69,13 @@ class ShareSettings:
     is_renewable: bool = True
     has_dead_letters: bool = False
     back_off: BackOff = field(default_factory=BackOff)
+    order: Order = Order.NONE
+    mode: Mode = Mode.SHARED
+    look_ahead: int = 10_000  # records whose keys or priorities are known ahead of the first available one
+    is_prioritized: bool = False
+    ttl_ms: int = -1  # -1: records do not expire
+    tracked_max: int = 10_000  # runs and letters; beyond, no record behind the last run is acquired
+    waits_at_failover: bool = False  # whether a new leader of an ordered or exclusive share waits for `lock_ms` first
 
     def records_at_once(self, delivery_count: int, batch_size: int) -> int | None:
         """

@@ -13,6 +13,8 @@ from tidemill.peer import (
     share_close,
     share_describe,
     share_open,
+    share_receive,
+    share_resolve,
     transfer_leadership,
 )
 from tidemill.wire.api import ALL
@@ -29,6 +31,8 @@ APIS = (
     share_open.API,
     share_close.API,
     share_describe.API,
+    share_resolve.API,
+    share_receive.API,
 )
 DIRECTORY = bytes(range(16))
 TOPIC = TopicId(bytes(range(16, 32)))
@@ -74,6 +78,26 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         ),
         "0267" + "02" + TOPIC.hex() + "00000002" + NO_TAGS + NO_TAGS,
     ),
+    (
+        share_resolve.API,
+        share_resolve.Request(
+            group_id="g",
+            topic_id=TOPIC,
+            partition=2,
+            member_id="m",
+            batches=[share_resolve.Request.Batch(first_offset=4, last_offset=5, acknowledge_types=[1])],
+            delay_ms=7,
+        ),
+        "0267" + TOPIC.hex() + "00000002" + "026d" + "02" + "0000000000000004" + "0000000000000005" + "0201" + NO_TAGS
+        + "ff" + "0000000000000007" + NO_TAGS,
+    ),
+    (
+        share_receive.API,
+        share_receive.Request(
+            group_id="g", topic_id=TOPIC, partition=2, member_id="m", max_records=3, max_bytes=4, max_wait_ms=5
+        ),
+        "0267" + TOPIC.hex() + "00000002" + "026d" + "00000003" + "00000004" + "00000005" + NO_TAGS,
+    ),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -110,9 +134,23 @@ RESPONSES: list[tuple[Api, Message, str]] = [
     (
         share_describe.API,
         share_describe.Response(shares=[share_describe.Response.Share(leader_epoch=3, start=4, lag=5)]),
-        FINE + NULL + "02" + "0000" + "00000003" + "0000000000000004" + "0000000000000005" + NO_TAGS + NO_TAGS,
+        FINE + NULL + "02" + "0000" + "00000003" + "0000000000000004" + "0000000000000005" + "ff" * 8 + "00" * 40
+        + "ff" * 8 + NULL + NO_TAGS + NO_TAGS,
     ),
-]
+    (
+        share_resolve.API,
+        share_resolve.Response(resolved=1, finished=2, held=3),
+        FINE + NULL + "0000000000000001" + "0000000000000002" + "0000000000000003" + NO_TAGS,
+    ),
+    (
+        share_receive.API,
+        share_receive.Response(
+            lock_ms=9,
+            acquired=[share_receive.Response.AcquiredRecords(first_offset=4, last_offset=5, delivery_count=1)],
+        ),
+        FINE + NULL + "00000009" + "02" + "0000000000000004" + "0000000000000005" + "0001" + NO_TAGS + "01" + NO_TAGS,
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "request_", "golden"), REQUESTS)
@@ -147,9 +185,9 @@ def test_a_truncated_request_is_refused(api: Api, request_: Message, golden: str
             api.decode_request(0, memoryview(whole)[:size])
 
 
-def test_the_api_keys_are_not_available_to_clients() -> None:
-    """The API keys between brokers are unique, far above Kafka's, and unknown to the client protocol."""
+def test_the_api_keys_are_not_kafkas() -> None:
+    """The API keys between brokers are unique, far above Kafka's, and not among those that ApiVersions lists."""
     keys = [api.key for api in APIS]
 
-    assert [*range(10_000, 10_009)] == keys
+    assert [*range(10_000, 10_009), 10_015, 10_016] == keys
     assert not set(keys) & set(ALL)

@@ -1,0 +1,38 @@
+"""ShareReceive: acquires records of one partition for a consumer without a share session.
+
+Commands and Spark send it to the Kafka listener of the partition's leader.  The consumer's locks end when it resolves
+the records (ShareResolve), or with time; no connection has to stay open.  A consumer that already holds records of the
+partition gets these, with renewed locks, and no others: so a repeated request has the same result.
+"""
+
+from collections.abc import Sequence
+
+from tidemill.model.topic import TopicId
+from tidemill.wire.primitives import INT16, INT32, INT64, RECORDS, STRING, UUID, Records, array
+from tidemill.wire.schema import Api, Message, field
+
+
+class Request(Message):
+    group_id: str = field(STRING)
+    topic_id: TopicId = field(UUID)
+    partition: int = field(INT32)
+    member_id: str = field(STRING)  # chosen by the consumer
+    max_records: int = field(INT32)
+    max_bytes: int = field(INT32)
+    max_wait_ms: int = field(INT32)
+
+
+class Response(Message):
+    class AcquiredRecords(Message):
+        first_offset: int = field(INT64)
+        last_offset: int = field(INT64)
+        delivery_count: int = field(INT16)
+
+    error_code: int = field(INT16, default=0)
+    error_message: str | None = field(STRING, default=None)
+    lock_ms: int = field(INT32, default=0)
+    acquired: Sequence[AcquiredRecords] = field(array(AcquiredRecords), default=())
+    records: Records = field(RECORDS, default=b"")  # whole batches; only acquired records are delivered
+
+
+API = Api(key=10_016, versions=range(1), flexible_from=0, request=Request, response=Response)
