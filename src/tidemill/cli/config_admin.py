@@ -23,6 +23,7 @@ Config = describe_configs.Response.Resource.Config
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 TOPIC: Final = 2
+GROUP: Final = 32
 BROKER: Final = 4
 WITHOUT_EFFECT: Final = "Accepted without effect: "
 """The prefix of Tidemill's documentation of a key that is stored but ignored."""
@@ -43,6 +44,8 @@ class Resource(NamedTuple):
     def about(self) -> str:
         if self.type == TOPIC:
             return f"topic {self.name!r}"
+        if self.type == GROUP:
+            return f"group {self.name!r}"
         return f"broker {self.name}" if self.name else "the cluster"
 
 
@@ -169,7 +172,8 @@ def value_if_unset(config: Config, resource_type: int) -> str | None:
     level, or None if there is none.  Return the current value if the resource has only inherited it.
     """
     levels = config.synonyms
-    is_own = config.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG if resource_type == TOPIC else True
+    own = {TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, GROUP: ConfigSource.DYNAMIC_GROUP_CONFIG}.get(resource_type)
+    is_own = own is None or config.config_source == own
     if config.config_source == ConfigSource.DEFAULT_CONFIG or not is_own:
         return config.value
     return _in_unit_of(config, levels[1]) if len(levels) > 1 else None

@@ -1,4 +1,4 @@
-"""Describe, set and unset configurations of topics and brokers.
+"""Describe, set and unset configurations of topics, groups and brokers.
 
 \b
 Examples:
@@ -6,6 +6,7 @@ Examples:
   tidemill configs set --topic orders retention.ms=86400000
   tidemill configs unset --topic orders retention.ms
   tidemill configs describe --broker 1 --all
+  tidemill configs set --group workers share.delivery.count.limit=3
   tidemill configs set --cluster log.retention.ms=604800000
 """
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from tidemill.cli.config_admin import ConfigAdmin, Resource
 
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="T", help="A topic.")]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="G", help="A group; share groups have configurations.")
+]
 BrokerOption = Annotated[int | None, typer.Option("--broker", metavar="N", min=0, help="The broker with this id.")]
 ClusterOption = Annotated[
     bool, typer.Option("--cluster", help="The defaults of all brokers, which a broker's own value overrides.")
@@ -29,6 +33,7 @@ ClusterOption = Annotated[
 
 SOURCES: Final = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_GROUP_CONFIG": "group",
     "DYNAMIC_BROKER_CONFIG": "broker",
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "cluster",
     "STATIC_BROKER_CONFIG": "broker's start",
@@ -45,16 +50,21 @@ def register(application: typer.Typer) -> None:
 
 
 def _opened(
-    bootstrap: str | None, topic: str | None, broker: int | None, cluster: bool
+    bootstrap: str | None, topic: str | None, group: str | None, broker: int | None, cluster: bool
 ) -> tuple["ConfigAdmin", "Resource"]:
     address = resolve(bootstrap)
-    if (topic is not None) + (broker is not None) + cluster != 1:
-        raise usage("give one of --topic T, --broker N and --cluster")
+    if sum(named is not None for named in (topic, group, broker)) + cluster != 1:
+        raise usage("give one of --topic T, --group G, --broker N and --cluster")
 
     # Imported here because the import is slow (decision 12).
-    from tidemill.cli.config_admin import BROKER, TOPIC, ConfigAdmin, Resource
+    from tidemill.cli.config_admin import BROKER, GROUP, TOPIC, ConfigAdmin, Resource
 
-    resource = Resource(TOPIC, topic) if topic is not None else Resource(BROKER, "" if broker is None else str(broker))
+    if topic is not None:
+        resource = Resource(TOPIC, topic)
+    elif group is not None:
+        resource = Resource(GROUP, group)
+    else:
+        resource = Resource(BROKER, "" if broker is None else str(broker))
     return ConfigAdmin(address), resource
 
 
@@ -67,6 +77,7 @@ def _named(resource: "Resource") -> dict[str, Any]:
 def describe(
     keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]…", show_default=False)] = None,
     topic: TopicOption = None,
+    group: GroupOption = None,
     broker: BrokerOption = None,
     cluster: ClusterOption = False,
     all_: Annotated[bool, typer.Option("--all", help="Include configurations that have their default values.")] = False,
@@ -86,7 +97,7 @@ def describe(
     """
     from tidemill.cli.output import pipe_may_close, print_json, print_table
 
-    admin, resource = _opened(bootstrap, topic, broker, cluster)
+    admin, resource = _opened(bootstrap, topic, group, broker, cluster)
     rows = admin.rows(resource, keys or None)
     missing = sorted({*(keys or ())} - {row["key"] for row in rows})
     if missing:
@@ -118,6 +129,7 @@ def _cells(row: dict[str, Any], last_column: str) -> list[object]:
 def set_(
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", show_default=False)],
     topic: TopicOption = None,
+    group: GroupOption = None,
     broker: BrokerOption = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = None,
@@ -132,12 +144,13 @@ def set_(
       tidemill configs set --broker 1 log.retention.ms=86400000
     """
     values = parse_pairs(pairs)
-    _alter(*_opened(bootstrap, topic, broker, cluster), dict(values), as_json=as_json)
+    _alter(*_opened(bootstrap, topic, group, broker, cluster), dict(values), as_json=as_json)
 
 
 def unset(
     keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_default=False)],
     topic: TopicOption = None,
+    group: GroupOption = None,
     broker: BrokerOption = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = None,
@@ -146,11 +159,11 @@ def unset(
     """
     Remove values, so that a lower level or the default applies.
 
-    The levels are: topic, broker, cluster, broker's start, default.
+    The levels are: topic or group, broker, cluster, broker's start, default.
 
     Example: tidemill configs unset --topic orders retention.ms
     """
-    _alter(*_opened(bootstrap, topic, broker, cluster), dict.fromkeys(keys), as_json=as_json)
+    _alter(*_opened(bootstrap, topic, group, broker, cluster), dict.fromkeys(keys), as_json=as_json)
 
 
 def _alter(admin: "ConfigAdmin", resource: "Resource", changes: dict[str, str | None], *, as_json: bool) -> None:

@@ -89,6 +89,24 @@ def test_a_retention_in_hours_is_shown_once(tmp_path: Path) -> None:
     assert "config\tvalue\tsource\tif unset" == table.splitlines()[0]
 
 
+def test_a_group_is_configured_before_it_exists(bootstrap: str) -> None:
+    """
+    The configuration of a share group can be set before its first member joins, and overrides the broker's value.
+    """
+    group = ("--group", new_topic(bootstrap))
+
+    done = tidemill("configs", "set", *group, "share.delivery.count.limit=3", bootstrap=bootstrap)
+    ours = described(bootstrap, *group)
+    refused = tidemill("configs", "set", *group, "share.delivery.count.limit=1000", bootstrap=bootstrap)
+    tidemill("configs", "unset", *group, "share.delivery.count.limit", bootstrap=bootstrap)
+
+    limit = ours["share.delivery.count.limit"]
+    assert (0, ["share.delivery.count.limit"]) == (done.exit_code, [*ours])
+    assert ("3", "DYNAMIC_GROUP_CONFIG", "5") == (limit["value"], limit["source"], limit["if_unset"])
+    assert 1 == refused.exit_code and "share.delivery.count.limit=1000" in refused.err
+    assert {} == described(bootstrap, *group)
+
+
 def test_a_key_without_effect_is_set_with_a_note(bootstrap: str) -> None:
     """
     If a key has no effect, the command sets it and explains on stderr why it has none.  A key that has an effect causes
