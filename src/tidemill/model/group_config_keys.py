@@ -1,12 +1,14 @@
-"""The configuration keys of a group: Kafka 4.3's keys, and the one for KIP-1191's dead-letter topic."""
+"""The configuration keys of a group: Kafka 4.3's keys, the one for KIP-1191's dead-letter topic, and Tidemill's own."""
 
 from typing import Final
 
+from tidemill.model.back_off import parse_back_off
 from tidemill.model.config_key import ConfigKey, obeyed, without_effect
 from tidemill.model.config_types import ConfigType, ConfigValue
 from tidemill.model.offset_reset import parse_offset_reset
 
-BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+BOOLEAN, STRING = ConfigType.BOOLEAN, ConfigType.STRING
+INT, LONG = ConfigType.INT, ConfigType.LONG
 
 NO_CONSUMER_PROTOCOL: Final = (
     "the consumer group protocol of KIP-848 is not implemented yet; members of classic groups bring their own settings"
@@ -24,6 +26,18 @@ def _offset_reset_problem(value: ConfigValue) -> str | None:
     except ValueError as requirement:
         return str(requirement)
     return None
+
+
+def _back_off_problem(value: ConfigValue) -> str | None:
+    try:
+        parse_back_off(str(value))
+    except ValueError as requirement:
+        return str(requirement)
+    return None
+
+
+def _ttl_problem(value: ConfigValue) -> str | None:
+    return "must be -1, for no time to live, or at least 1" if value == 0 else None
 
 
 GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -95,4 +109,68 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
     without_effect("streams.initial.rebalance.delay.ms", INT, 3_000, NO_STREAMS_GROUPS, at_least=0),
     without_effect("streams.num.standby.replicas", INT, 0, NO_STREAMS_GROUPS, at_least=0),
     without_effect("streams.session.timeout.ms", INT, 45_000, NO_STREAMS_GROUPS, at_least=1),
+    # Keys that Kafka does not have.
+    obeyed(
+        "tidemill.share.backoff",
+        STRING,
+        "",
+        "How long a record waits after a failed delivery, as JSON with kind (constant, linear or exponential), first, "
+        "step (linear) or factor (exponential), max (at most 7d) and jitter (0 to 1): "
+        '{"kind": "exponential", "first": "1s", "factor": 2, "max": "5m"}.  Empty: it does not wait.',
+        check=_back_off_problem,
+    ),
+    obeyed(
+        "tidemill.share.ttl.ms",
+        LONG,
+        -1,
+        "The age of a record, by its timestamp, from which a share group no longer delivers it; -1 is no limit.",
+        at_least=-1,
+        check=_ttl_problem,
+    ),
+    obeyed(
+        "tidemill.share.max.tracked",
+        INT,
+        10_000,
+        "How many ranges of records of a partition, and dead letters that are not written yet, a share group tracks; "
+        "at this number, it delivers no records behind the last range.",
+        at_least=1_000,
+        at_most=100_000,
+    ),
+    obeyed(
+        "tidemill.share.order",
+        STRING,
+        "none",
+        "Which records of a partition are not delivered at the same time: those with the same key (key), those of two "
+        "batches (partition), or none.",
+        choices=("none", "key", "partition"),
+    ),
+    obeyed(
+        "tidemill.share.mode",
+        STRING,
+        "shared",
+        "Whether the members of a share group share a partition (shared), or one member at a time reads it "
+        "(exclusive).",
+        choices=("shared", "exclusive"),
+    ),
+    obeyed(
+        "tidemill.share.lookahead",
+        INT,
+        10_000,
+        "How many records behind the first available one are opened to find their keys or priorities.",
+        at_least=100,
+        at_most=100_000,
+    ),
+    obeyed(
+        "tidemill.share.priority",
+        BOOLEAN,
+        False,
+        "Whether records with a higher header tidemill-priority, 0 to 9, are delivered first.",
+    ),
+    obeyed(
+        "tidemill.share.failover.wait",
+        BOOLEAN,
+        False,
+        "Whether a new leader of an ordered or exclusive share group waits for one lock duration before it delivers "
+        "records, so that consumers of the previous leader no longer hold any.",
+    ),
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemill.model import errors
+from tidemill.model.back_off import NO_BACK_OFF, BackOff, parse_back_off
 from tidemill.model.config_key import parse
 from tidemill.model.config_keys import GROUP_KEYS
 from tidemill.model.config_resolution import BrokerLayers, broker_int, resolve_group
@@ -18,6 +19,14 @@ LOCK: Final = "share.record.lock.duration.ms"
 DELIVERIES: Final = "share.delivery.count.limit"
 LOCKS: Final = "share.partition.max.record.locks"
 RENEWAL: Final = "share.renew.acknowledge.enable"
+BACK_OFF: Final = "tidemill.share.backoff"
+TTL: Final = "tidemill.share.ttl.ms"
+TRACKED: Final = "tidemill.share.max.tracked"
+ORDER: Final = "tidemill.share.order"
+MODE: Final = "tidemill.share.mode"
+LOOK_AHEAD: Final = "tidemill.share.lookahead"
+PRIORITY: Final = "tidemill.share.priority"
+FAILOVER_WAIT: Final = "tidemill.share.failover.wait"
 
 # For each group key, the broker keys that bound its value: (smallest, largest).
 BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -40,6 +49,14 @@ class ShareGroupConfig:
     delivery_limit: int = 5
     locks_max: int = 2_000  # of one partition
     is_renewable: bool = True
+    back_off: BackOff = NO_BACK_OFF
+    ttl_ms: int = -1  # -1: records do not expire
+    tracked_max: int = 10_000  # runs and letters of one partition
+    order: str = "none"
+    mode: str = "shared"
+    look_ahead: int = 10_000
+    is_prioritized: bool = False
+    waits_at_failover: bool = False
 
 
 def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayers) -> ShareGroupConfig:
@@ -55,7 +72,15 @@ def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayer
         lock_ms=_bounded(LOCK, overrides, layers),
         delivery_limit=_bounded(DELIVERIES, overrides, layers),
         locks_max=_bounded(LOCKS, overrides, layers),
-        is_renewable=bool(parse(GROUP_KEYS[RENEWAL], _text(RENEWAL, overrides, layers))),
+        is_renewable=_flag(RENEWAL, overrides, layers),
+        back_off=parse_back_off(_text(BACK_OFF, overrides, layers)),
+        ttl_ms=int(_text(TTL, overrides, layers)),
+        tracked_max=int(_text(TRACKED, overrides, layers)),
+        order=_text(ORDER, overrides, layers).strip(),
+        mode=_text(MODE, overrides, layers).strip(),
+        look_ahead=int(_text(LOOK_AHEAD, overrides, layers)),
+        is_prioritized=_flag(PRIORITY, overrides, layers),
+        waits_at_failover=_flag(FAILOVER_WAIT, overrides, layers),
     )
 
 
@@ -85,6 +110,10 @@ def _bounded(name: str, overrides: Mapping[str, str], layers: BrokerLayers) -> i
     smallest, largest = BOUNDS[name]
     value = int(_text(name, overrides, layers))
     return max(broker_int(layers, smallest), min(value, broker_int(layers, largest)))
+
+
+def _flag(name: str, overrides: Mapping[str, str], layers: BrokerLayers) -> bool:
+    return bool(parse(GROUP_KEYS[name], _text(name, overrides, layers)))
 
 
 def _text(name: str, overrides: Mapping[str, str], layers: BrokerLayers) -> str:

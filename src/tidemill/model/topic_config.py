@@ -31,6 +31,7 @@ class TopicConfig:
     retention_ms: int
     segment_bytes: int
     segment_ms: int
+    has_ttl_headers: bool
 
 
 def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerLayers | None = None) -> TopicConfig:
@@ -72,4 +73,5 @@ def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerL
         retention_ms=number("retention.ms"),
         segment_bytes=small_segment_bytes if isinstance(small_segment_bytes, int) else number("segment.bytes"),
         segment_ms=number("segment.ms"),
+        has_ttl_headers=value("tidemill.ttl.headers") is True,
     )

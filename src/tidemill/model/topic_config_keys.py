@@ -174,4 +174,11 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         choices=("log", "keyed", "timer"),
         check=_kind_problem,
     ),
+    obeyed(
+        "tidemill.ttl.headers",
+        BOOLEAN,
+        False,
+        "Whether share groups obey the header tidemill-ttl of records: the age, in ms, from which a record is no "
+        "longer delivered.",
+    ),
 )

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tidemill.model import errors
+from tidemill.model.back_off import Random
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
 from tidemill.share.claim import Acquired, Claim, Decided, Held, is_replaced_by, joined
 from tidemill.share.interval_map import Interval, IntervalMap
 from tidemill.share.outcome import after_acknowledgement, after_failure
 from tidemill.share.record_status import RecordState, RecordStatus, Run
 from tidemill.share.share import Share
-from tidemill.share.share_settings import Random, ShareSettings
+from tidemill.share.share_settings import ShareSettings
 
 _NO_RELEASE_TIME: Final = 1 << 63  # a time so late that records whose release is delayed count as available
 

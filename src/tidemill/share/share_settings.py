@@ -1,47 +1,10 @@
 """The part of a share group's configuration that determines what happens to its records."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-Random = Callable[[], float]
-"""Returns a number from 0 up to, but not including, 1."""
-
-DELAY_MS_MAX: Final = 7 * 24 * 3_600_000
-
-
-class Growth(StrEnum):
-    NONE = "none"
-    CONSTANT = "constant"
-    LINEAR = "linear"
-    EXPONENTIAL = "exponential"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackOff:
-    """How long a record waits before its next delivery, depending on the number of its deliveries."""
-
-    growth: Growth = Growth.NONE
-    first_ms: int = 0  # the delay after the first delivery
-    step_ms: int = 0  # added to the delay for each further delivery, for linear growth
-    factor: float = 2.0  # multiplies the delay for each further delivery, for exponential growth
-    max_ms: int = DELAY_MS_MAX
-    jitter: float = 0.0  # the largest fraction of the delay, 0 to 1, that is subtracted at random
-
-    def delay_ms(self, delivery_count: int, random: Random) -> int:
-        """Return the delay after a record's delivery number `delivery_count`, which is 1 for the first."""
-        later = delivery_count - 1
-        match self.growth:
-            case Growth.NONE:
-                return 0
-            case Growth.CONSTANT:
-                delay = float(self.first_ms)
-            case Growth.LINEAR:
-                delay = float(self.first_ms + later * self.step_ms)
-            case Growth.EXPONENTIAL:
-                delay = self.first_ms * self.factor ** min(later, 64)
-        return int(min(delay, self.max_ms) * (1 - self.jitter * random()))
+from tidemill.model.back_off import NO_BACK_OFF, BackOff
+from tidemill.model.share_group_config import ShareGroupConfig
 
 
 class Order(StrEnum):
@@ -68,7 +31,7 @@ class ShareSettings:
     locks_max: int = 2_000
     is_renewable: bool = True
     has_dead_letters: bool = False
-    back_off: BackOff = field(default_factory=BackOff)
+    back_off: BackOff = NO_BACK_OFF
     order: Order = Order.NONE
     mode: Mode = Mode.SHARED
     look_ahead: int = 10_000  # records whose keys or priorities are known ahead of the first available one
@@ -90,3 +53,21 @@ class ShareSettings:
         if delivery_count >= self.delivery_limit - 1 and self.delivery_limit > 2:
             return 1
         return max(batch_size >> (delivery_count - threshold + 1), 1)
+
+
+def settings_from(config: ShareGroupConfig) -> ShareSettings:
+    """Return the settings of a group without dead letters."""
+    return ShareSettings(
+        lock_ms=config.lock_ms,
+        delivery_limit=config.delivery_limit,
+        locks_max=config.locks_max,
+        is_renewable=config.is_renewable,
+        back_off=config.back_off,
+        order=Order(config.order),
+        mode=Mode(config.mode),
+        look_ahead=config.look_ahead,
+        is_prioritized=config.is_prioritized,
+        ttl_ms=config.ttl_ms,
+        tracked_max=config.tracked_max,
+        waits_at_failover=config.waits_at_failover,
+    )

@@ -3,6 +3,8 @@
 import pytest
 
 from tidemill.model import errors
+from tidemill.model.back_off import BackOff, Growth
+from tidemill.model.config_keys import GROUP_KEYS, parse_named
 from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.errors import KafkaError
 from tidemill.model.offset_reset import EARLIEST
@@ -104,3 +106,57 @@ def test_other_changes_are_not_checked_again() -> None:
     settings = {SESSION: "1", "share.auto.offset.reset": "earliest"}
 
     check_share_group_settings({"share.auto.offset.reset"}, settings, BrokerLayers())
+
+
+def test_the_keys_that_kafka_does_not_have_are_read() -> None:
+    """The settings that only Tidemill has become plain values, too."""
+    settings = {
+        "tidemill.share.backoff": '{"kind": "constant", "first": "2s"}',
+        "tidemill.share.ttl.ms": "60000",
+        "tidemill.share.max.tracked": "1000",
+        "tidemill.share.order": " key ",
+        "tidemill.share.mode": "exclusive",
+        "tidemill.share.lookahead": "500",
+        "tidemill.share.priority": "true",
+        "tidemill.share.failover.wait": "TRUE",
+    }
+
+    config = compile_share_group_config(settings, BrokerLayers())
+
+    assert (
+        ShareGroupConfig(
+            back_off=BackOff(growth=Growth.CONSTANT, first_ms=2_000),
+            ttl_ms=60_000,
+            tracked_max=1_000,
+            order="key",
+            mode="exclusive",
+            look_ahead=500,
+            is_prioritized=True,
+            waits_at_failover=True,
+        )
+        == config
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("tidemill.share.backoff", '{"kind": "constant", "base": 1}', "is refused: unknown field 'base'"),
+        ("tidemill.share.ttl.ms", "0", "tidemill.share.ttl.ms=0 is refused: must be -1"),
+        ("tidemill.share.ttl.ms", "-2", "must be at least -1"),
+        ("tidemill.share.max.tracked", "999", "must be at least 1000"),
+        ("tidemill.share.max.tracked", "100001", "must be at most 100000"),
+        ("tidemill.share.lookahead", "99", "must be at least 100"),
+        ("tidemill.share.lookahead", "100001", "must be at most 100000"),
+        ("tidemill.share.order", "record", "must be one of none, key, partition"),
+        ("tidemill.share.mode", "failover", "must be one of shared, exclusive"),
+        ("tidemill.share.priority", "1", "must be true or false"),
+    ],
+)
+def test_a_value_that_a_key_does_not_permit_is_refused(name: str, value: str, says: str) -> None:
+    """A value out of a key's own bounds is refused when it is set, with the key, the value and the requirement."""
+    with pytest.raises(KafkaError) as refused:
+        parse_named(GROUP_KEYS, name, value)
+
+    assert errors.INVALID_CONFIG == refused.value.error_code
+    assert says in refused.value.message

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tidemill.model import errors
+from tidemill.model.back_off import BackOff, Growth
 from tidemill.share.acknowledgement import (
     AcknowledgedRange,
     Acknowledgement,
@@ -20,7 +21,7 @@ from tidemill.share.interval_map import Interval
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
 from tidemill.share.share import Share
-from tidemill.share.share_settings import BackOff, Growth, ShareSettings
+from tidemill.share.share_settings import ShareSettings
 
 ACCEPT, RELEASE, REJECT = Acknowledgement.ACCEPT, Acknowledgement.RELEASE, Acknowledgement.REJECT
 LOCK_MS = 1_000

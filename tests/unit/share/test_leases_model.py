@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.model import errors
+from tidemill.model.back_off import BackOff, Growth
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
 from tidemill.share.claim import Acquired
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import NEVER_DELIVERED, Reason, RecordState, RecordStatus, Run
 from tidemill.share.share import Share
-from tidemill.share.share_settings import BackOff, Growth, ShareSettings
+from tidemill.share.share_settings import ShareSettings
 
 OFFSETS = 6
 SETTINGS = ShareSettings(

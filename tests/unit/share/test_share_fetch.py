@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.share.test_acquisition import PRODUCER, batch
 from tidemill.batches.batch import spans
+from tidemill.model.back_off import BackOff, Growth
 from tidemill.model.errors import KafkaError
 from tidemill.model.topic import TopicId
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
@@ -19,7 +20,7 @@ from tidemill.share.leases import Leases
 from tidemill.share.record_status import Run
 from tidemill.share.share import Share
 from tidemill.share.share_session import PartitionKey, ShareSession, ShareSessions
-from tidemill.share.share_settings import BackOff, Growth, ShareSettings
+from tidemill.share.share_settings import ShareSettings
 from tidemill.share.share_waiters import ShareWaiters
 
 KEYS: list[PartitionKey] = [(TopicId(b"t" * 16), number) for number in range(2)]

@@ -40,7 +40,7 @@ from tidemill.share.record_status import Run
 from tidemill.share.share import Share
 from tidemill.share.share_row import CloseShare
 from tidemill.share.share_session import ShareSession, ShareSessions
-from tidemill.share.share_settings import ShareSettings
+from tidemill.share.share_settings import ShareSettings, settings_from
 from tidemill.share.share_waiters import ShareWaiters
 
 RANDOM_BYTES: Final = 6
@@ -166,13 +166,7 @@ class ShareHost:
         del self._led[led.key]
 
     def _settings(self, group: str) -> ShareSettings:
-        config = self.configs.of(group)
-        return ShareSettings(
-            lock_ms=config.lock_ms,
-            delivery_limit=config.delivery_limit,
-            locks_max=config.locks_max,
-            is_renewable=config.is_renewable,
-        )
+        return settings_from(self.configs.of(group))
 
     def _random(self) -> float:
         drawn = self._machine.entropy.random_bytes(RANDOM_BYTES)
