@@ -267,9 +267,13 @@ class Leases:
                     self._claims.assign(claim.first, claim.end, None)
 
     def _back_off(self, held: Held, wall: int) -> int:
-        """Return the release time after a failed delivery, or 0 for immediate release."""
+        """
+        Return the release time after a failed delivery, or 0 for immediate release.  A clock that has been set back
+        shortens no delay: the delay begins at the latest time that was seen.
+        """
+        self._wall = max(self._wall, wall)
         delay = self.settings.back_off.delay_ms(held.delivery_count, self._random)
-        return wall + delay if delay else 0
+        return self._wall + delay if delay else 0
 
     def _check(self, member: str, first: int, end: int, kind: int) -> None:
         if end <= self._share.start:

@@ -109,6 +109,13 @@ class ShareHost:
     def wall_ms(self) -> int:
         return self._machine.clock.wall_ms()
 
+    def _append_time(self, partition: Partition) -> int:
+        """
+        The time from which the delay of a record counts: not before the last append, so that a leader whose clock is
+        behind that of its predecessor does not shorten delays.
+        """
+        return partition.shard.append_time(self.wall_ms)
+
     # Shares of this broker.
 
     def partition(self, key: ShareKey) -> Partition:
@@ -195,7 +202,7 @@ class ShareHost:
                 raise KafkaError(errors.INVALID_RECORD_STATE, f"{member} holds no records of this partition")
             ranges = acknowledged_ranges(batches, may_renew=may_renew)
             had_room = led.leases.lock_room > 0
-            runs = led.leases.acknowledge(member, ranges, now=self.lock_now, wall=self.wall_ms)
+            runs = led.leases.acknowledge(member, ranges, now=self.lock_now, wall=self._append_time(partition))
         except KafkaError as refused:
             then(refused.error_code, refused.message)
             return
@@ -355,7 +362,7 @@ class ShareHost:
         now, wall = self.lock_now, self.wall_ms
         for led in [*self._led.values()]:
             due = led.leases.next_due()
-            if runs := led.leases.expire(now=now, wall=wall):
+            if runs := led.leases.expire(now=now, wall=self._append_time(led.partition)):
                 self.decide(led, runs)
             if runs or (due is not None and due <= wall):
                 self.wake(led.key)
@@ -388,10 +395,14 @@ class ShareHost:
             self.release(session)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Apply changed configurations of groups."""
-        if before.configs is not image.configs:
-            for led in self._led.values():
-                led.leases.settings = self._settings(led.key.group)
+        """Apply changed configurations of groups to later decisions.  Delays that have begun do not change."""
+        if before.configs is image.configs:
+            return
+        for led in [*self._led.values()]:
+            settings = self._settings(led.key.group)
+            if settings != led.leases.settings:
+                led.leases.settings = settings
+                self.wake(led.key)  # a limit may have been raised
 
 
 def _described(partition: Partition, group: str) -> Described:
