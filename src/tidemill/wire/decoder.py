@@ -273,7 +273,8 @@ class _DecoderSource:
         count = self._size("count")
         unpackers = source.refer(tuple(Struct(f">{n}{element.format}").unpack_from for n in range(_UNPACKERS)))
         with source.block(f"if {count} >= {_UNPACKERS}:"):
-            source.line(f"elements += {count}")
+            # One-byte numbers, such as the types of acknowledgements, become no objects: four count as an element.
+            source.line(f"elements += {count}{' >> 2' if element.size == 1 else ''}")
             source.line(
                 f"if elements > {ELEMENTS_FREE} and elements > elements_max(end): refuse_count({count}, end - at)"
             )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.wire import kafka_python_oracle, kio_oracle
 from tests.unit.wire.random_messages import draw
 from tidemill.wire import api as apis
-from tidemill.wire.messages import metadata
+from tidemill.wire.messages import metadata, share_acknowledge
 from tidemill.wire.primitives import ProtocolError, uvarint
 from tidemill.wire.schema import Api, Message
 
@@ -225,3 +225,23 @@ def test_the_number_of_small_elements_is_limited() -> None:
 
     with pytest.raises(ProtocolError, match="too many"):
         decode(apis.ALL[75], "request", 0, uvarint(100_001) + names + bytes(6))
+
+
+@pytest.mark.parametrize("count", [5_000, 100_000])
+def test_an_acknowledgement_may_have_a_type_for_each_of_many_offsets(count: int) -> None:
+    """
+    A share consumer sends one byte for each offset if neighbouring records differ, as after releases at random.  These
+    bytes become no objects, so a request may consist of them.
+    """
+    api = apis.ALL[79]
+    version = api.versions[-1]
+    partition = share_acknowledge.Request.Topic.Partition
+    batch = partition.AcknowledgementBatch(
+        first_offset=0, last_offset=count - 1, acknowledge_types=[1, 2] * (count // 2)
+    )
+    topic = share_acknowledge.Request.Topic(
+        topic_id=b"t" * 16, partitions=[partition(partition_index=0, acknowledgement_batches=[batch])]
+    )
+    request = share_acknowledge.Request(group_id="g", member_id="m", share_session_epoch=1, topics=[topic])
+
+    assert request == decode(api, "request", version, body(api, "request", version, request))
