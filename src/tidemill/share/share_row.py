@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from tidemill.share.interval_map import Interval
 from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
 
+ROW_BYTES_MAX: Final = 64 << 10
 SHARE: Final = 3  # the command's number; docs/formats/numbers.md
 VERSION: Final = 1
 NO_SHARE: Final = 0  # the share number in a section that opens a share, because the replicas assign the number
@@ -25,6 +26,8 @@ _LETTER: Final = Struct(">QQI16sI")
 LETTER_BYTES: Final = _LETTER.size
 _OFFSET: Final = Struct(">Q")
 _RUN_OFFSETS_MAX: Final = (1 << 32) - 1
+_ROW_HEAD: Final = bytes((SHARE, VERSION))
+_SECTION_BYTES_MAX: Final = ROW_BYTES_MAX - len(_ROW_HEAD)
 
 
 class _Operation(IntEnum):
@@ -34,6 +37,14 @@ class _Operation(IntEnum):
     TIMED = 4
     LETTER = 5
     LETTERED = 6
+
+
+_ITEM_BYTES: Final = {
+    _Operation.RUNS: _RUN.size,
+    _Operation.TIMED: _TIMED.size,
+    _Operation.LETTER: _LETTER.size,
+    _Operation.LETTERED: _OFFSET.size,
+}
 
 
 class OpenShare(NamedTuple):
@@ -105,8 +116,42 @@ class UnknownShareRow(Exception):
 
 
 def encode_row(sections: Iterable[Section]) -> bytes:
-    """Return the payload of a COMMAND entry."""
-    return bytes((SHARE, VERSION)) + b"".join(map(_encoded, sections))
+    """Return the payload of one COMMAND entry."""
+    return _ROW_HEAD + b"".join(map(_encoded, sections))
+
+
+def encode_rows(sections: Iterable[Section]) -> list[tuple[bytes, int]]:
+    """
+    Return the payloads of COMMAND entries of at most ROW_BYTES_MAX that contain the sections in order, each with the
+    number of sections that end in it.
+
+    A section that does not fit is divided between its runs, letters or offsets.  So a leader that fails may leave a
+    part of it: each run, letter or offset is valid without the others, and nothing else in a row depends on them.
+    """
+    rows: list[tuple[bytes, int]] = []
+    parts, size, ended = [_ROW_HEAD], len(_ROW_HEAD), 0
+    for section in sections:
+        for encoded in _parts(_encoded(section)):
+            if size + len(encoded) > ROW_BYTES_MAX:
+                rows.append((b"".join(parts), ended))
+                parts, size, ended = [_ROW_HEAD], len(_ROW_HEAD), 0
+            parts.append(encoded)
+            size += len(encoded)
+        ended += 1
+    return [*rows, (b"".join(parts), ended)]
+
+
+def _parts(section: bytes) -> Iterator[bytes]:
+    """Divide an encoded section into sections that fit into a row.  OPEN and CLOSE always fit."""
+    if len(section) <= _SECTION_BYTES_MAX:
+        yield section
+        return
+    partition, share, operation, _ = _SECTION.unpack_from(section)
+    item = _ITEM_BYTES[operation]
+    step = (_SECTION_BYTES_MAX - _SECTION.size) // item * item
+    for at in range(_SECTION.size, len(section), step):
+        body = section[at : at + step]
+        yield _SECTION.pack(partition, share, operation, len(body)) + body
 
 
 def decode_row(payload: bytes | bytearray | memoryview) -> Iterator[Section]:

@@ -1,5 +1,6 @@
 """The encoding of SHARE commands."""
 
+from collections.abc import Iterable
 from struct import error
 
 import pytest
@@ -9,13 +10,77 @@ from hypothesis import strategies as st
 from tests.unit.share.random_sections import SECTIONS
 from tests.unit.share.runs import run
 from tidemill.share.record_status import Reason, RecordState
-from tidemill.share.share_row import OpenShare, Section, SetRuns, UnknownShareRow, decode_row, encode_row
+from tidemill.share.share_row import (
+    ROW_BYTES_MAX,
+    AssignLetters,
+    CloseShare,
+    Letter,
+    LettersWritten,
+    OpenShare,
+    Section,
+    SetRuns,
+    UnknownShareRow,
+    decode_row,
+    encode_row,
+    encode_rows,
+)
 
 
 @given(st.lists(SECTIONS, max_size=8))
 def test_a_row_comes_back(sections: list[Section]) -> None:
     """Decoding a SHARE command yields the sections that were encoded."""
     assert sections == list(decode_row(encode_row(sections)))
+
+
+@given(st.lists(SECTIONS, min_size=1, max_size=8))
+def test_few_sections_are_one_row(sections: list[Section]) -> None:
+    """Sections that fit into one row are in one row."""
+    assert [(encode_row(sections), len(sections))] == encode_rows(sections)
+
+
+def test_sections_that_do_not_fit_go_on_in_further_rows() -> None:
+    """
+    A row has at most 64 KiB.  A section with more runs, letters or offsets is divided between two of them, and each row
+    says how many sections end in it.
+    """
+    scattered = [
+        run(2 * number, 2 * number + 1, RecordState.ACKNOWLEDGED, delivery_count=1) for number in range(10_000)
+    ]
+    timed = [one._replace(value=one.value._replace(state=RecordState.AVAILABLE, release_at=9)) for one in scattered]
+    letters = [Letter(number, 1, number, b"t" * 16, 0) for number in range(5_000)]
+    sections: list[Section] = [
+        OpenShare(0, "group", 1, 0, 5),
+        SetRuns(0, 1, tuple(scattered)),
+        SetRuns(1, 2, tuple(timed)),
+        AssignLetters(0, 1, tuple(letters)),
+        LettersWritten(0, 1, tuple(range(20_000))),
+        CloseShare(0, 1, 1),
+    ]
+
+    rows = encode_rows(sections)
+
+    assert all(len(payload) <= ROW_BYTES_MAX for payload, _ in rows)
+    assert len(sections) == sum(ended for _, ended in rows)
+    decoded = [list(decode_row(payload)) for payload, _ in rows]
+    for (_, ended), row in zip(rows, decoded, strict=True):
+        assert ended <= len(row) <= ended + 1
+    assert sections == _joined(section for row in decoded for section in row)
+
+
+def _joined(parts: Iterable[Section]) -> list[Section]:
+    """Join consecutive sections of the same kind and share."""
+    joined: list[Section] = []
+    for part in parts:
+        match joined[-1:], part:
+            case [SetRuns(partition, share, runs)], SetRuns() if part[:2] == (partition, share):
+                joined[-1] = part._replace(runs=runs + part.runs)
+            case [AssignLetters(partition, share, letters)], AssignLetters() if part[:2] == (partition, share):
+                joined[-1] = part._replace(letters=letters + part.letters)
+            case [LettersWritten(partition, share, offsets)], LettersWritten() if part[:2] == (partition, share):
+                joined[-1] = part._replace(offsets=offsets + part.offsets)
+            case _:
+                joined.append(part)
+    return joined
 
 
 def test_the_bytes_are_those_of_the_page() -> None:

@@ -1,13 +1,14 @@
 """The proposals of the shares of one shard, as rows of the shard's log."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from tidemill.broker.machine import Machine
 from tidemill.broker.shares.led_share import LedShare
 from tidemill.raft.entry import COMMAND, Entry
 from tidemill.shard.shard import Shard
 from tidemill.share.record_status import Run
-from tidemill.share.share_row import Section, SetRuns, encode_row
+from tidemill.share.share_row import Section, SetRuns, encode_rows
 
 Proposed = Callable[[bool], None]
 """Called once: with True when a proposal is committed and applied, or with False if its outcome is unknown."""
@@ -16,7 +17,7 @@ Proposed = Callable[[bool], None]
 class ShardProposals:
     """
     Collects the decisions about the shares of one shard that are made in one turn of the event loop, and proposes them
-    as one SHARE row.
+    as one SHARE row, or as several if they exceed the largest size of a row.
 
     While nothing may be appended, during a leadership transfer or while the disk is full, they wait for the next tick.
     """
@@ -58,17 +59,18 @@ class ShardProposals:
         sections, self._sections = self._sections, []
         waiting, self._waiting = self._waiting, []
         append_time = shard.append_time(self._machine.clock.wall_ms())
-        index = shard.propose(Entry(COMMAND, encode_row(sections), append_time=append_time))
-
-        def committed(is_committed: bool) -> None:
-            for then in waiting:
-                then(is_committed)
-
-        shard.when_committed(index, committed)
+        for payload, ended in encode_rows(sections):
+            index = shard.propose(Entry(COMMAND, payload, append_time=append_time))
+            shard.when_committed(index, partial(_tell, waiting[:ended]))
+            waiting = waiting[ended:]
 
     def drop(self) -> None:
         """Give up what has not been proposed: this broker no longer leads the shard."""
         waiting, self._waiting = self._waiting, []
         self._sections = []
-        for then in waiting:
-            then(False)
+        _tell(waiting, False)
+
+
+def _tell(waiting: Iterable[Proposed], is_committed: bool) -> None:
+    for then in waiting:
+        then(is_committed)
