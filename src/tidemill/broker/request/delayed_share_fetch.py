@@ -92,11 +92,14 @@ class DelayedShareFetch(Pending[Response]):
             broker.shares.waits_over()
 
     def cancel(self) -> None:
-        """Acquire nothing: the client has disconnected."""
-        if not self.is_done and self._fetched is None:
-            self._stop_timer()
-            self._end_read()
-            self._context.broker.shares.leave(self)
+        """Acquire nothing, or release what was acquired without a delivery: the client has disconnected."""
+        if not self.is_done:
+            if self._fetched is None:
+                self._stop_timer()
+                self._end_read()
+                self._context.broker.shares.leave(self)
+            else:
+                self._undo()
         self.is_done = True
         self._then = self._failed = None
 
@@ -298,9 +301,15 @@ class DelayedShareFetch(Pending[Response]):
                 self._context, self._session, self._acknowledgements, self._fetched, self._failures
             )
         except Exception as error:
+            self._undo()
             self.fail(error)
             return
         self.complete(response)
+
+    def _undo(self) -> None:
+        """Release the acquired records, which the client does not get, without counting a delivery."""
+        for led, found in (self._fetched or {}).values():
+            self._context.broker.shares.undo(led, found.acquired)
 
 
 def share_fetch_response(

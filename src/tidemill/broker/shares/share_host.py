@@ -35,6 +35,7 @@ from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
 from tidemill.share.acknowledgement import AcknowledgementBatch, AcknowledgementRefused, acknowledged_ranges
+from tidemill.share.claim import Acquired
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import Run
 from tidemill.share.share import Share
@@ -229,6 +230,12 @@ class ShareHost:
             committed(False)
         else:
             proposals.set_runs(led, runs, committed)
+
+    def undo(self, led: LedShare, acquired: Iterable[Acquired]) -> None:
+        """Release acquired records that could not be sent, as if they had never been acquired."""
+        if self._led.get(led.key) is led:
+            led.leases.undo(acquired)
+            self.wake(led.key)
 
     def release(self, session: ShareSession) -> None:
         """Release the records that a member holds, because its session has ended."""

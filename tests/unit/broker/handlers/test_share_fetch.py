@@ -181,6 +181,26 @@ def test_the_end_of_a_session_releases_records(world: BrokerWorld) -> None:
     assert [Got(0, b"a", 3)] == third.receive()
 
 
+def test_a_delivery_that_was_not_sent_does_not_count(world: BrokerWorld) -> None:
+    """
+    A client disconnects while its response waits for the commit of its acknowledgements.  The records that were
+    acquired for the response are available at once, with the delivery count that they had before; a record that the
+    client did get counts as delivered.
+    """
+    first, second = member(world, "first"), member(world, "second")
+    world.produce("jobs", b"a", b"b")
+    first.receive(max_wait_ms=WAIT_MS)
+    world.produce("jobs", b"c")
+    world.writes = False
+    first.client.send(first.fetch_request({0: [(0, 0, Acknowledgement.ACCEPT)]}))
+    world.stabilize()
+    assert [] == second.receive(), "the record is acquired for the response"
+
+    first.disconnect()
+
+    assert [Got(1, b"b", 2), Got(2, b"c", 1)] == second.receive()
+
+
 def test_the_connection_of_a_replaced_session_may_close(world: BrokerWorld) -> None:
     """
     A member that opens a session over a new connection keeps its records when the old connection closes.
