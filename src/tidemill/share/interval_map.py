@@ -56,6 +56,11 @@ class IntervalMap(Generic[V]):
             return Interval(offset, min(end, found.first), self.default)
         return Interval(offset, min(end, found.end), found.value)
 
+    @property
+    def end(self) -> int:
+        """The end of the last interval; 0 without intervals."""
+        return self._intervals[-1].end if self._intervals else 0
+
     def get(self, offset: int) -> V:
         return self.at(offset, offset + 1).value
 

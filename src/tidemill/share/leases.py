@@ -52,13 +52,22 @@ class Leases:
         """The number of further records that consumers can acquire before the limit on locks is reached."""
         return self.settings.locks_max - self._held_count
 
+    @property
+    def is_tracking_full(self) -> bool:
+        """Whether the share tracks so many runs and letters that no further ones may be added behind them."""
+        return self._share.tracked_count >= self.settings.tracked_max
+
     # Methods that acquire records.
 
     def next_available(self, offset: int, end: int, wall: int) -> Interval[int] | None:
         """
         Return the first interval of records between `offset` and `end` that can be acquired now and have the same
         delivery count.  The interval's value is that count.
+
+        While the share tracks as many runs and letters as it may, records behind the last run cannot be acquired.
         """
+        if self.is_tracking_full:
+            end = min(end, max(self._share.runs.end, self._share.start))
         self._wall = wall = max(self._wall, wall)
         while self._due and self._due[0][0] <= wall:
             self._scan_from = min(self._scan_from, heapq.heappop(self._due)[1])
@@ -67,6 +76,10 @@ class Leases:
         if offset <= begin < end:
             self._scan_from = end if found is None else found.first
         return found
+
+    def has_waiting(self, end: int) -> bool:
+        """Return whether a record below `end` could be acquired now if it were not for the limits."""
+        return self._find(max(self._scan_from, self._share.start), end, self._wall) is not None
 
     def next_due(self) -> int | None:
         """Return the earliest time, in ms since the epoch, at which a delayed record may become available."""

@@ -37,6 +37,11 @@ class Share:
     letters: dict[int, Letter] = field(default_factory=dict)  # by offset: dead letters not known to be written
     expired_unread: int = 0  # offsets that retention removed while they were neither finished nor dead
 
+    @property
+    def tracked_count(self) -> int:
+        """The number of runs and of letters, which determine how much memory the share needs."""
+        return len(self.runs) + len(self.letters)
+
     def set_runs(self, runs: Iterable[Run]) -> None:
         """Apply decided statuses.  Offsets below the start are ignored: they are finished."""
         for run in runs:

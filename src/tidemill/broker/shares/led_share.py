@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from tidemill.model.topic import TopicId
 from tidemill.shard.partition import Partition
+from tidemill.share.blockage import blocked_by
 from tidemill.share.leases import Leases
 from tidemill.share.share import Share
 
@@ -34,6 +35,11 @@ class LedShare:
         self.record_bytes = RECORD_BYTES_GUESS  # of an average record of the last read
         self.watcher = watcher  # called when the partition's high watermark has moved
         partition.watch(watcher)
+
+    @property
+    def blocked_by(self) -> str | None:
+        """Why available records are not delivered, for an administrator; None: nothing prevents it."""
+        return blocked_by(self.share, self.leases, self.partition.high_watermark)
 
     def has_available(self, wall: int) -> bool:
         """Return whether a consumer could acquire a record now."""
