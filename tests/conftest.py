@@ -1,4 +1,4 @@
-"""Lets the brokers of tests start quickly even if Python may not write bytecode next to its sources.
+"""Settings of all tests, and quick starts of brokers even if Python may not write bytecode next to its sources.
 
 With PYTHONDONTWRITEBYTECODE, every process would compile all modules that it imports, and the suite starts many
 brokers.  Therefore the bytecode is written to a directory of this test run instead.  `java_options` does the same for
@@ -8,12 +8,17 @@ Java processes.
 import os
 import tempfile
 
+import hypothesis
 import pytest
 
 from tests.java_options import JAVA_OPTIONS
 
 # Failed assertions show their values in modules that are not named test_*, too.
 pytest.register_assert_rewrite("tests.integration", "tests.simulation", "tests.unit")
+
+# An example on a busy machine can take longer than Hypothesis permits by default.
+hypothesis.settings.register_profile("tidemill", deadline=None)
+hypothesis.settings.load_profile("tidemill")
 
 BYTECODE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
