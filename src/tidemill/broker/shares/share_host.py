@@ -18,6 +18,7 @@ from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.shares.led_share import LedShare, ShareKey
+from tidemill.broker.shares.removed_records import RemovedRecords
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_closings import ShareClosings
 from tidemill.broker.shares.share_leaders import ShareLeaders
@@ -96,6 +97,7 @@ class ShareHost:
         self._closings = ShareClosings(
             broker.coordinators, self.leaders, lambda: broker.image, broker.machine.clock, self.close
         )
+        self._removed_records = RemovedRecords(broker.machine, self._records_removed)
         self._waiters: ShareWaiters[WaitingFetch, ShareKey] = ShareWaiters()
         self._led: dict[ShareKey, LedShare] = {}
         self._proposals: dict[ShardId, ShardProposals] = {}
@@ -386,6 +388,7 @@ class ShareHost:
     def serving_changed(self, shard: Shard) -> None:
         """Drop the leases of a shard that this broker no longer leads, and answer the fetches that wait for it."""
         if shard.is_serving:
+            self._removed_records.watch(shard)
             return
         for led in [led for led in self._led.values() if led.partition.shard is shard]:
             self._forget(led)
@@ -395,6 +398,13 @@ class ShareHost:
         for key in [*self._waiters.waited_for]:
             if key.partition in shard.partitions and key.topic_id == shard.log.descriptor.topic_id:
                 self.wake(key)
+
+    def _records_removed(self, partition: Partition, group: str) -> None:
+        """Drop the leases on records of a group that have been removed; their locks are free."""
+        led = self._led.get(ShareKey(group, partition.log.topic_id, partition.number))
+        if led is not None:
+            led.leases.start_moved()
+            self.wake(led.key)
 
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a connection."""

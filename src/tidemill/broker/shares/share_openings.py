@@ -16,6 +16,7 @@ from tidemill.shard import lookup
 from tidemill.shard.partition import Partition
 from tidemill.share.partition_shares import PartitionShares
 from tidemill.share.share_row import OpenShare
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.share_machine import ShareMachine
 from tidemill.storage.partition.partition_log import OffsetGone
@@ -24,9 +25,14 @@ from tidemill.storage.partition.segment import SegmentDamaged
 
 def shares_of(partition: Partition) -> PartitionShares:
     """Return the durable state of all share groups on a partition."""
-    machine = partition.shard.log.machines.by_number[MachineNumber.SHARE_PARTITIONS]
+    return share_machine(partition.shard.log).shares[partition.number]
+
+
+def share_machine(log: ShardLog) -> ShareMachine:
+    """Return the state of all share groups on a shard."""
+    machine = log.machines.by_number[MachineNumber.SHARE_PARTITIONS]
     assert isinstance(machine, ShareMachine)
-    return machine.shares[partition.number]
+    return machine
 
 
 class ShareOpenings:

@@ -4,7 +4,7 @@ The state changes only at commit, so a truncation undoes nothing.
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from struct import Struct, error
 from sys import byteorder
@@ -15,7 +15,7 @@ from tidemill.raft.entry import Command, Entry, read_log_start
 from tidemill.share.interval_map import IntervalMap
 from tidemill.share.partition_shares import PartitionShares
 from tidemill.share.record_status import NEVER_DELIVERED
-from tidemill.share.share import Share
+from tidemill.share.share import Removed, Share
 from tidemill.share.share_row import (
     LETTER_BYTES,
     SHARE,
@@ -36,11 +36,16 @@ _SHARE: Final = Struct(">IQIQQH")  # number, incarnation, state epoch, start, ex
 _COLUMNS: Final = "QQBHQ"  # type codes of a run's columns: first, length, state, delivery count, release time
 
 
+RecordsRemoved = Callable[[int, Mapping[str, Removed]], None]
+"""Takes the partition, and what each group has lost."""
+
+
 class ShareMachine:
     """The share groups of a shard's partitions."""
 
     def __init__(self, partitions: Mapping[int, PartitionLog]) -> None:
         self.shares = {number: PartitionShares() for number in partitions}
+        self.removed: RecordsRemoved | None = None  # called when a LOG_START command removes what a group has not read
 
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
         raise AssertionError(f"share groups do not change at append ({entry})")
@@ -52,7 +57,9 @@ class ShareMachine:
         assert entry.payload is not None, f"{entry} has lost its command"
         if entry.payload[0] == Command.LOG_START:
             number, offset = read_log_start(entry.payload)
-            self.shares[number].log_starts_at(offset)
+            lost = self.shares[number].log_starts_at(offset)
+            if lost and self.removed is not None:
+                self.removed(number, lost)
             return
         try:
             for section in decode_row(entry.payload):

@@ -1,0 +1,96 @@
+"""Records that retention removes before a share group has finished them are counted, and warned about."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.handlers.test_delete_records import deleted
+from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, configure_group
+from tidemill.broker.shares.share_openings import shares_of
+from tidemill.model import errors
+
+DAY_MS = 86_400_000
+
+
+def warnings(world: BrokerWorld) -> list[str]:
+    return [line for line in world.events if "records removed unread" in line]
+
+
+def counted(world: BrokerWorld) -> list[int]:
+    return [share.expired_unread for share in shares_of(world.partition("jobs")).by_number.values()]
+
+
+def member(world: BrokerWorld, group: str = "g") -> ShareMember:
+    configure_group(world, group, share_auto_offset_reset="earliest")
+    joined = ShareMember(world, group=group)
+    joined.join("jobs")
+    return joined
+
+
+def test_the_leader_warns_once_for_each_group_and_removal() -> None:
+    """
+    A group that has finished the removed records is not named.  The event of another group has the number of records,
+    and says what to do.  A removal without a loss causes no event.
+    """
+    world = BrokerWorld(STATIC)
+    world.create("jobs")
+    for value in (b"0", b"1", b"2", b"3"):
+        world.produce("jobs", value)
+    fast, slow = member(world, "fast"), member(world, "slow")
+    fast.receive(max_wait_ms=WAIT_MS)
+    assert errors.NONE == fast.acknowledge(0, 3)
+    slow.receive(max_wait_ms=WAIT_MS)
+    assert errors.NONE == slow.acknowledge(0, 0)
+
+    assert (errors.NONE, 1) == deleted(world, 1, "jobs")
+    assert [] == warnings(world)
+    assert (errors.NONE, 3) == deleted(world, 3, "jobs")
+
+    (line,) = warnings(world)
+    for part in (
+        "warning",
+        "group=slow",
+        "topic=jobs",
+        "partition=0",
+        "records=2",
+        "log_start=3",
+        "raise retention.ms",
+    ):
+        assert part in line
+    assert [0, 2] == counted(world) == counted(world.restarted())
+
+
+def test_the_locks_of_removed_records_are_free_at_once() -> None:
+    """A fetch that waits because of the limit on locks is answered when retention removes the records that are held."""
+    world = BrokerWorld(STATIC)
+    world.create("jobs")
+    configure_group(world, share_partition_max_record_locks="100")
+    holder = member(world)
+    world.produce("jobs", *[b"x"] * 100)
+    world.produce("jobs", b"y")
+    assert 100 == len(holder.receive(max_wait_ms=WAIT_MS))
+    other = ShareMember(world, "other")
+    other.join("jobs")
+    other.receive()
+    sent = other.client.send(other.fetch_request(max_wait_ms=DAY_MS))
+    world.stabilize()
+    assert other.client.answer(*sent) is None
+
+    deleted(world, 50, "jobs")
+
+    answer = other.client.answer(*sent)
+    assert answer is not None, "the fetch still waits"
+    (partition,) = answer.responses[0].partitions
+    assert [(100, 100)] == [(it.first_offset, it.last_offset) for it in partition.acquired_records]
+
+
+def test_retention_warns_as_well() -> None:
+    """Records that are too old are removed by the broker itself, with the same event."""
+    world = BrokerWorld(STATIC)
+    world.create("jobs", retention_ms="60000")
+    consumer = member(world)
+    world.produce("jobs", b"a", b"b")
+    assert [Got(0, b"a", 1), Got(1, b"b", 1)] == consumer.receive(max_wait_ms=WAIT_MS)
+
+    for _ in range(4):
+        world.pass_time(300_000)
+
+    (line,) = warnings(world)
+    assert "records=2" in line
