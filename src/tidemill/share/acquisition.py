@@ -2,7 +2,7 @@
 
 Only records whose bytes are in the response are acquired.  Otherwise, a consumer would acknowledge the missing records
 as gaps (Java's consumer does), and they would be lost without an error.  Offsets in a batch are consecutive, so the
-headers suffice: no batch is opened.
+headers suffice: no batch is opened, except to find records whose time to live has passed (`time_to_live`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,6 +13,7 @@ from tidemill.batches.batch import BatchHeader, Buffer, spans
 from tidemill.share.claim import Acquired
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import Run
+from tidemill.share.time_to_live import OffsetRange, TimeToLive, are_all_expired
 
 
 class AbortedRecords(NamedTuple):
@@ -60,7 +61,9 @@ class BatchesRead:
     def __init__(self, parts: Iterable[Buffer], end: int, aborted: Iterable[AbortedRecords] = ()) -> None:
         aborted = tuple(aborted)
         self._data: list[_Batch] = []
-        self._without_data: list[tuple[int, int]] = []
+        self._without_data: list[OffsetRange] = []
+        self._expired: list[OffsetRange] = []
+        self._undecided: list[_Batch] = []  # batches to be opened, because some of their records may have expired
         last_end = 0
         for part in parts:
             view = memoryview(part)
@@ -79,14 +82,40 @@ class BatchesRead:
         """The number of offsets in the batches."""
         return sum(one.end - one.first for one in self._data) + sum(end - first for first, end in self._without_data)
 
+    def check_ages(self, leases: Leases, ttl: TimeToLive, wall: int) -> None:
+        """Find the batches whose available records have expired, and those that must be opened to find them."""
+        for one in self._data:
+            if leases.next_available(one.first, one.end, wall) is not None:
+                match are_all_expired(one.bytes, ttl, wall):
+                    case True:
+                        self._expired.append((one.first, one.end))
+                    case None:
+                        self._undecided.append(one)
+
+    def take_undecided(self, bytes_max: int) -> list[memoryview]:
+        """
+        Remove and return batches that must be opened: at least one, if there is any, and no more than `bytes_max` of
+        further ones.  The caller passes their expired records to `add_expired`.
+        """
+        taken: list[memoryview] = []
+        while self._undecided and (not taken or len(self._undecided[0].bytes) <= bytes_max):
+            taken.append(self._undecided.pop(0).bytes)
+            bytes_max -= len(taken[-1])
+        return taken
+
+    def add_expired(self, ranges: Iterable[OffsetRange]) -> None:
+        self._expired += ranges
+
     def archive(self, leases: Leases) -> list[Run]:
         """
-        Archive the available offsets without data for consumers, and return the decisions, which the caller proposes.
+        Archive the available offsets without data for consumers, and the expired records, and return the decisions,
+        which the caller proposes.
 
         Call this after every read.  Otherwise, the start of the share never passes these offsets, and the next read
         begins at them again.
         """
-        return [run for first, end in self._without_data for run in leases.archive(first, end)]
+        without_data = [run for first, end in self._without_data for run in leases.archive(first, end)]
+        return without_data + [run for first, end in self._expired for run in leases.archive_expired(first, end)]
 
     def available_bytes(self, leases: Leases, wall: int) -> int:
         """

@@ -10,7 +10,7 @@ release times.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from tidemill.model import errors
@@ -18,7 +18,7 @@ from tidemill.model.back_off import Random
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
 from tidemill.share.claim import Acquired, Claim, Decided, Held, is_replaced_by, joined
 from tidemill.share.interval_map import Interval, IntervalMap
-from tidemill.share.outcome import after_acknowledgement, after_failure
+from tidemill.share.outcome import after_acknowledgement, after_expiry, after_failure
 from tidemill.share.record_status import RecordState, RecordStatus, Run
 from tidemill.share.share import Share
 from tidemill.share.share_settings import ShareSettings
@@ -147,14 +147,14 @@ class Leases:
         Archive the offsets from `first` up to `end` that are available, and return the decisions.  No consumer can use
         these offsets: they have control records, or records of an aborted transaction.
         """
-        decided: list[Run] = []
-        offset = max(first, self._share.start)
-        while found := self._find(offset, end, _NO_RELEASE_TIME):
-            status = RecordStatus(RecordState.ARCHIVED, found.value)
-            self._claims.assign(found.first, found.end, Decided(status, is_available=False))
-            decided.append(Interval(found.first, found.end, status))
-            offset = found.end
-        return decided
+        return self._archive(first, end, lambda count: RecordStatus(RecordState.ARCHIVED, count))
+
+    def archive_expired(self, first: int, end: int) -> list[Run]:
+        """
+        End the records from `first` up to `end` that are available, because their time to live has passed, and return
+        the decisions.
+        """
+        return self._archive(first, end, lambda count: after_expiry(count, self.settings))
 
     def expire(self, *, now: int, wall: int) -> list[Run]:
         """Release the records whose locks have expired, and return the decisions."""
@@ -195,6 +195,17 @@ class Leases:
         self._claims.drop_below(start)
 
     # Methods that the methods above share.
+
+    def _archive(self, first: int, end: int, status_of: Callable[[int], RecordStatus]) -> list[Run]:
+        """Decide about available offsets, also if they are delayed.  `status_of` takes the delivery count."""
+        decided: list[Run] = []
+        offset = max(first, self._share.start)
+        while found := self._find(offset, end, _NO_RELEASE_TIME):
+            status = status_of(found.value)
+            self._claims.assign(found.first, found.end, Decided(status, is_available=False))
+            decided.append(Interval(found.first, found.end, status))
+            offset = found.end
+        return decided
 
     def _find(self, offset: int, end: int, wall: int) -> Interval[int] | None:
         while offset < end:

@@ -29,6 +29,11 @@ def after_failure(delivery_count: int, settings: ShareSettings, *, release_at: i
     return RecordStatus(RecordState.AVAILABLE, delivery_count, release_at)
 
 
+def after_expiry(delivery_count: int, settings: ShareSettings) -> RecordStatus:
+    """Return the status of a record whose time to live has passed."""
+    return _dead(delivery_count, Reason.EXPIRED, settings)
+
+
 def _dead(delivery_count: int, reason: Reason, settings: ShareSettings) -> RecordStatus:
     state = RecordState.ARCHIVING if settings.has_dead_letters else RecordState.ARCHIVED
     return RecordStatus(state, delivery_count, reason=reason)

@@ -167,7 +167,7 @@ EVENTS = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(EVENTS, min_size=10, max_size=80))
 def test_leases_agree_with_a_model_of_single_offsets(events: list[Event]) -> None:
     """

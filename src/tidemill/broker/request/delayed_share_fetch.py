@@ -2,7 +2,8 @@
 
 acknowledge ─▶ committed ──────────────────────────────────────────────────────┐
 evaluate ─▶ enough bytes, an error, or the wait is over ─▶ acquire ─▶ response ◀┘
-   ▲   └──▶ a read must wait for the disk ─▶ reader thread ─▶ evaluate
+   ▲   ├──▶ a read must wait for the disk ─▶ reader thread ─▶ evaluate
+   │   └──▶ records may have expired ─▶ their batches are opened in a reader thread ─▶ evaluate
    └─────── a share of the request has been woken, or the wait is over
 """
 
@@ -19,6 +20,7 @@ from tidemill.model.topic import TopicId
 from tidemill.shard.pending import Pending
 from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
 from tidemill.share.share_session import ShareSession
+from tidemill.share.time_to_live import OffsetRange, TimeToLive, expired_in
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
@@ -28,6 +30,7 @@ PartitionResponse = Response.Topic.Partition
 RECORD_LIMIT: Final = 1  # the acquire mode in which max_records is strict (KIP-1206)
 NOT_SAID: Final = PartitionResponse.CurrentLeader(leader_id=-1, leader_epoch=-1)
 READ_BYTES_MIN: Final = 64 << 10  # read for one partition, so that a wrong guess of the size of records costs little
+OPENED_BYTES_MAX: Final = 256 << 10  # opened at a time, because a thread that opens batches slows down the event loop
 
 
 class DelayedShareFetch(Pending[Response]):
@@ -128,6 +131,8 @@ class DelayedShareFetch(Pending[Response]):
         if unread:
             self._read_elsewhere(unread)
             return
+        if self._open_next():
+            return
         batches, self._batches = self._batches, {}
         self._end_read()
         self._archive_without_data(batches)
@@ -202,6 +207,8 @@ class DelayedShareFetch(Pending[Response]):
         """Keep what was read of a share."""
         read = BatchesRead(parts, led.partition.high_watermark)
         self._batches[key] = led, read
+        if led.time_to_live.is_limited:
+            read.check_ages(led.leases, led.time_to_live, self._context.broker.shares.wall_ms)
         self._bytes_read += size
         self._offsets_read += read.offset_count
         if read.offset_count:
@@ -244,6 +251,36 @@ class DelayedShareFetch(Pending[Response]):
 
         broker.machine.read_jobs.submit(read, done, failed)
 
+    def _open_next(self) -> bool:
+        """
+        Open some batches whose records may have expired, in a reader thread, and then evaluate again.  Return whether
+        there are any.
+        """
+        opened: list[tuple[BatchesRead, TimeToLive, list[memoryview]]] = []
+        room = OPENED_BYTES_MAX
+        for led, read in self._batches.values():
+            if room > 0 and (batches := read.take_undecided(room)):
+                opened.append((read, led.time_to_live, batches))
+                room -= sum(map(len, batches))
+        wall = self._context.broker.shares.wall_ms
+
+        def find() -> list[list[OffsetRange]]:
+            return [[it for batch in batches for it in expired_in(batch, ttl, wall)] for _, ttl, batches in opened]
+
+        def done(expired: list[list[OffsetRange]]) -> None:
+            if not self.is_done:
+                for (read, _, _), ranges in zip(opened, expired, strict=True):
+                    read.add_expired(ranges)
+                self._evaluate()
+
+        def failed(error: BaseException) -> None:
+            if not self.is_done:
+                self._failed_with(error)
+
+        if opened:
+            self._context.broker.machine.read_jobs.submit(find, done, failed)
+        return bool(opened)
+
     def _read_failed(self, key: ShareKey, led: LedShare, error: Exception) -> None:
         """Note a failed read.  Records that retention has just removed are no error: the share's start follows."""
         code = self._context.broker.read_failed(led.partition, error)
@@ -265,8 +302,8 @@ class DelayedShareFetch(Pending[Response]):
 
     def _archive_without_data(self, batches: dict[ShareKey, tuple[LedShare, BatchesRead]]) -> None:
         host = self._context.broker.shares
-        for led, read in batches.values():
-            if runs := read.archive(led.leases):
+        for key, (led, read) in batches.items():
+            if host.led(key) is led and (runs := read.archive(led.leases)):
                 host.decide(led, runs)
 
     def _acquire(

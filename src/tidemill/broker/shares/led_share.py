@@ -8,6 +8,7 @@ from tidemill.shard.partition import Partition
 from tidemill.share.blockage import blocked_by
 from tidemill.share.leases import Leases
 from tidemill.share.share import Share
+from tidemill.share.time_to_live import TimeToLive
 
 RECORD_BYTES_GUESS: Final = 1_000  # the size of a record, before any has been read
 
@@ -35,6 +36,10 @@ class LedShare:
         self.record_bytes = RECORD_BYTES_GUESS  # of an average record of the last read
         self.watcher = watcher  # called when the partition's high watermark has moved
         partition.watch(watcher)
+
+    @property
+    def time_to_live(self) -> TimeToLive:
+        return TimeToLive(self.leases.settings.ttl_ms, self.partition.config.has_ttl_headers)
 
     @property
     def blocked_by(self) -> str | None:

@@ -1,0 +1,69 @@
+"""Which records have outlived their time to live: by the setting of the group, and by the record's own header.
+
+The age of a record is counted from its timestamp; a record without a timestamp has no age.  The header of a batch often
+decides: all records have expired if the latest timestamp is too old.  None has if the first one is young enough: a
+batch whose later records are older than its first one is treated as if they were not.  Otherwise, and for headers of
+records, the batch is opened.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
+from tidemill.batches.compression import Codec
+from tidemill.batches.records import Record, read_records
+
+HEADER: Final = "tidemill-ttl"  # of a record; its value is the time to live in ms, as decimal digits
+_NAME: Final = HEADER.encode()
+_MILLISECONDS: Final = re.compile(rb"[0-9]{1,15}")
+
+OffsetRange = tuple[int, int]
+"""The first offset, and the offset after the last one."""
+
+
+class TimeToLive(NamedTuple):
+    group_ms: int  # of every record; -1: not limited
+    has_headers: bool  # whether records may have the header
+
+    @property
+    def is_limited(self) -> bool:
+        return self.group_ms >= 0 or self.has_headers
+
+
+def are_all_expired(batch: Buffer, ttl: TimeToLive, wall: int) -> bool | None:
+    """Return whether all records of a batch have expired, or none has (False); None if the batch must be opened."""
+    header = read_header(batch)
+    if ttl.group_ms >= 0 and 0 <= header.max_timestamp <= wall - ttl.group_ms:
+        return True
+    if ttl.has_headers and _may_name_header(batch, header):
+        return None
+    first = header.max_timestamp if header.is_log_append_time else header.base_timestamp
+    return None if ttl.group_ms >= 0 and 0 <= first <= wall - ttl.group_ms else False
+
+
+def expired_in(batch: Buffer, ttl: TimeToLive, wall: int) -> list[OffsetRange]:
+    """Open a batch, and return its expired records.  A batch that cannot be opened has none: its consumer gets it."""
+    try:
+        records = read_records(batch)
+    except ValueError:
+        return []
+    ranges: list[OffsetRange] = []
+    for record in records:
+        if _is_expired(record, ttl, wall):
+            joins = bool(ranges) and ranges[-1][1] == record.offset
+            first = ranges.pop()[0] if joins else record.offset
+            ranges.append((first, record.offset + 1))
+    return ranges
+
+
+def _may_name_header(batch: Buffer, header: BatchHeader) -> bool:
+    return header.codec != Codec.NONE or _NAME in bytes(batch[HEADER_BYTES:])
+
+
+def _is_expired(record: Record, ttl: TimeToLive, wall: int) -> bool:
+    limits = [ttl.group_ms] if ttl.group_ms >= 0 else []
+    if ttl.has_headers:
+        own = [value for name, value in record.headers if name == HEADER]
+        if own and own[-1] is not None and _MILLISECONDS.fullmatch(own[-1]):
+            limits.append(int(own[-1]))
+    return bool(limits) and 0 <= record.timestamp <= wall - min(limits)
