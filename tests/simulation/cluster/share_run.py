@@ -6,10 +6,13 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
+from tidemill.broker.shares.led_share import LedShare
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.metadata.metadata_records import GROUP_RESOURCE
 from tidemill.model import errors
+from tidemill.model.back_off import NO_BACK_OFF, parse_back_off
 from tidemill.shard.partition import Partition
+from tidemill.share.claim import Held
 from tidemill.share.partition_shares import PartitionShares
 from tidemill.simulation.clients.client import Address
 from tidemill.simulation.clients.share_consumer import ShareConsumer
@@ -31,16 +34,20 @@ STATIC: Final = {
     "group.share.delivery.count.limit": str(LIMIT),
 }
 SET: Final = 0
+POLICY: Final = '{"kind": "linear", "first": 200, "step": 100}'
 
 
 class ShareRun(ClusterRun):
     """
-    Checks after every turn that starts never move back, and that only leaders have leases; and at the end, that every
-    record is finished, and that all replicas have the same state.
+    Checks after every turn that starts never move back, that only leaders have leases, and that no record is delivered
+    before its release time; and at the end, that every record is finished, and that all replicas have the same state.
     """
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
-        self.shared = ShareHistory(LIMIT, self._term)
+        # A clock that jumps ahead delays records until the other clocks are as late, which would outlast the run.
+        self._back_off = NO_BACK_OFF if knobs.clock_jump else parse_back_off(POLICY)
+        self.shared = ShareHistory(LIMIT, self._term, lambda count: self._back_off.delay_ms(count, lambda: 0.0) / 1_000)
+        self._latest_wall_ms = 0  # on any clock that a broker has had
         self._consumers: list[ShareConsumer] = []
         self._starts: dict[tuple[BrokerMachine, int, bytes, int, int], int] = {}
         self.compared = 0
@@ -61,9 +68,15 @@ class ShareRun(ClusterRun):
 
     async def _read_from_the_start(self, client: Any) -> None:
         resource = incremental_alter_configs.Request.Resource
-        config = resource.Config(name="share.auto.offset.reset", config_operation=SET, value="earliest")
+        configs = [
+            resource.Config(name=name, config_operation=SET, value=value)
+            for name, value in (
+                ("share.auto.offset.reset", "earliest"),
+                ("tidemill.share.backoff", POLICY if self._back_off is not NO_BACK_OFF else ""),
+            )
+        ]
         request = incremental_alter_configs.Request(
-            resources=[resource(resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=[config])],
+            resources=[resource(resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=configs)],
             validate_only=False,
         )
         while (code := (await client.ask_any(request)).responses[0].error_code) != errors.NONE:
@@ -128,11 +141,24 @@ class ShareRun(ClusterRun):
             return
         for number, partition in broker.shard_table.topics.get(TOPIC, {}).items():
             self._check_starts(machine, number, partition.log.topic_id, shares_of(partition))
+        self._latest_wall_ms = max(self._latest_wall_ms, broker.clock.wall_ms())
         for led in broker.shares.led_shares:
+            self._check_release_times(machine, led)
             if not led.partition.shard.is_serving:
                 raise InvariantViolation(f"{machine.name} has leases on {led.key}, which it does not lead")
             if led.leases.held_count > led.leases.settings.locks_max:
                 raise InvariantViolation(f"{machine.name} has {led.leases.held_count} locks on {led.key}")
+
+    def _check_release_times(self, machine: BrokerMachine, led: LedShare) -> None:
+        """Check that no consumer holds a record whose release time is still to come on every clock."""
+        for claim in led.leases._claims:
+            if isinstance(claim.value, Held):
+                for run in led.share.runs.within(claim.first, claim.end):
+                    is_same = run.value.delivery_count == claim.value.delivery_count - 1
+                    if is_same and run.value.release_at > self._latest_wall_ms:
+                        raise InvariantViolation(
+                            f"{machine.name} delivered {run[:2]} of {led.key} before the release time"
+                        )
 
     def _check_starts(self, machine: BrokerMachine, number: int, topic_id: bytes, shares: PartitionShares) -> None:
         for share in shares.by_number.values():

@@ -27,24 +27,27 @@ MUTANT_SEEDS = range(60)
 def test_a_share_group_keeps_its_promises(explored: list[str]) -> None:
     """
     After an answered accept, the newest leader never delivers the record again; delivery counts stay within the limit;
-    acquired records are in the response; no lock ends early; only leaders have leases; starts never move back; and in
-    the end every record is finished because of what a member did, with the same state on all replicas.
+    acquired records are in the response; no lock and no delay ends early; only leaders have leases; starts never move
+    back; and in the end every record is finished because of what a member did, with the same state on all replicas.
     """
     outcomes: Counter[str] = Counter()
-    deliveries = accepted = compared = 0
+    deliveries = accepted = compared = delayed = 0
 
     with with_share_settings():
         for run in (*map(share_run, SEEDS), *map(eventful_run, EVENTFUL_SEEDS)):
             run.run()
             outcomes += run.shared.outcomes
             deliveries += run.shared.deliveries
+            delayed += run.shared.delayed
             accepted += len(run.shared.accepted)
             compared += run.compared
 
     assert compared >= len(SEEDS) + len(EVENTFUL_SEEDS)
+    assert delayed > len(SEEDS)
     assert min(outcomes[name] for name in ("NONE", "INVALID_RECORD_STATE")) > 0, outcomes
     explored.append(
         f"Share groups: {len(SEEDS)} and {len(EVENTFUL_SEEDS)} seeds, {deliveries} deliveries, {accepted} accepted, "
+        f"{delayed} after a delay, "
         f"{dict(outcomes)}"
     )
 
@@ -151,9 +154,42 @@ def delivers_pending_records() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def forgets_release_times_at_a_change_of_leaders() -> Iterator[None]:
+    """Let a new leader deliver at once what the leader before it has delayed."""
+    begin, find = Leases.__init__, Leases._find
+
+    def forget(self: Any, share: Any, *rest: Any) -> None:
+        begin(self, share, *rest)
+        self.forgotten = {run for run in share.runs if run.value.release_at}
+
+    def lax(self: Any, offset: int, end: int, wall: int) -> Any:
+        found = find(self, offset, end, wall)
+        for run in self._share.runs.within(offset, end if found is None else found.first):
+            if run in self.forgotten and self._claims.get(run.first) is None:
+                return Interval(run.first, self._claims.at(run.first, run.end).end, run.value.delivery_count)
+        return found
+
+    with patch.object(Leases, "__init__", forget), patch.object(Leases, "_find", lax):
+        yield
+
+
+@contextmanager
+def counts_delays_from_the_epoch() -> Iterator[None]:
+    """Ignore the policy: the release time of a record is in the past."""
+
+    def back_off(self: Any, held: Any, wall: int) -> int:
+        return int(self.settings.back_off.delay_ms(held.delivery_count, self._random))
+
+    with patch.object(Leases, "_back_off", back_off):
+        yield
+
+
 @pytest.mark.parametrize(
     "planted",
     [
+        forgets_release_times_at_a_change_of_leaders,
+        counts_delays_from_the_epoch,
         answers_before_the_commit,
         keeps_leases_without_leadership,
         expires_at_the_first_deadline,

@@ -8,7 +8,15 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.unit.share import test_acquisition, test_leases, test_share_session, test_share_waiters
+from tests.unit.share import (
+    test_acquisition,
+    test_leases,
+    test_limits,
+    test_redelivery,
+    test_share,
+    test_share_session,
+    test_share_waiters,
+)
 from tidemill.batches.batch import BatchHeader
 from tidemill.share import acquisition, leases
 from tidemill.share.acknowledgement import Acknowledgement
@@ -198,6 +206,26 @@ def random_waiters() -> None:
         test_share_waiters.check_waiters(seed)
 
 
+def start_passes_dead_records() -> AbstractContextManager[object]:
+    finished = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED)
+    return patch.object(RecordStatus, "is_finished", property(lambda self: self.state in finished))
+
+
+def delay_by_the_clock_of_the_moment() -> AbstractContextManager[object]:
+    def back_off(self: Any, held: Held, wall: int) -> int:
+        return int(wall + self.settings.back_off.delay_ms(held.delivery_count, self._random))
+
+    return patch.object(Leases, "_back_off", back_off)
+
+
+def tracks_without_a_limit() -> AbstractContextManager[object]:
+    return patch.object(Leases, "is_tracking_full", False)
+
+
+def a_clock_set_back() -> None:
+    test_redelivery.test_a_step_of_the_clock_shortens_no_delay_and_no_lock(-3_600_000)
+
+
 LEASES, SESSIONS, ACQUISITION = test_leases, test_share_session, test_acquisition
 MUTANTS = [
     Mutant("GAP archives data", gap_archives_data, LEASES.test_a_gap_does_not_destroy_a_record),
@@ -228,6 +256,17 @@ MUTANTS = [
         "commit recognized by the count",
         commit_is_recognized_by_the_count_alone,
         LEASES.test_an_archived_offset_is_not_freed_by_an_earlier_decision,
+    ),
+    Mutant(
+        "start passes ARCHIVING",
+        start_passes_dead_records,
+        test_share.test_a_record_whose_letter_is_not_written_holds_the_start,
+    ),
+    Mutant("release time by the clock of the moment", delay_by_the_clock_of_the_moment, a_clock_set_back),
+    Mutant(
+        "no limit on runs",
+        tracks_without_a_limit,
+        test_limits.test_nothing_behind_the_last_run_is_acquired_at_the_limit_of_runs,
     ),
     Mutant("no throttle", nothing_is_throttled, LEASES.test_a_record_that_kills_its_consumers_ends_alone),
     Mutant("acquires beyond the bytes", acquires_beyond_the_bytes, ACQUISITION.test_only_records_in_hand_are_acquired),

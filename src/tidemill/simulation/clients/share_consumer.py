@@ -56,6 +56,7 @@ class _Lease(NamedTuple):
 
     asked_at: float  # when the fetch was sent: before the record was acquired
     term: int | None  # of the leader, if it was the newest one until the record had arrived
+    delivery_count: int = 0
 
 
 class _Decision(NamedTuple):
@@ -165,7 +166,8 @@ class ShareConsumer:
             for partition in topic.partitions:
                 number = partition.partition_index
                 if number in acknowledged:
-                    self._acknowledged(address, number, acknowledged[number], partition.acknowledge_error_code)
+                    code = partition.acknowledge_error_code
+                    self._acknowledged(address, number, acknowledged[number], code, asked_at)
                 if partition.error_code:
                     is_served = self._check_lost("ShareFetch", partition.error_code)
                 term = before.get(number)
@@ -231,8 +233,12 @@ class ShareConsumer:
             missing = set(offsets).difference(present)
             if missing:
                 raise InvariantViolation(f"{name}: acquired {sorted(missing)} of partition {number} without records")
-            self._history.delivered(name, number, offsets, acquired.delivery_count, accepted_before)
-            session.held.setdefault(number, {}).update(dict.fromkeys(offsets, lease))
+            count = acquired.delivery_count
+            self._history.delivered(name, number, offsets, count, accepted_before)
+            if lease.term is not None:
+                self._history.check_delay(number, offsets, count, term=lease.term, now=self._client.loop.time())
+            held = dict.fromkeys(offsets, lease._replace(delivery_count=count))
+            session.held.setdefault(number, {}).update(held)
         if present != sorted(set(present)):
             raise InvariantViolation(f"{name}: the records of partition {number} do not ascend: {present}")
 
@@ -265,6 +271,7 @@ class ShareConsumer:
         chosen = self._decide(session)
         if not chosen:
             return True
+        asked_at = self._client.loop.time()
         partition = share_acknowledge.Request.Topic.Partition
         assert self._topic_id is not None, "a member that holds records knows the topic's id"
         answer = await session.connection.ask(
@@ -296,11 +303,14 @@ class ShareConsumer:
         session.epoch += 1
         for topic in answer.responses:
             for it in topic.partitions:
-                self._acknowledged(address, it.partition_index, chosen[it.partition_index], it.error_code)
+                number = it.partition_index
+                self._acknowledged(address, number, chosen[number], it.error_code, asked_at)
         return True
 
-    def _acknowledged(self, address: Address, number: int, decisions: list[_Decision], code: int) -> None:
-        """Note the answer to acknowledgements of one partition."""
+    def _acknowledged(
+        self, address: Address, number: int, decisions: list[_Decision], code: int, asked_at: float
+    ) -> None:
+        """Note the answer to acknowledgements of one partition, which were sent at `asked_at`."""
         refused = (errors.INVALID_RECORD_STATE, errors.INVALID_REQUEST)  # the lock has expired, or the leader has moved
         if code and code not in refused:
             self._check_lost("an acknowledgement", code)
@@ -309,6 +319,10 @@ class ShareConsumer:
             accepted = {(number, it.offset) for it in decisions if it.kind == Acknowledgement.ACCEPT}
             self._history.accepted |= accepted
         term, now = self._history.term(address, number), self._client.loop.time()
+        if not code and term is not None:
+            for offset, kind, lease in decisions:
+                if kind == Acknowledgement.RELEASE and lease.term == term:
+                    self._history.released(number, offset, lease.delivery_count, term=term, asked_at=asked_at)
         is_held = term is not None and all(
             it.lease.term == term and now - it.lease.asked_at < SAFE_LOCK_S for it in decisions
         )

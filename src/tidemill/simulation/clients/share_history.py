@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from tidemill.simulation.clients.client import Address
 from tidemill.simulation.invariant_violation import InvariantViolation
@@ -10,10 +11,24 @@ Term = Callable[[Address, int], int | None]
 """Returns the term in which the broker at an address leads a partition; None unless it is the newest term."""
 
 
+Delay = Callable[[int], float]
+"""Returns the delay of a record after its delivery with a number, in seconds."""
+
+SLOW_CLOCK: Final = 0.9  # a broker's clock may be fast by nearly this factor, so that its delays are shorter
+
+
+class _Released(NamedTuple):
+    """A release that the leader of a term has confirmed."""
+
+    term: int
+    delivery_count: int
+    asked_at: float  # when the release was sent: before the delay began
+
+
 class ShareHistory:
     """The deliveries and acknowledgements of one share group on one topic."""
 
-    def __init__(self, delivery_limit: int, term: Term) -> None:
+    def __init__(self, delivery_limit: int, term: Term, delay: Delay) -> None:
         self.term = term
         self.accepted: set[tuple[int, int]] = set()  # (partition, offset): the broker has confirmed the acceptance
         self.finishing: set[tuple[int, int]] = (
@@ -21,7 +36,10 @@ class ShareHistory:
         )  # (partition, offset): a member accepted or rejected it, or may have
         self.deliveries = 0
         self.outcomes: Counter[str] = Counter()  # the answers to acknowledgements, by kind and error
+        self.delayed = 0  # deliveries that came after their delay
         self._delivery_limit = delivery_limit
+        self._delay = delay
+        self._released: dict[tuple[int, int], _Released] = {}
 
     def accepted_before(self, number: int) -> frozenset[int]:
         """Return the offsets of a partition whose acceptance has been confirmed."""
@@ -49,6 +67,26 @@ class ShareHistory:
                 raise InvariantViolation(
                     f"{member} received {sorted(again)} of partition {number} after they had been accepted"
                 )
+
+    def released(self, number: int, offset: int, count: int, *, term: int, asked_at: float) -> None:
+        """Note a confirmed release of a record that was delivered in the same term."""
+        self._released[number, offset] = _Released(term, count, asked_at)
+
+    def check_delay(self, number: int, offsets: range, count: int, *, term: int, now: float) -> None:
+        """
+        Check that records that the leader of a term delivers again come after their delay.  Other leaders are not
+        compared, because their clocks differ.
+        """
+        for offset in offsets:
+            released = self._released.get((number, offset))
+            if released is not None and released[:2] == (term, count - 1):
+                waited, delay = now - released.asked_at, self._delay(released.delivery_count)
+                if waited < delay * SLOW_CLOCK:
+                    raise InvariantViolation(
+                        f"offset {offset} of partition {number} was delivered {waited:.3f} s after its release, not "
+                        f"{delay:.3f} s"
+                    )
+                self.delayed += 1
 
     def check_all_delivered(self, number: int, offsets: range) -> None:
         """Check that no record was lost: the group has finished these offsets, so members must have finished each."""
