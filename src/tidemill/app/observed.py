@@ -10,6 +10,7 @@ from tidemill.app.group_lag import group_lags
 from tidemill.app.partition_health import partition_health
 from tidemill.app.readiness import problems, waiting_to_join
 from tidemill.broker.broker import Broker
+from tidemill.broker.connection.dispatch import UNLISTED
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_int
@@ -48,7 +49,7 @@ class ObservedBroker:
         if broker is None:
             return None
         if self._text is None:
-            names = {key: api.name for key, api in ALL.items()}
+            names = {key: api.name for key, api in (ALL | UNLISTED).items()}
             build = {"version": _version(), "python": platform.python_version()}
             self._text = PrometheusText(broker.metrics, names, errors.name, build)
         _update_gauges(broker)

@@ -4,7 +4,7 @@ The coordinator answers when the incarnation is committed.
 """
 
 from tidemill.model.topic import TopicId
-from tidemill.wire.primitives import INT8, INT16, INT32, INT64, STRING, UUID
+from tidemill.wire.primitives import BOOL, INT8, INT16, INT32, INT64, STRING, UUID
 from tidemill.wire.schema import Api, Message, field
 
 # The values of `start_rule`.
@@ -17,6 +17,9 @@ class Request(Message):
     group_id: str = field(STRING)
     topic_id: TopicId = field(UUID)
     partition: int = field(INT32)
+    # Whether a missing group is created, and a topic that the group does not know is added: for consumers that send no
+    # heartbeats.
+    may_create: bool = field(BOOL, tag=0, default=False)
 
 
 class Response(Message):

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidemill.batches.batch import BatchHeader, Buffer, spans
-from tidemill.share.claim import Acquired
+from tidemill.share.claim import Acquired, Held, joined
+from tidemill.share.interval_map import Interval
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import Run
 from tidemill.share.time_to_live import OffsetRange, TimeToLive, are_all_expired
@@ -142,6 +143,27 @@ class BatchesRead:
         if not limits.is_strict:
             acquired = list(_divided(acquired, [one.first for one in sent], limits.batch_size))
         return ShareFetched([one.bytes for one in sent], acquired)
+
+    def held_bytes(self, leases: Leases, member: str) -> int:
+        """Return the size of the batches with records that a consumer already holds."""
+        held = list(leases.held_by(member))
+        return sum(
+            len(batch.bytes)
+            for batch in self._data
+            if any(one.first < batch.end and batch.first < one.end for one in held)
+        )
+
+    def acquire_again(self, leases: Leases, member: str, *, now: int) -> ShareFetched:
+        """Return the records in these batches that a consumer already holds, and renew their locks."""
+        held = (
+            Interval(first, end, claim.delivery_count)
+            for batch in self._data
+            for first, end, claim in leases.within(batch.first, batch.end)
+            if isinstance(claim, Held) and claim.member == member
+        )
+        acquired = [Acquired(*one) for one in joined(held)]
+        leases.renew(member, acquired, now=now)
+        return ShareFetched([one.bytes for one in _with_records_of(self._data, acquired)], acquired)
 
 
 def _is_aborted(header: BatchHeader, aborted: Sequence[AbortedRecords]) -> bool:

@@ -43,6 +43,11 @@ class Leases:
         self._wall = 0  # the latest time seen: if the clock steps back, a record whose delay has ended stays available
 
     @property
+    def start(self) -> int:
+        """The share's start: all records below it are finished."""
+        return self._share.start
+
+    @property
     def held_count(self) -> int:
         """The number of records that are currently acquired by consumers."""
         return self._held_count
@@ -56,6 +61,36 @@ class Leases:
     def is_tracking_full(self) -> bool:
         """Whether the share tracks so many runs and letters that no further ones may be added behind them."""
         return self._share.tracked_count >= self.settings.tracked_max
+
+    # Queries, which do not change anything.
+
+    def held_by(self, member: str) -> Iterator[Acquired]:
+        """Yield the records that a consumer holds, in ascending order."""
+        for first, end, claim in self._claims:
+            if isinstance(claim, Held) and claim.member == member:
+                yield Acquired(first, end, claim.delivery_count)
+
+    def within(self, first: int, end: int) -> Iterator[Interval[Claim | RecordStatus]]:
+        """
+        Yield the claims on the records between `first` and `end`, and the status of those without a claim, in the order
+        of their offsets.  Begin at the share's start.
+        """
+        offset = max(first, self._share.start)
+        while offset < end:
+            claim = self._claims.at(offset, end)
+            if claim.value is None:
+                run = self._share.runs.at(offset, claim.end)
+                yield Interval(run.first, run.end, run.value)
+                offset = run.end
+            else:
+                yield Interval(claim.first, claim.end, claim.value)
+                offset = claim.end
+
+    def claims(self) -> Iterator[Interval[Claim]]:
+        """Yield all claims, in ascending order."""
+        for first, end, claim in self._claims:
+            if claim is not None:
+                yield Interval(first, end, claim)
 
     # Methods that acquire records.
 
@@ -107,6 +142,11 @@ class Leases:
         chosen = list(self._choose(batches, records_max, batch_size, is_limit_strict, wall))
         return [self._hold(member, one.first, one.end, one.value + 1, now) for one in joined(chosen)]
 
+    def renew(self, member: str, acquired: Iterable[Acquired], *, now: int) -> None:
+        """Renew the locks on records that a consumer holds."""
+        for first, end, delivery_count in acquired:
+            self._hold(member, first, end, delivery_count, now)
+
     def undo(self, acquired: Iterable[Acquired]) -> None:
         """Release acquired records whose response could not be sent, without counting a delivery."""
         for first, end, delivery_count in acquired:
@@ -118,9 +158,12 @@ class Leases:
 
     # Methods that decide what happens to records.
 
-    def acknowledge(self, member: str, ranges: Sequence[AcknowledgedRange], *, now: int, wall: int) -> list[Run]:
+    def acknowledge(
+        self, member: str, ranges: Sequence[AcknowledgedRange], *, now: int, wall: int, delay_ms: int | None = None
+    ) -> list[Run]:
         """
-        Return the decisions that follow from a consumer's acknowledgements.
+        Return the decisions that follow from a consumer's acknowledgements.  `delay_ms` is the time until released
+        records are available again; None: as the group's back-off says.
 
         Offsets below the share's start count as acknowledged.  Raise AcknowledgementRefused before anything changes:
         with INVALID_REQUEST for offsets that were never acquired, and INVALID_RECORD_STATE if the consumer does not
@@ -137,10 +180,16 @@ class Leases:
                     self._hold(member, held.first, held.end, count, now)
                     continue
                 is_delayed = kind in (Acknowledgement.GAP, Acknowledgement.RELEASE)
-                release_at = self._back_off(held.value, wall) if is_delayed else 0
+                release_at = self._release_time(held.value, wall, delay_ms) if is_delayed else 0
                 status = after_acknowledgement(kind, count, self.settings, release_at=release_at)
                 decided.append(self._decide(held, status))
         return decided
+
+    def decide(self, first: int, end: int, status: RecordStatus) -> Run:
+        """Decide the status of records without a claim, for an operator, and return the decision."""
+        self._claims.assign(first, end, Decided(status, is_available=False))
+        self._note_due(first, status.release_at)
+        return Interval(first, end, status)
 
     def archive(self, first: int, end: int) -> list[Run]:
         """
@@ -298,6 +347,13 @@ class Leases:
         self._wall = max(self._wall, wall)
         delay = self.settings.back_off.delay_ms(held.delivery_count, self._random)
         return self._wall + delay if delay else 0
+
+    def _release_time(self, held: Held, wall: int, delay_ms: int | None) -> int:
+        """Return the release time that a consumer asks for, or by default that of the back-off."""
+        if delay_ms is None:
+            return self._back_off(held, wall)
+        self._wall = max(self._wall, wall)
+        return self._wall + delay_ms if delay_ms else 0
 
     def _check(self, member: str, first: int, end: int, kind: int) -> None:
         if end <= self._share.start:

@@ -55,10 +55,12 @@ class RequestEnvelope:
 class ServerConnection:
     """The requests of one connection, in order."""
 
-    __slots__ = ("_apis", "pending")
+    __slots__ = ("_apis", "_listed", "pending")
 
-    def __init__(self, apis: Mapping[int, Api]) -> None:
-        self._apis = apis  # the APIs that this broker implements
+    def __init__(self, apis: Mapping[int, Api], *, unlisted: Mapping[int, Api] | None = None) -> None:
+        """`apis` are those that this broker implements.  It also implements `unlisted`, which ApiVersions omits."""
+        self._listed = apis
+        self._apis = {**apis, **(unlisted or {})}
         self.pending: deque[RequestEnvelope] = deque()
         """The requests whose response has not been released yet.  The owner bounds their number by pausing reading."""
 
@@ -138,7 +140,7 @@ class ServerConnection:
         self.pending.clear()
 
     def _version_refusal(self, api: Api, correlation_id: int, size: int) -> RequestEnvelope:
-        response = api_versions.Response(error_code=errors.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
+        response = api_versions.Response(error_code=errors.UNSUPPORTED_VERSION, api_keys=advertised(self._listed))
         envelope = RequestEnvelope(api, 0, correlation_id, None, None, size)
         envelope.answer = envelope.encode(response)
         return envelope

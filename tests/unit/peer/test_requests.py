@@ -67,6 +67,11 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         "0267" + TOPIC.hex() + "00000002" + NO_TAGS,
     ),
     (
+        share_open.API,
+        share_open.Request(group_id="g", topic_id=TOPIC, partition=2, may_create=True),
+        "0267" + TOPIC.hex() + "00000002" + "01" + "0001" + "01",
+    ),
+    (
         share_close.API,
         share_close.Request(group_id="g", topic_id=TOPIC, incarnation=9, partitions=[2]),
         "0267" + TOPIC.hex() + "0000000000000009" + "0200000002" + NO_TAGS,

@@ -41,6 +41,19 @@ def test_a_request_is_read_with_its_header(version: int, client_id: str | None) 
     )
 
 
+def test_apis_that_are_not_listed_are_read() -> None:
+    """
+    A request of an API that ApiVersions omits is read, and the refusal of a version does not list the API either.
+    """
+    listed = {18: apis.ALL[18]}
+    connection = ServerConnection(listed, unlisted={heartbeat.API.key: heartbeat.API})
+
+    assert ALIVE == connection.receive(frame(heartbeat.API, 4, ALIVE)).request
+    refused = connection.decode(memoryview(b"\x00\x12\x00\x63" + bytes(4) + b"\xff\xff" + bytes(2)))
+    assert refused.answer is not None
+    assert b"\x00\x0c" not in b"".join(bytes(part) for part in refused.answer)[12:]
+
+
 def test_unknown_tags_in_the_header_are_skipped() -> None:
     """
     Unknown tagged fields in a request header v2 are skipped.

@@ -1,4 +1,4 @@
-"""Dispatch: finds the handler of each API.  ApiVersions advertises exactly the APIs that have a handler.
+"""Dispatch: finds the handler of each API.  ApiVersions advertises exactly Kafka's APIs that have a handler.
 
 Each API is handled by the function `handle` of the module in `broker/handlers` that is named after the API.  If the
 module also has a function `refused`, only the controller handles the API, and other brokers forward requests to it.
@@ -12,12 +12,16 @@ from typing import Final
 
 from tidemill.broker import handlers
 from tidemill.broker.connection.forwarding import Handler, forwarded
+from tidemill.peer import share_describe, share_receive, share_resolve
 from tidemill.wire.api import ALL
 from tidemill.wire.schema import Api
 
+UNLISTED: Final[dict[int, Api]] = {api.key: api for api in (share_describe.API, share_receive.API, share_resolve.API)}
+"""Tidemill's own APIs: clients and brokers use them, but ApiVersions does not list them."""
+
 
 def _modules() -> dict[Api, ModuleType]:
-    by_name = {api.name: api for api in ALL.values()}
+    by_name = {api.name: api for api in (*ALL.values(), *UNLISTED.values())}
     found = (module.name for module in pkgutil.iter_modules(handlers.__path__))
     return {by_name[name]: import_module(f"{handlers.__name__}.{name}") for name in found if name in by_name}
 
@@ -36,5 +40,5 @@ CONTROLLER_HANDLERS: Final[dict[int, Handler]] = {
 }
 """The handlers of requests that other brokers forward while this broker is the controller."""
 
-OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS}
+OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS if key in ALL}
 """The APIs that ApiVersions lists."""

@@ -36,7 +36,7 @@ from typing import Any, Final, Protocol
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
-from tidemill.broker.connection.dispatch import HANDLERS, OFFERED
+from tidemill.broker.connection.dispatch import HANDLERS, OFFERED, UNLISTED
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
@@ -90,7 +90,7 @@ class KafkaConnection:
         self.offered = OFFERED.keys()
         self.pipelines = Pipelines()
         self._frames = FrameBuffer(frame_bytes_max)
-        self._wire = ServerConnection(OFFERED)
+        self._wire = ServerConnection(OFFERED, unlisted=UNLISTED)
         self._awaited: dict[RequestEnvelope, Pending[Message | None]] = {}
         self._in_flight_bytes = 0  # bytes of the unanswered requests that must stay in memory
         self._out: list[Buffer] = []

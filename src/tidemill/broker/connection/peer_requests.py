@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
-from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS
+from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS, HANDLERS, UNLISTED
 from tidemill.broker.connection.forwarding import Handler, forwarded
 from tidemill.broker.peers.peers import Respond
 from tidemill.broker.request.request_context import RequestContext
@@ -30,7 +30,6 @@ from tidemill.peer import (
     join,
     register,
     share_close,
-    share_describe,
     share_open,
     transfer_leadership,
 )
@@ -85,9 +84,9 @@ class PeerRequests:
             transfer_leadership.API: self._transfer_leadership,
             share_open.API: self._open_share,
             share_close.API: self._close_share,
-            share_describe.API: self._describe_shares,
         }
-        own = controller | anywhere
+        shared = {api: HANDLERS[key] for key, api in UNLISTED.items()}  # clients send these, too
+        own = controller | anywhere | shared
         self._for_controller = CONTROLLER_HANDLERS.keys() | {api.key for api in controller}
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
         self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
@@ -209,9 +208,6 @@ class PeerRequests:
 
     def _close_share(self, request: share_close.Request, context: RequestContext) -> object:
         return context.broker.shares.close(request)
-
-    def _describe_shares(self, request: share_describe.Request, context: RequestContext) -> object:
-        return context.broker.shares.describe(request)
 
 
 def _refused_join(_: join.Request, error_code: int) -> join.Response:

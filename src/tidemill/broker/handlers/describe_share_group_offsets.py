@@ -12,6 +12,7 @@ from functools import partial
 
 from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.broker.shares.share_descriptions import ShareDescriptions
 from tidemill.broker.shares.share_leaders import Outcome, PartitionKey
 from tidemill.coordinator.share_group.requests import ReadShareTopics
 from tidemill.coordinator.share_group.responses import ShareTopicsRead
@@ -62,7 +63,7 @@ def _describe(asked: Request.Group, context: RequestContext) -> Pending[Group]:
             share_describe.API,
             partitions,
             lambda ones: _request(asked.group_id, ones),
-            context.broker.shares.describe,
+            lambda request: ShareDescriptions(context.broker.shares, context.broker.machine, request),
         ).then(lambda outcomes: pending.complete(_group(asked.group_id, topics, outcomes)))
 
     ask_group(context.broker.coordinators, asked.group_id, ReadShareTopics(waiter=read, group_id=asked.group_id))

@@ -9,16 +9,22 @@ v2  share_acquire_mode: limits the records strictly (KIP-1206); is_renew_ack: re
     (KIP-1222)
 """
 
-from tidemill.broker.request.delayed_share_fetch import DelayedShareFetch, share_fetch_response
+from typing import Final
+
+from tidemill.broker.request.delayed_share_fetch import DelayedShareFetch
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.broker.request.session_consumer import SessionConsumer, share_fetch_response
 from tidemill.broker.request.share_acknowledgements import ShareAcknowledgements, has_acknowledgements
 from tidemill.broker.shares.led_share import ShareKey
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.shard.pending import Pending
 from tidemill.share.acknowledgement import AcknowledgementRefused, check_renewal
+from tidemill.share.acquisition import FetchLimits
 from tidemill.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from tidemill.wire.messages.share_fetch import Request, Response
+
+RECORD_LIMIT: Final = 1  # the acquire mode in which max_records is strict (KIP-1206)
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
@@ -38,7 +44,19 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             lambda _: pending.complete(share_fetch_response(context, session, acknowledgements, {}, {}))
         )
         return pending
-    fetch = DelayedShareFetch(context, session, request, acknowledgements)
+    fetch: DelayedShareFetch[Response] = DelayedShareFetch(
+        context,
+        SessionConsumer(context, session, acknowledgements),
+        [ShareKey(session.group, *key) for key in session.rotated()],
+        FetchLimits(
+            records_max=request.max_records,
+            batch_size=max(request.batch_size, 1),
+            is_strict=request.share_acquire_mode == RECORD_LIMIT,
+        ),
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        max_wait_ms=request.max_wait_ms,
+    )
     fetch.begin()
     return fetch
 

@@ -1,4 +1,7 @@
-"""A ShareFetch request in progress: it acknowledges records, acquires available ones, and responds once.
+"""A request for records of shares in progress: it acquires available records, and responds once.
+
+The request is a ShareFetch, which also acknowledges records, or a ShareReceive.  What differs is in the request's
+`ShareConsumer`.
 
 acknowledge ─▶ committed ──────────────────────────────────────────────────────┐
 evaluate ─▶ enough bytes, an error, or the wait is over ─▶ acquire ─▶ response ◀┘
@@ -7,85 +10,122 @@ evaluate ─▶ enough bytes, an error, or the wait is over ─▶ acquire ─�
    └─────── a share of the request has been woken, or the wait is over
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from tidemill.broker.request.leader_hints import WRONG_LEADER, add_leader_hints
 from tidemill.broker.request.request_context import RequestContext
-from tidemill.broker.request.share_acknowledgements import ShareAcknowledgements
 from tidemill.broker.shares.led_share import LedShare, ShareKey
-from tidemill.model import errors
 from tidemill.model.errors import KafkaError
-from tidemill.model.topic import TopicId
+from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
 from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
-from tidemill.share.share_session import ShareSession
 from tidemill.share.time_to_live import OffsetRange, TimeToLive, expired_in
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
-from tidemill.wire.messages.share_fetch import Request, Response
 
-PartitionResponse = Response.Topic.Partition
-RECORD_LIMIT: Final = 1  # the acquire mode in which max_records is strict (KIP-1206)
-NOT_SAID: Final = PartitionResponse.CurrentLeader(leader_id=-1, leader_epoch=-1)
 READ_BYTES_MIN: Final = 64 << 10  # read for one partition, so that a wrong guess of the size of records costs little
 OPENED_BYTES_MAX: Final = 256 << 10  # opened at a time, because a thread that opens batches slows down the event loop
 
 
-class DelayedShareFetch(Pending[Response]):
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+Fetched = dict[ShareKey, tuple[LedShare, ShareFetched]]
+Failures = dict[ShareKey, KafkaError]
+
+
+class Wanted(NamedTuple):
+    """Where to read in a partition."""
+
+    offset: int
+    is_held: bool  # the consumer already holds the records, and wants all of them that fit
+
+
+class ShareConsumer(Protocol[R_co]):
+    """A consumer and its request."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the consumer may still acquire records: its session is open."""
+        ...
+
+    def when_ready(self, ready: Callable[[], None]) -> None:
+        """Call `ready` when nothing but the records keeps the response: the acknowledgements are committed."""
+        ...
+
+    def share(self, key: ShareKey, partition: Partition) -> LedShare | None:
+        """Return a share; None if it is not open yet.  Raise KafkaError if it cannot be opened."""
+        ...
+
+    def wanted(self, led: LedShare, end: int, wall: int) -> Wanted | None:
+        """Return what to read below the offset `end`; None if the share has no records for the consumer."""
+        ...
+
+    def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
+        """Return the size of the batches that the consumer can get now."""
+        ...
+
+    def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched: ...
+
+    def response(self, fetched: Fetched, failures: Failures) -> R_co: ...
+
+
+class DelayedShareFetch(Pending[R], Generic[R]):
     """
     Implements `share_host.WaitingFetch`.  The records are acquired immediately before the response, and only then: a
     fetch that waits holds none.
     """
 
     __slots__ = (
-        "_acknowledgements",
         "_batches",
         "_bytes_read",
+        "_consumer",
         "_context",
         "_deadline",
         "_failures",
         "_fetched",
-        "_is_acknowledged",
+        "_is_ready",
         "_keys",
         "_limits",
         "_max_bytes",
         "_min_bytes",
         "_offsets_read",
         "_reserved",
-        "_session",
         "_timer",
     )
 
     def __init__(
-        self, context: RequestContext, session: ShareSession, request: Request, acknowledgements: ShareAcknowledgements
+        self,
+        context: RequestContext,
+        consumer: ShareConsumer[R],
+        keys: Iterable[ShareKey],
+        limits: FetchLimits,
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
     ) -> None:
         super().__init__()
         self._context = context
-        self._session = session
-        self._acknowledgements = acknowledgements
-        self._keys = [ShareKey(session.group, *key) for key in session.rotated()]
-        self._limits = FetchLimits(
-            records_max=request.max_records,
-            batch_size=max(request.batch_size, 1),
-            is_strict=request.share_acquire_mode == RECORD_LIMIT,
-        )
-        self._min_bytes = request.min_bytes
-        self._max_bytes = min(request.max_bytes, context.broker.fetch_bytes_max)
-        self._deadline = context.broker.clock.monotonic_ms() + max(request.max_wait_ms, 0)
+        self._consumer = consumer
+        self._keys = list(keys)
+        self._limits = limits
+        self._min_bytes = min_bytes
+        self._max_bytes = min(max_bytes, context.broker.fetch_bytes_max)
+        self._deadline = context.broker.clock.monotonic_ms() + max(max_wait_ms, 0)
         self._timer: Any = None
         self._reserved = 0  # bytes counted in `ConnectionMemory` for the read in progress
         self._batches: dict[ShareKey, tuple[LedShare, BatchesRead]] = {}  # what this evaluation has read
         self._bytes_read = 0  # by this evaluation
         self._offsets_read = 0
-        self._failures: dict[ShareKey, KafkaError] = {}
-        self._fetched: dict[ShareKey, tuple[LedShare, ShareFetched]] | None = None  # None: not yet
-        self._is_acknowledged = False
+        self._failures: Failures = {}
+        self._fetched: Fetched | None = None  # None: not yet
+        self._is_ready = False
 
     def begin(self) -> None:
         """Wait for records, and for the commit of the request's acknowledgements."""
-        self._acknowledgements.then(self._acknowledged)
+        self._consumer.when_ready(self._ready)
         broker = self._context.broker
         wait_ms = self._deadline - broker.clock.monotonic_ms()
         broker.shares.begin(self, self._keys, self._deadline)
@@ -138,14 +178,15 @@ class DelayedShareFetch(Pending[Response]):
         self._archive_without_data(batches)
         host = self._context.broker.shares
         wall = host.wall_ms
-        is_enough = self._session.is_open and sum(
-            read.available_bytes(led.leases, wall) for led, read in batches.values()
+        consumer = self._consumer
+        is_enough = consumer.is_open and sum(
+            consumer.wanted_bytes(led, read, wall) for led, read in batches.values()
         ) >= max(self._min_bytes, 1)
-        is_over = self._deadline <= self._context.broker.clock.monotonic_ms() or not self._session.is_open
+        is_over = self._deadline <= self._context.broker.clock.monotonic_ms() or not consumer.is_open
         if not (is_enough or is_over or self._failures or not self._keys):
             host.keep_waiting(self, self._left(wall))
             return
-        self._fetched = self._acquire(batches) if self._session.is_open else {}
+        self._fetched = self._acquire(batches) if consumer.is_open else {}
         self._stop_timer()
         host.finish(self, self._left(wall))
         self._respond()
@@ -177,25 +218,25 @@ class DelayedShareFetch(Pending[Response]):
                 continue
             try:
                 partition = host.partition(key)
+                led = self._consumer.share(key, partition)
             except KafkaError as problem:
                 self._failures[key] = problem
                 continue
-            led = host.share(key, partition)
-            if led is None or led.leases.lock_room <= 0:
+            if led is None:
                 continue
-            found = led.leases.next_available(led.share.start, partition.high_watermark, wall)
+            found = self._consumer.wanted(led, partition.high_watermark, wall)
             is_first = not (self._batches or unread)
             if found is None or (not is_first and (room <= 0 or wanted <= 0)):
                 continue
             expected = max(READ_BYTES_MIN, led.record_bytes * min(wanted, led.leases.lock_room) * 5 // 4)
-            size = max(min(room, expected), 1)
+            size = max(room if found.is_held else min(room, expected), 1)
             try:
-                read = partition.log.read(found.first, size, partition.high_watermark, may_wait=False)
+                read = partition.log.read(found.offset, size, partition.high_watermark, may_wait=False)
             except (SegmentDamaged, OffsetGone) as error:
                 self._read_failed(key, led, error)
                 continue
             if read is None:
-                unread.append((key, led, found.first, size))
+                unread.append((key, led, found.offset, size))
                 room -= size
             elif read[1] <= room or is_first:  # a batch that does not fit is left for the next response
                 self._take(key, led, *read)
@@ -306,17 +347,14 @@ class DelayedShareFetch(Pending[Response]):
             if host.led(key) is led and (runs := read.archive(led.leases)):
                 host.decide(led, runs)
 
-    def _acquire(
-        self, batches: dict[ShareKey, tuple[LedShare, BatchesRead]]
-    ) -> dict[ShareKey, tuple[LedShare, ShareFetched]]:
-        """Acquire records in the order of the session, up to the request's limit on records."""
-        host = self._context.broker.shares
-        limits, member = self._limits, self._session.member
-        fetched: dict[ShareKey, tuple[LedShare, ShareFetched]] = {}
+    def _acquire(self, batches: dict[ShareKey, tuple[LedShare, BatchesRead]]) -> Fetched:
+        """Acquire records in the order of the request, up to its limit on records."""
+        host, limits = self._context.broker.shares, self._limits
+        fetched: Fetched = {}
         for key, (led, read) in batches.items():
             if limits.records_max <= 0 or host.led(key) is not led:
                 continue
-            found = read.acquire(led.leases, member, limits, now=host.lock_now, wall=host.wall_ms)
+            found = self._consumer.acquire(led, read, limits)
             if found.acquired:
                 fetched[key] = led, found
                 count = sum(one.end - one.first for one in found.acquired)
@@ -325,18 +363,20 @@ class DelayedShareFetch(Pending[Response]):
 
     # Responding.
 
-    def _acknowledged(self, _: None) -> None:
-        self._is_acknowledged = True
+    def _ready(self) -> None:
+        self._is_ready = True
         self._respond()
 
     def _respond(self) -> None:
         """Respond when the records are acquired and the acknowledgements are committed."""
-        if self._fetched is None or not self._is_acknowledged or self.is_done:
+        if self._fetched is None or not self._is_ready or self.is_done:
             return
+        for led, found in self._fetched.values():
+            led.partition.counters.bytes_out += found.size_bytes
+            led.partition.counters.fetch_requests += 1
+            self._context.broker.metrics.fetch_bytes += found.size_bytes
         try:
-            response = share_fetch_response(
-                self._context, self._session, self._acknowledgements, self._fetched, self._failures
-            )
+            response = self._consumer.response(self._fetched, self._failures)
         except Exception as error:
             self._undo()
             self.fail(error)
@@ -347,52 +387,3 @@ class DelayedShareFetch(Pending[Response]):
         """Release the acquired records, which the client does not get, without counting a delivery."""
         for led, found in (self._fetched or {}).values():
             self._context.broker.shares.undo(led, found.acquired)
-
-
-def share_fetch_response(
-    context: RequestContext,
-    session: ShareSession,
-    acknowledgements: ShareAcknowledgements,
-    fetched: dict[ShareKey, tuple[LedShare, ShareFetched]],
-    failures: dict[ShareKey, KafkaError],
-) -> Response:
-    """Return the response: the partitions with records, with an error, or with acknowledgements."""
-    broker = context.broker
-    answers: dict[ShareKey, PartitionResponse] = {}
-    for key in dict.fromkeys((*fetched, *failures, *acknowledgements.outcomes)):
-        answers[key] = PartitionResponse(
-            partition_index=key.partition,
-            error_code=errors.NONE,
-            acknowledge_error_code=errors.NONE,
-            current_leader=NOT_SAID,
-            records=[],
-            acquired_records=(),
-        )
-    for key, (led, found) in fetched.items():
-        answer = answers[key]
-        answer.records = found.records
-        answer.acquired_records = [
-            PartitionResponse.AcquiredRecords(first_offset=first, last_offset=end - 1, delivery_count=count)
-            for first, end, count in found.acquired
-        ]
-        led.partition.counters.bytes_out += found.size_bytes
-        led.partition.counters.fetch_requests += 1
-        broker.metrics.fetch_bytes += found.size_bytes
-    for key, problem in failures.items():
-        answers[key].error_code, answers[key].error_message = problem.error_code, problem.message
-    for key, (code, message) in acknowledgements.outcomes.items():
-        answers[key].acknowledge_error_code, answers[key].acknowledge_error_message = code, message
-    topics: dict[TopicId, list[PartitionResponse]] = {}
-    for key, answer in answers.items():
-        topics.setdefault(key.topic_id, []).append(answer)
-    misdirected = []
-    for key, answer in answers.items():
-        if not WRONG_LEADER.isdisjoint((answer.error_code, answer.acknowledge_error_code)):
-            topic = broker.image.topic_by_id(key.topic_id)
-            misdirected.append((None if topic is None else topic.name, key.partition, answer))
-    return Response(
-        error_code=errors.NONE,
-        acquisition_lock_timeout_ms=broker.shares.configs.of(session.group).lock_ms,
-        responses=[Response.Topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()],
-        node_endpoints=add_leader_hints(context, Response, misdirected) if misdirected else [],
-    )

@@ -48,10 +48,14 @@ class LedShare:
 
     def has_available(self, wall: int) -> bool:
         """Return whether a consumer could acquire a record now."""
-        leases = self.leases
-        if leases.lock_room <= 0:
-            return False
-        return leases.next_available(self.share.start, self.partition.high_watermark, wall) is not None
+        return self.first_available(self.partition.high_watermark, wall) is not None
+
+    def first_available(self, end: int, wall: int) -> int | None:
+        """Return the offset of the first record below `end` that a consumer could acquire now."""
+        if self.leases.lock_room <= 0:
+            return None
+        found = self.leases.next_available(self.share.start, end, wall)
+        return None if found is None else found.first
 
     def close(self) -> None:
         self.partition.unwatch(self.watcher)

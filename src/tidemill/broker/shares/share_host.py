@@ -23,7 +23,7 @@ from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_closings import ShareClosings
 from tidemill.broker.shares.share_leaders import ShareLeaders
 from tidemill.broker.shares.share_opener import ShareOpener
-from tidemill.broker.shares.share_openings import ShareOpenings, shares_of
+from tidemill.broker.shares.share_openings import Opened, ShareOpenings, shares_of
 from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -31,7 +31,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.errors import KafkaError
 from tidemill.model.shard import ShardId
-from tidemill.peer import share_close, share_describe
+from tidemill.peer import share_close
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
@@ -46,7 +46,6 @@ from tidemill.share.share_settings import ShareSettings, settings_from
 from tidemill.share.share_waiters import ShareWaiters
 
 RANDOM_BYTES: Final = 6
-Described = share_describe.Response.Share
 
 Acknowledged = Callable[[int, str | None], None]
 """Takes the error code and the message of the acknowledgements of one partition."""
@@ -112,7 +111,7 @@ class ShareHost:
     def wall_ms(self) -> int:
         return self._machine.clock.wall_ms()
 
-    def _append_time(self, partition: Partition) -> int:
+    def append_time(self, partition: Partition) -> int:
         """
         The time from which the delay of a record counts: not before the last append, so that a leader whose clock is
         behind that of its predecessor does not shorten delays.
@@ -134,8 +133,13 @@ class ShareHost:
                 return partition
         raise KafkaError(code, f"partition {key.partition} of {name or key.topic_id.hex()} is not served here")
 
-    def share(self, key: ShareKey, partition: Partition) -> LedShare | None:
-        """Return a share of a partition that this broker serves.  If it is not open yet, begin to open it."""
+    def share(
+        self, key: ShareKey, partition: Partition, *, may_create: bool = False, then: Opened | None = None
+    ) -> LedShare | None:
+        """
+        Return a share of a partition that this broker serves.  If it is not open yet, begin to open it, and call `then`
+        when this has ended.  `may_create`: create the group if it does not exist.
+        """
         share = shares_of(partition).of_group(key.group)
         led = self._led.get(key)
         if led is not None and led.share is share and led.partition is partition:
@@ -144,7 +148,7 @@ class ShareHost:
         if led is not None:
             self._forget(led)
         if share is None:
-            self._openings.begin(key, partition)
+            self._openings.begin(key, partition, may_create=may_create, then=then)
             return None
         return self._lead(key, partition, share)
 
@@ -199,13 +203,13 @@ class ShareHost:
         """
         try:
             partition = self.partition(key)
-            self._check_writable(partition)
+            self.check_writable(partition)
             led = self._led.get(key)
             if led is None or self.share(key, partition) is not led:
                 raise KafkaError(errors.INVALID_RECORD_STATE, f"{member} holds no records of this partition")
             ranges = acknowledged_ranges(batches, may_renew=may_renew)
             had_room = led.leases.lock_room > 0
-            runs = led.leases.acknowledge(member, ranges, now=self.lock_now, wall=self._append_time(partition))
+            runs = led.leases.acknowledge(member, ranges, now=self.lock_now, wall=self.append_time(partition))
         except KafkaError as refused:
             then(refused.error_code, refused.message)
             return
@@ -217,7 +221,7 @@ class ShareHost:
             return
         if not had_room:
             self.wake(key)
-        self.decide(led, runs, lambda is_committed: then(*(_COMMITTED if is_committed else _LOST)))
+        self.decide(led, runs, lambda is_committed: then(*(_COMMITTED if is_committed else LOST)))
 
     def decide(self, led: LedShare, runs: Sequence[Run], then: Callable[[bool], None] | None = None) -> None:
         """Propose decisions.  `then` is called with True when they are committed, with False if leadership is lost."""
@@ -269,32 +273,6 @@ class ShareHost:
             self._close(key, request.incarnation, partial(closed, key))
         return pending
 
-    def describe(self, request: share_describe.Request) -> Pending[share_describe.Response]:
-        """Return the progress of a group's shares, once the leadership of each partition is confirmed."""
-        pending: Pending[share_describe.Response] = Pending()
-        shares = [Described(error_code=errors.NOT_LEADER_OR_FOLLOWER) for _ in request.partitions]
-        left = len(shares)
-
-        def confirmed(at: int, partition: Partition | None, leads: bool) -> None:
-            nonlocal left
-            left -= 1
-            if leads and partition is not None:
-                shares[at] = _described(partition, request.group_id)
-            if not left:
-                pending.complete(share_describe.Response(shares=shares))
-
-        if not shares:
-            pending.complete(share_describe.Response())
-        for at, it in enumerate(request.partitions):
-            try:
-                partition = self.partition(ShareKey(request.group_id, it.topic_id, it.partition))
-            except KafkaError as refused:
-                shares[at].error_code = refused.error_code
-                confirmed(at, None, False)
-            else:
-                partition.shard.confirm_leadership(partial(confirmed, at, partition))
-        return pending
-
     def _close(self, key: ShareKey, incarnation: int, then: Callable[[bool], None]) -> None:
         try:
             partition = self.partition(key)
@@ -310,12 +288,13 @@ class ShareHost:
         else:
             proposals.add(CloseShare(partition.number, share.number, incarnation), then)
 
-    def _check_writable(self, partition: Partition) -> None:
+    def check_writable(self, partition: Partition) -> None:
+        """Raise KafkaError if no decision about records of this partition can be proposed now."""
         problem = self._broker.storage_problem()
         if problem is not None:
             raise KafkaError(errors.KAFKA_STORAGE_ERROR, problem)
         if not partition.shard.accepts_writes:
-            raise KafkaError(*_LOST)
+            raise KafkaError(*LOST)
 
     def _proposals_of(self, partition: Partition) -> ShardProposals | None:
         shard = partition.shard
@@ -371,7 +350,7 @@ class ShareHost:
         now, wall = self.lock_now, self.wall_ms
         for led in [*self._led.values()]:
             due = led.leases.next_due()
-            if runs := led.leases.expire(now=now, wall=self._append_time(led.partition)):
+            if runs := led.leases.expire(now=now, wall=self.append_time(led.partition)):
                 self.decide(led, runs)
             if runs or (due is not None and due <= wall):
                 self.wake(led.key)
@@ -422,21 +401,8 @@ class ShareHost:
                 self.wake(led.key)  # a limit may have been raised
 
 
-def _described(partition: Partition, group: str) -> Described:
-    """Return the progress of a group on a partition.  The lag counts offsets that are not finished (KIP-1226)."""
-    share = shares_of(partition).of_group(group)
-    if share is None:
-        return Described(leader_epoch=partition.leader_epoch)
-    finished = sum(run.end - run.first for run in share.runs if run.value.is_finished)
-    return Described(
-        leader_epoch=partition.leader_epoch,
-        start=share.start,
-        lag=max(partition.high_watermark - share.start - finished, 0),
-    )
-
-
 _COMMITTED: Final = (errors.NONE, None)
-_LOST: Final = (
+LOST: Final = (
     errors.NOT_LEADER_OR_FOLLOWER,
     "this broker no longer leads the partition: the outcome of the acknowledgements is unknown",
 )

@@ -35,38 +35,54 @@ class ShareOpener:
         self._cluster = cluster
         self._image = image
 
-    def ask(self, key: ShareKey, opened: Opened) -> None:
+    def ask(self, key: ShareKey, opened: Opened, *, may_create: bool = False) -> None:
         """
         Ask once for the incarnation and the start of a share.  `opened` is called with the coordinator's answer, or
         with COORDINATOR_NOT_AVAILABLE if none arrives; the caller repeats the question.
+
+        `may_create`: create the group if it does not exist, and the coordinators' topic.
         """
+        if may_create:
+            self._coordinators.of(GROUPS).when_created(lambda: self._ask(key, opened, may_create))
+        else:
+            self._ask(key, opened, may_create)
+
+    def _ask(self, key: ShareKey, opened: Opened, may_create: bool) -> None:
         topic = self._coordinators.of(GROUPS).topic
         number = self._coordinators.of(GROUPS).partition_of(key.group)
         leader = None if topic is None or number is None else self._cluster.leader_of(topic, number)
         if leader is None:
             opened(_NOT_AVAILABLE)
         elif leader.broker_id == self._broker_id:
-            self._ask_here(key, opened)
+            self._ask_here(key, opened, may_create)
         else:
-            self._ask_other(leader.broker_id, key, opened)
+            self._ask_other(leader.broker_id, key, opened, may_create)
 
     def answer(self, request: share_open.Request) -> Pending[share_open.Response]:
         """Answer another broker's question on the coordinator."""
         pending: Pending[share_open.Response] = Pending()
         key = ShareKey(request.group_id, request.topic_id, request.partition)
-        self._ask_here(key, lambda opened: pending.complete(_response(opened)))
+        self._ask_here(key, lambda opened: pending.complete(_response(opened)), request.may_create)
         return pending
 
-    def _ask_here(self, key: ShareKey, opened: Opened) -> None:
-        request = requests.ShareOpen(waiter=opened, group_id=key.group, topic_id=key.topic_id, partition=key.partition)
+    def _ask_here(self, key: ShareKey, opened: Opened, may_create: bool) -> None:
+        request = requests.ShareOpen(
+            waiter=opened,
+            group_id=key.group,
+            topic_id=key.topic_id,
+            partition=key.partition,
+            may_create=may_create,
+        )
         ask_group(self._coordinators, key.group, request)
 
-    def _ask_other(self, broker_id: BrokerId, key: ShareKey, opened: Opened) -> None:
+    def _ask_other(self, broker_id: BrokerId, key: ShareKey, opened: Opened, may_create: bool) -> None:
         def answered(outcome: object) -> None:
             opened(_opened(outcome) if isinstance(outcome, share_open.Response) else _NOT_AVAILABLE)
 
         known = self._image().brokers.get(broker_id)
-        request = share_open.Request(group_id=key.group, topic_id=key.topic_id, partition=key.partition)
+        request = share_open.Request(
+            group_id=key.group, topic_id=key.topic_id, partition=key.partition, may_create=may_create
+        )
         if known is None or not self._cluster.peers.ask(known.voter, share_open.API, request, answered):
             opened(_NOT_AVAILABLE)
 

@@ -5,12 +5,15 @@ again while this broker could not be reached.  Until the answer arrives, the exi
 """
 
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from tidemill.broker.machine import Machine
 from tidemill.broker.shares.led_share import ShareKey
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_opener import ShareOpener
 from tidemill.coordinator.share_group.responses import ShareOpened
+from tidemill.model import errors
+from tidemill.model.errors import KafkaError
 from tidemill.model.offset_reset import ResetRule
 from tidemill.shard import lookup
 from tidemill.shard.partition import Partition
@@ -35,6 +38,40 @@ def share_machine(log: ShardLog) -> ShareMachine:
     return machine
 
 
+Opened = Callable[[int], None]
+"""Takes NONE if a share has been opened or need not be, and the error code if it could not be opened now."""
+
+
+_FINAL: Final = {
+    errors.GROUP_ID_NOT_FOUND: "it does not exist, or it is a group of another type",
+    errors.INVALID_GROUP_ID: "the group id is empty or too long",
+    errors.UNKNOWN_TOPIC_ID: "its coordinator does not know the topic",
+}
+"""The reasons of refusals that last.  After any other, the caller begins again."""
+
+
+def opening_refused(code: int, group: str) -> KafkaError:
+    """Return the error for a client whose request needs a share that could not be opened."""
+    reason = _FINAL.get(code)
+    if reason is not None:
+        return KafkaError(code, f"group {group!r}: {reason}")
+    if code == errors.NOT_LEADER_OR_FOLLOWER:
+        return KafkaError(code, "this broker no longer leads the partition")
+    return KafkaError(
+        errors.COORDINATOR_NOT_AVAILABLE, f"group {group!r}: its coordinator has not said yet where the group begins"
+    )
+
+
+def is_final(code: int) -> bool:
+    """Return whether a share cannot be opened later either."""
+    return code in _FINAL
+
+
+class _Opening(NamedTuple):
+    key: ShareKey
+    may_create: bool  # whether a missing group is created
+
+
 class ShareOpenings:
     def __init__(
         self,
@@ -51,51 +88,64 @@ class ShareOpenings:
         self._opener = opener
         self._proposals = proposals
         self._opened = opened
-        self._opening: set[ShareKey] = set()
+        self._opening: dict[_Opening, list[Opened]] = {}
 
-    def begin(self, key: ShareKey, partition: Partition) -> None:
-        """Open a share, unless it is being opened."""
-        if key not in self._opening:
-            self._opening.add(key)
-            self._opener.ask(key, lambda opened: self._answered(key, partition, opened))
+    def begin(
+        self, key: ShareKey, partition: Partition, *, may_create: bool = False, then: Opened | None = None
+    ) -> None:
+        """Open a share, unless it is being opened.  `may_create`: create the group if it does not exist."""
+        opening = _Opening(key, may_create)
+        is_new = opening not in self._opening
+        waiting = self._opening.setdefault(opening, [])
+        if then is not None:
+            waiting.append(then)
+        if is_new:
+            self._opener.ask(key, lambda opened: self._answered(opening, partition, opened), may_create=may_create)
 
-    def _answered(self, key: ShareKey, partition: Partition, opened: ShareOpened) -> None:
-        old = shares_of(partition).of_group(key.group)
+    def _answered(self, opening: _Opening, partition: Partition, opened: ShareOpened) -> None:
+        old = shares_of(partition).of_group(opening.key.group)
         is_needed = not opened.error_code and (old is None or old.incarnation < opened.incarnation)
         if is_needed:
-            self._resolve(key, partition, opened)
+            self._resolve(opening, partition, opened)
         else:
-            self._opening.discard(key)
+            self._ended(opening, opened.error_code)
 
-    def _resolve(self, key: ShareKey, partition: Partition, opened: ShareOpened) -> None:
+    def _resolve(self, opening: _Opening, partition: Partition, opened: ShareOpened) -> None:
         """Determine the start offset, and propose the share."""
         end, start = partition.high_watermark, opened.start
         if start.rule != ResetRule.BY_DURATION:
             offset = partition.log_start if start.rule == ResetRule.EARLIEST else end
-            self._propose(key, partition, opened.incarnation, offset)
+            self._propose(opening, partition, opened.incarnation, offset)
             return
         timestamp = self._machine.clock.wall_ms() - start.duration_ms
 
         self._machine.read_jobs.submit(
             lambda: _offset_at(partition, timestamp, end),
-            lambda offset: self._propose(key, partition, opened.incarnation, offset),
+            lambda offset: self._propose(opening, partition, opened.incarnation, offset),
             self._machine.failed,
         )
 
-    def _propose(self, key: ShareKey, partition: Partition, incarnation: int, start: int | Exception) -> None:
+    def _propose(self, opening: _Opening, partition: Partition, incarnation: int, start: int | Exception) -> None:
         proposals = self._proposals(partition)
-        if proposals is None or isinstance(start, Exception):
-            self._opening.discard(key)
+        if isinstance(start, Exception):
+            self._ended(opening, errors.KAFKA_STORAGE_ERROR)
+            return
+        if proposals is None:
+            self._ended(opening, errors.NOT_LEADER_OR_FOLLOWER)
             return
         section = OpenShare(
-            partition=partition.number, group=key.group, incarnation=incarnation, state_epoch=0, start=start
+            partition=partition.number, group=opening.key.group, incarnation=incarnation, state_epoch=0, start=start
         )
-        proposals.add(section, lambda is_committed: self._ended(key, is_committed))
+        proposals.add(section, lambda is_committed: self._committed(opening, is_committed))
 
-    def _ended(self, key: ShareKey, is_committed: bool) -> None:
-        self._opening.discard(key)
+    def _committed(self, opening: _Opening, is_committed: bool) -> None:
+        self._ended(opening, errors.NONE if is_committed else errors.NOT_LEADER_OR_FOLLOWER)
         if is_committed:
-            self._opened(key)
+            self._opened(opening.key)
+
+    def _ended(self, opening: _Opening, code: int) -> None:
+        for then in self._opening.pop(opening):
+            then(code)
 
 
 def _offset_at(partition: Partition, timestamp: int, end: int) -> int | Exception:

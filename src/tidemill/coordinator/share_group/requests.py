@@ -39,7 +39,7 @@ class ShareOpen:
     group_id: str
     topic_id: TopicId
     partition: int
-    may_create: bool = False  # create a missing group, and a topic that it does not know; for consumers over HTTP
+    may_create: bool = False  # create a missing group, and add an unknown topic: for consumers without a session
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tidemill.broker import handlers
-from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS, HANDLERS
+from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS, HANDLERS, OFFERED, UNLISTED
 from tidemill.wire.api import ALL
 
 
@@ -15,7 +15,16 @@ def test_every_module_of_the_package_handles_an_api() -> None:
     (folder,) = handlers.__path__
     modules = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
 
-    assert modules == {ALL[key].name for key in HANDLERS}
+    assert modules == {(ALL | UNLISTED)[key].name for key in HANDLERS}
+
+
+def test_apis_of_tidemill_are_not_listed() -> None:
+    """
+    ApiVersions lists Kafka's APIs only: clients of Kafka do not know the others.
+    """
+    assert OFFERED.keys() | UNLISTED.keys() == HANDLERS.keys()
+    assert {10_008, 10_015, 10_016} == UNLISTED.keys()
+    assert OFFERED.keys() <= ALL.keys()
 
 
 def test_the_controller_handles_what_a_broker_cannot_decide() -> None:

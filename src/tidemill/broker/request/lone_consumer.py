@@ -1,0 +1,75 @@
+"""A consumer without a share session, whose ShareReceive asks for records of one partition."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidemill.broker.request.delayed_share_fetch import Failures, Fetched, Wanted
+from tidemill.broker.shares.led_share import LedShare, ShareKey
+from tidemill.broker.shares.share_host import ShareHost
+from tidemill.broker.shares.share_openings import is_final, opening_refused
+from tidemill.model import errors
+from tidemill.model.errors import KafkaError
+from tidemill.peer.share_receive import Request, Response
+from tidemill.shard.partition import Partition
+from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
+from tidemill.share.resolution import member_without_session
+
+Acquired = Response.AcquiredRecords
+
+
+class LoneConsumer:
+    """Implements `delayed_share_fetch.ShareConsumer`.  What the consumer holds already comes before other records."""
+
+    is_open: Final = True  # nothing but time ends the locks of a consumer without a session
+
+    def __init__(self, host: ShareHost, request: Request) -> None:
+        self._host = host
+        self.key = ShareKey(request.group_id, request.topic_id, request.partition)
+        self._member = member_without_session(request.member_id)
+        self._refusal: KafkaError | None = None  # why the share cannot be opened
+
+    def when_ready(self, ready: Callable[[], None]) -> None:
+        ready()
+
+    def share(self, key: ShareKey, partition: Partition) -> LedShare | None:
+        if self._refusal is not None:
+            raise self._refusal
+        return self._host.share(key, partition, may_create=True, then=self._opened)
+
+    def _opened(self, code: int) -> None:
+        if is_final(code):
+            self._refusal = opening_refused(code, self.key.group)
+            self._host.wake(self.key)
+
+    def wanted(self, led: LedShare, end: int, wall: int) -> Wanted | None:
+        held = next(led.leases.held_by(self._member), None)
+        if held is not None:
+            return Wanted(held.first, is_held=True)
+        first = led.first_available(end, wall)
+        return None if first is None else Wanted(first, is_held=False)
+
+    def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
+        return read.held_bytes(led.leases, self._member) or read.available_bytes(led.leases, wall)
+
+    def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
+        if read.held_bytes(led.leases, self._member):
+            return read.acquire_again(led.leases, self._member, now=self._host.lock_now)
+        return read.acquire(led.leases, self._member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+
+    def response(self, fetched: Fetched, failures: Failures) -> Response:
+        for problem in failures.values():
+            return Response(error_code=problem.error_code, error_message=problem.message)
+        lock_ms = self._host.configs.of(self.key.group).lock_ms
+        for _, found in fetched.values():
+            return Response(
+                lock_ms=lock_ms,
+                acquired=[
+                    Acquired(first_offset=first, last_offset=end - 1, delivery_count=count)
+                    for first, end, count in found.acquired
+                ],
+                records=found.records,
+            )
+        if self._host.led(self.key) is None:
+            unopened = opening_refused(errors.COORDINATOR_NOT_AVAILABLE, self.key.group)
+            return Response(error_code=unopened.error_code, error_message=unopened.message)
+        return Response(lock_ms=lock_ms)

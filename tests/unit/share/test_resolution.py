@@ -1,0 +1,196 @@
+"""Acknowledgements from consumers without a session, and from operators."""
+
+import pytest
+
+from tests.unit.share.runs import run
+from tests.unit.share.test_leases import Hand
+from tidemill.model import errors
+from tidemill.model.back_off import DELAY_MS_MAX, BackOff, Growth
+from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
+from tidemill.share.claim import Acquired
+from tidemill.share.record_status import Reason, RecordState
+from tidemill.share.resolution import Resolution, check_delay, member_without_session, resolve_held, resolve_unheld
+
+ACCEPT, RELEASE, REJECT, RENEW = (
+    Acknowledgement.ACCEPT,
+    Acknowledgement.RELEASE,
+    Acknowledgement.REJECT,
+    Acknowledgement.RENEW,
+)
+END = 100
+
+
+def of_member(
+    hand: Hand, *ranges: tuple[int, int, int], held_as: int | None = None, delay_ms: int | None = None
+) -> Resolution:
+    """Resolve ranges (first, end, type) for the consumer `a`."""
+    resolution = resolve_held(
+        hand.leases,
+        "a",
+        [AcknowledgedRange(*one) for one in ranges],
+        held_as=held_as,
+        delay_ms=delay_ms,
+        end=END,
+        now=hand.now,
+        wall=hand.now,
+    )
+    hand.propose(resolution.runs)
+    return resolution
+
+
+def of_operator(hand: Hand, *ranges: tuple[int, int, int], delay_ms: int | None = None, end: int = END) -> Resolution:
+    listed = [AcknowledgedRange(*one) for one in ranges]
+    resolution = resolve_unheld(hand.leases, listed, delay_ms=delay_ms, end=end, wall=hand.now)
+    hand.propose(resolution.runs)
+    return resolution
+
+
+def test_a_repeated_request_counts_the_records_as_finished() -> None:
+    """
+    A request whose response was lost can be sent again: what it has finished is counted, and nothing is refused.
+    """
+    hand = Hand()
+    hand.acquire("a", (0, 10))
+    assert 10 == of_member(hand, (0, 10, ACCEPT)).resolved
+    assert [(0, 10, ACCEPT)] == of_member(hand, (0, 10, ACCEPT)).undecided, "the first one is not committed"
+    hand.commit()
+
+    again = of_member(hand, (0, 10, ACCEPT))
+
+    assert (0, 10, 0, []) == (again.resolved, again.finished, again.held, again.runs)
+
+
+def test_records_of_others_are_left() -> None:
+    """
+    What another consumer holds is counted and not changed.  A record whose lock has expired is not counted at all.
+    """
+    hand = Hand()
+    hand.acquire("a", (0, 4), records_max=4)
+    hand.acquire("b", (4, 8), records_max=4)
+
+    result = of_member(hand, (0, 12, ACCEPT))
+
+    assert (4, 0, 4) == (result.resolved, result.finished, result.held)
+    assert [Acquired(4, 8, 1)] == list(hand.leases.held_by("b"))
+
+
+def test_the_records_that_are_not_listed_get_the_default_type() -> None:
+    """
+    `held_as` resolves everything else that the consumer holds; without it, only listed records change.
+    """
+    hand = Hand()
+    hand.acquire("a", (0, 10))
+    of_member(hand, (2, 4, ACCEPT))
+    assert [Acquired(0, 2, 1), Acquired(4, 10, 1)] == list(hand.leases.held_by("a"))
+
+    result = of_member(hand, (5, 6, REJECT), held_as=RELEASE)
+    hand.commit()
+
+    assert 8 == result.resolved
+    assert [] == list(hand.leases.held_by("a"))
+    expected = [
+        run(0, 2, RecordState.AVAILABLE, delivery_count=1),
+        run(2, 4, RecordState.ACKNOWLEDGED, delivery_count=1),
+        run(4, 5, RecordState.AVAILABLE, delivery_count=1),
+        run(5, 6, RecordState.ARCHIVED, Reason.REJECTED, 1),
+        run(6, 10, RecordState.AVAILABLE, delivery_count=1),
+    ]
+    assert expected == list(hand.share.runs)
+
+
+@pytest.mark.parametrize(("delay_ms", "release_at"), [(None, 700), (0, 0), (50, 50)])
+def test_a_release_may_set_the_delay(delay_ms: int | None, release_at: int) -> None:
+    """
+    The delay of a release replaces the group's back-off; 0 makes the record available at once.
+    """
+    hand = Hand(back_off=BackOff(growth=Growth.CONSTANT, first_ms=700))
+    hand.acquire("a", (0, 1))
+    of_member(hand, (0, 1, RELEASE), delay_ms=delay_ms)
+    hand.commit()
+    assert [run(0, 1, RecordState.AVAILABLE, delivery_count=1, release_at=release_at)] == list(hand.share.runs)
+
+
+def test_a_renewal_extends_the_lock() -> None:
+    hand = Hand()
+    hand.acquire("a", (0, 3))
+    hand.now = 600
+    result = of_member(hand, (1, 2, RENEW))
+    hand.now = 1_000
+
+    assert (1, []) == (result.resolved, result.runs)
+    assert [(0, 1), (2, 3)] == [(one.first, one.end) for one in hand.expire()]
+
+
+def test_an_operator_decides_about_records_that_are_not_held() -> None:
+    """
+    An operator's decision needs no delivery, keeps the delivery count, and leaves the records that a consumer holds.
+    """
+    hand = Hand(has_dead_letters=True)
+    hand.acquire("a", (0, 4), records_max=4)
+    of_member(hand, (0, 2, RELEASE))
+    hand.commit()
+
+    result = of_operator(hand, (0, 1, ACCEPT), (1, 6, REJECT))
+    hand.commit()
+
+    assert (4, 0, 2) == (result.resolved, result.finished, result.held)
+    assert [Acquired(2, 4, 1)] == list(hand.leases.held_by("a"))
+    assert 1 == hand.share.start
+    expected = [
+        run(1, 2, RecordState.ARCHIVING, Reason.REJECTED, 1),
+        run(4, 6, RecordState.ARCHIVING, Reason.REJECTED, 0),
+    ]
+    assert expected == list(hand.share.runs)
+    again = of_operator(hand, (0, 6, REJECT))
+    assert (0, 4, 2) == (again.resolved, again.finished, again.held)
+
+
+def test_an_operator_sets_the_release_time() -> None:
+    """
+    A release by an operator keeps the delivery count and sets or removes the delay.  Without a change, nothing is
+    proposed.
+    """
+    hand = Hand()
+    assert 3 == of_operator(hand, (0, 3, RELEASE), delay_ms=500).resolved
+    hand.commit()
+    assert [] == hand.acquire("a", (0, 3))
+
+    assert 3 == of_operator(hand, (0, 3, RELEASE)).resolved
+    assert [] == hand.acquire("a", (0, 3)), "a proposed decision is not visible yet"
+    hand.commit()
+    assert [] == of_operator(hand, (0, 3, RELEASE)).runs
+    assert [Acquired(0, 3, 1)] == hand.acquire("a", (0, 3))
+
+
+def test_an_operator_cannot_decide_about_records_that_do_not_exist() -> None:
+    """
+    Offsets at or above the high watermark are left out.
+    """
+    hand = Hand()
+    assert 5 == of_operator(hand, (0, 50, ACCEPT), (60, 70, ACCEPT), end=5).resolved
+    hand.commit()
+    assert 5 == hand.share.start
+
+
+def test_types_and_delays_are_checked() -> None:
+    """
+    An operator holds no lock to renew.  A delay has a limit.
+    """
+    hand = Hand()
+    with pytest.raises(AcknowledgementRefused) as refused:
+        of_operator(hand, (0, 1, RENEW))
+    assert errors.INVALID_REQUEST == refused.value.code
+    for delay in (-1, DELAY_MS_MAX + 1):
+        with pytest.raises(AcknowledgementRefused):
+            check_delay(delay)
+    check_delay(DELAY_MS_MAX)
+
+
+def test_names_with_and_without_a_session_differ() -> None:
+    """
+    The end of a member's session leaves what a consumer of the same name has received without a session.
+    """
+    hand = Hand()
+    hand.acquire(member_without_session("m"), (0, 2))
+    assert [] == hand.leases.leave("m")
+    assert 2 == hand.leases.held_count
