@@ -168,6 +168,7 @@ class FakeCluster:
         self.requests: list[tuple[int, str, int, Message]] = []  # broker id, API name, version, request
         self.message_bytes_max: int | None = 1_048_588  # max.message.bytes; None: DescribeConfigs is not authorized
         self._producer_count = 0
+        self.unlisted: dict[int, Api] = {}  # further APIs, whose requests a test's hook answers
         self.hook: Hook = lambda broker_id, name, request: None
         self._apis = APIS if apis is None else apis
         if sasl is not None:
@@ -233,7 +234,7 @@ class FakeCluster:
             except OSError:  # in some tests the client refuses the certificate
                 return
             self._sockets.append(connected)
-        connection = ServerConnection(self._apis)
+        connection = ServerConnection(self._apis, unlisted=self.unlisted)
         session = None if self._sasl is None else self._sasl.session()
         with connected, connected.makefile("rb") as incoming:
             try:
