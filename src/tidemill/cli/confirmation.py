@@ -12,7 +12,10 @@ YesOption = Annotated[
 ]
 
 
-def confirm(question: str, *, is_sure: bool) -> None:
-    """Unless `is_sure` is set, ask on stderr if stdin is a terminal.  Raise `Failed` unless the answer is yes."""
+def confirm(question: str, *, is_sure: bool, otherwise: str = "nothing was deleted") -> None:
+    """
+    Unless `is_sure` is set, ask on stderr if stdin is a terminal.  Unless the answer is yes, raise `Failed` with the
+    message `otherwise`.
+    """
     if not is_sure and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise Failed("nothing was deleted")
+        raise Failed(otherwise)

@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "produce",
     "consume",
     "groups",
+    "queue",
     "top",
     "pipeline",
     "bench",
@@ -47,8 +48,8 @@ Examples, in two terminals:
 
   tidemill consume orders --from earliest
 
-Commands other than `dev`, `broker`, `log`, `cluster` and `doctor` work with any Kafka broker: set its address with
---bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command accepts --json.
+Commands other than `dev`, `broker`, `queue`, `log`, `cluster` and `doctor` work with any Kafka broker: set its
+address with --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command accepts --json.
 Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 """
 

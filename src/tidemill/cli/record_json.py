@@ -7,7 +7,9 @@ import base64
 import json
 from typing import Any, Final
 
-TIMESTAMP_TYPES: Final = {0: None, 1: "CreateTime", 2: "LogAppendTime"}  # keyed by confluent-kafka's numbers
+from tidemill.batches.records import Record
+
+LOG_APPEND_TIME: Final = 2  # confluent-kafka's number of this timestamp type; 0 is none
 
 
 def bytes_as_json(value: bytes | None) -> str | dict[str, str] | None:
@@ -46,13 +48,22 @@ def bytes_from_json(value: object, name: str) -> bytes | None:
 def record_as_json(record: Any) -> dict[str, Any]:
     """Return a `confluent_kafka.Message` as the object that `consume --format json` prints."""
     timestamp_type, timestamp = record.timestamp()
+    plain = Record(
+        record.key(), record.value(), record.headers() or (), timestamp if timestamp_type else -1, record.offset()
+    )
+    return row_as_json(record.topic(), record.partition(), plain, is_log_append_time=timestamp_type == LOG_APPEND_TIME)
+
+
+def row_as_json(topic: str, partition: int, record: Record, *, is_log_append_time: bool) -> dict[str, Any]:
+    """Return a record of Tidemill's own client as the same object."""
+    has_timestamp = record.timestamp >= 0
     return {
-        "topic": record.topic(),
-        "partition": record.partition(),
-        "offset": record.offset(),
-        "timestamp": timestamp if timestamp_type else None,
-        "timestamp_type": TIMESTAMP_TYPES[timestamp_type],
-        "key": bytes_as_json(record.key()),
-        "value": bytes_as_json(record.value()),
-        "headers": [[name, bytes_as_json(value)] for name, value in record.headers() or ()],
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp if has_timestamp else None,
+        "timestamp_type": ("LogAppendTime" if is_log_append_time else "CreateTime") if has_timestamp else None,
+        "key": bytes_as_json(record.key),
+        "value": bytes_as_json(record.value),
+        "headers": [[name, bytes_as_json(value)] for name, value in record.headers],
     }
