@@ -171,9 +171,8 @@ def peek(
             for number, record, is_log_append_time in found:
                 print_json(row_as_json(topic, number, record, is_log_append_time=is_log_append_time))
         else:
-            print_table(
-                ("partition", "offset", *RECORD_COLUMNS), [[n, it.offset, *record_cells(it)] for n, it, _ in found]
-            )
+            rows = [[number, record.offset, *record_cells(record)] for number, record, _ in found]
+            print_table(("partition", "offset", *RECORD_COLUMNS), rows)
 
 
 def receive(
@@ -221,14 +220,8 @@ def receive(
             _note("no records are available; --wait 30s waits for some, `tidemill queue stats` shows what is held")
             return
         rows = [
-            [
-                it.partition,
-                it.delivery.record.offset,
-                it.delivery.delivery_count,
-                moment(it.locked_until_ms),
-                *record_cells(it.delivery.record),
-            ]
-            for it in held
+            [number, record.offset, attempt, moment(until_ms), *record_cells(record)]
+            for number, (record, attempt, _), until_ms in held
         ]
         print_table(("partition", "offset", "attempt", "locked until", *RECORD_COLUMNS), rows)
 
