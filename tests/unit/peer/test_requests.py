@@ -14,6 +14,7 @@ from tidemill.peer import (
     share_describe,
     share_open,
     share_receive,
+    share_reset,
     share_resolve,
     transfer_leadership,
 )
@@ -31,6 +32,7 @@ APIS = (
     share_open.API,
     share_close.API,
     share_describe.API,
+    share_reset.API,
     share_resolve.API,
     share_receive.API,
 )
@@ -82,6 +84,14 @@ REQUESTS: list[tuple[Api, Message, str]] = [
             group_id="g", partitions=[share_describe.Request.Partition(topic_id=TOPIC, partition=2)]
         ),
         "0267" + "02" + TOPIC.hex() + "00000002" + NO_TAGS + NO_TAGS,
+    ),
+    (
+        share_reset.API,
+        share_reset.Request(
+            group_id="g",
+            partitions=[share_reset.Request.Partition(topic_id=TOPIC, partition=2, incarnation=9, start=4)],
+        ),
+        "0267" + "02" + TOPIC.hex() + "00000002" + "0000000000000009" + "0000000000000004" + NO_TAGS + NO_TAGS,
     ),
     (
         share_resolve.API,
@@ -143,6 +153,13 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         + "ff" * 8 + NULL + NO_TAGS + NO_TAGS,
     ),
     (
+        share_reset.API,
+        share_reset.Response(
+            outcomes=[share_reset.Response.Outcome(error_code=errors.NON_EMPTY_GROUP, error_message="no")]
+        ),
+        FINE + NULL + "02" + "0044" + "036e6f" + NO_TAGS + NO_TAGS,
+    ),
+    (
         share_resolve.API,
         share_resolve.Response(resolved=1, finished=2, held=3),
         FINE + NULL + "0000000000000001" + "0000000000000002" + "0000000000000003" + NO_TAGS,
@@ -194,5 +211,5 @@ def test_the_api_keys_are_not_kafkas() -> None:
     """The API keys between brokers are unique, far above Kafka's, and not among those that ApiVersions lists."""
     keys = [api.key for api in APIS]
 
-    assert [*range(10_000, 10_009), 10_015, 10_016] == keys
+    assert [*range(10_000, 10_010), 10_015, 10_016] == keys
     assert not set(keys) & set(ALL)

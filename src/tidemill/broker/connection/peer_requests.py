@@ -31,6 +31,7 @@ from tidemill.peer import (
     register,
     share_close,
     share_open,
+    share_reset,
     transfer_leadership,
 )
 from tidemill.peer.link import Link
@@ -84,6 +85,7 @@ class PeerRequests:
             transfer_leadership.API: self._transfer_leadership,
             share_open.API: self._open_share,
             share_close.API: self._close_share,
+            share_reset.API: self._reset_shares,
         }
         shared = {api: HANDLERS[key] for key, api in UNLISTED.items()}  # clients send these, too
         own = controller | anywhere | shared
@@ -208,6 +210,9 @@ class PeerRequests:
 
     def _close_share(self, request: share_close.Request, context: RequestContext) -> object:
         return context.broker.shares.close(request)
+
+    def _reset_shares(self, request: share_reset.Request, context: RequestContext) -> object:
+        return context.broker.shares.resets.reset(request)
 
 
 def _refused_join(_: join.Request, error_code: int) -> join.Response:

@@ -23,9 +23,9 @@ from tidemill.coordinator.group.snapshot import SnapshotChunks
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
 from tidemill.coordinator.share_group.cluster_view import ClusterView, TopicView
 from tidemill.coordinator.share_group.requests import (
-    DescribeShareGroups,
-    ReadShareTopics,
-    ShareHeartbeat,
+    AlterShareOffsets,
+    DeleteShareOffsets,
+    ShareGroupRequest,
     ShareOpen,
     SharesClosed,
 )
@@ -76,7 +76,7 @@ class GroupCore:
         return self.groups.drain(error_code)
 
     def is_refused_when_full(self, request: GroupRequest) -> bool:
-        if isinstance(request, ShareHeartbeat | DescribeShareGroups | ShareOpen | ReadShareTopics | SharesClosed):
+        if isinstance(request, ShareGroupRequest):
             return not self.groups.appends_nothing(request)
         return not isinstance(request, _SERVED_WHEN_FULL)
 
@@ -86,7 +86,7 @@ class GroupCore:
         to the id of a deleted topic.  Also return True for the opening of a share, whose start depends on the group's
         configuration.
         """
-        return isinstance(request, CommitOffsets | FetchOffsets | ShareOpen)
+        return isinstance(request, CommitOffsets | FetchOffsets | ShareOpen | AlterShareOffsets | DeleteShareOffsets)
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[LogRecord]]:
         return _closed(self.groups.snapshot_chunks(SNAPSHOT_CHUNK_RECORDS), first_offset, append_time)

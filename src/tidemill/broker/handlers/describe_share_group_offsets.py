@@ -7,7 +7,7 @@ partition that a group has not read has the start offset -1 and no error.
 v1  lag: offsets that are not finished (KIP-1226)
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from tidemill.broker.coordinators.group_coordinator import ask_group
@@ -18,7 +18,7 @@ from tidemill.coordinator.share_group.requests import ReadShareTopics
 from tidemill.coordinator.share_group.responses import ShareTopicsRead
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
-from tidemill.model.topic import NO_TOPIC_ID
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.peer import share_describe
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.describe_share_group_offsets import Request, Response
@@ -54,17 +54,22 @@ def _describe(asked: Request.Group, context: RequestContext) -> Pending[Group]:
             )
             pending.complete(failed)
             return
+        # A leader may still have a share of a topic that the group no longer knows, because its offsets were deleted.
+        known_ids = frozenset(reply.topic_ids)
         known = [topic for topic_id in reply.topic_ids if (topic := image.topic_by_id(topic_id)) is not None]
         topics = _of_topics(known) if asked.topics is None else _asked(asked.topics, image)
         partitions = [
-            (topic.topic_id, number) for topic, _, numbers in topics if topic is not None for number in numbers
+            (topic.topic_id, number)
+            for topic, _, numbers in topics
+            if topic is not None and topic.topic_id in known_ids
+            for number in numbers
         ]
         context.broker.shares.leaders.ask(
             share_describe.API,
             partitions,
             lambda ones: _request(asked.group_id, ones),
             lambda request: ShareDescriptions(context.broker.shares, context.broker.machine, request),
-        ).then(lambda outcomes: pending.complete(_group(asked.group_id, topics, outcomes)))
+        ).then(lambda outcomes: pending.complete(_group(asked.group_id, topics, known_ids, outcomes)))
 
     ask_group(context.broker.coordinators, asked.group_id, ReadShareTopics(waiter=read, group_id=asked.group_id))
     return pending
@@ -91,7 +96,7 @@ def _request(group: str, partitions: Sequence[PartitionKey]) -> share_describe.R
     )
 
 
-def _group(group: str, topics: Sequence[_Asked], outcomes: Sequence[Outcome]) -> Group:
+def _group(group: str, topics: Sequence[_Asked], known_ids: Collection[TopicId], outcomes: Sequence[Outcome]) -> Group:
     found = dict(_shares(outcomes))
     return Group(
         group_id=group,
@@ -100,7 +105,7 @@ def _group(group: str, topics: Sequence[_Asked], outcomes: Sequence[Outcome]) ->
             Group.Topic(
                 topic_name=name,
                 topic_id=NO_TOPIC_ID if topic is None else topic.topic_id,
-                partitions=[_partition(topic, number, found) for number in numbers],
+                partitions=[_partition(topic, number, known_ids, found) for number in numbers],
             )
             for topic, name, numbers in topics
         ],
@@ -113,10 +118,17 @@ def _shares(outcomes: Sequence[Outcome]) -> Iterator[tuple[PartitionKey, share_d
             yield from zip(partitions, response.shares, strict=True)
 
 
-def _partition(topic: Topic | None, number: int, found: dict[PartitionKey, share_describe.Response.Share]) -> Partition:
+def _partition(
+    topic: Topic | None,
+    number: int,
+    known_ids: Collection[TopicId],
+    found: dict[PartitionKey, share_describe.Response.Share],
+) -> Partition:
     if topic is None or not 0 <= number < topic.partition_count:
         code = errors.UNKNOWN_TOPIC_OR_PARTITION
         return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=code)
+    if topic.topic_id not in known_ids:
+        return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=errors.NONE)
     share = found.get((topic.topic_id, number))
     if share is None:
         code = errors.LEADER_NOT_AVAILABLE

@@ -24,6 +24,7 @@ from tidemill.broker.shares.share_closings import ShareClosings
 from tidemill.broker.shares.share_leaders import ShareLeaders
 from tidemill.broker.shares.share_opener import ShareOpener
 from tidemill.broker.shares.share_openings import Opened, ShareOpenings, shares_of
+from tidemill.broker.shares.share_resets import ShareResets
 from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -97,6 +98,7 @@ class ShareHost:
             broker.coordinators, self.leaders, lambda: broker.image, broker.machine.clock, self.close
         )
         self._removed_records = RemovedRecords(broker.machine, self._records_removed)
+        self.resets = ShareResets(self._writable, self.led, self._proposals_of, self.wake)
         self._waiters: ShareWaiters[WaitingFetch, ShareKey] = ShareWaiters()
         self._led: dict[ShareKey, LedShare] = {}
         self._proposals: dict[ShardId, ShardProposals] = {}
@@ -287,6 +289,11 @@ class ShareHost:
             then(False)
         else:
             proposals.add(CloseShare(partition.number, share.number, incarnation), then)
+
+    def _writable(self, key: ShareKey) -> Partition:
+        partition = self.partition(key)
+        self.check_writable(partition)
+        return partition
 
     def check_writable(self, partition: Partition) -> None:
         """Raise KafkaError if no decision about records of this partition can be proposed now."""

@@ -55,14 +55,7 @@ from tidemill.coordinator.record_fields import name_fits
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
 from tidemill.coordinator.share_group.cluster_view import ClusterView
 from tidemill.coordinator.share_group.membership import SESSION as SHARE_SESSION
-from tidemill.coordinator.share_group.requests import (
-    DescribeShareGroups,
-    ReadShareTopics,
-    ShareGroupRequest,
-    ShareHeartbeat,
-    ShareOpen,
-    SharesClosed,
-)
+from tidemill.coordinator.share_group.requests import ShareGroupRequest
 from tidemill.coordinator.share_group.share_groups import ShareGroups
 from tidemill.coordinator.share_group.topic_incarnations import ShareToClose
 from tidemill.coordinator.timestamps import Timestamps
@@ -198,7 +191,7 @@ class Groups:
             case ForgetTopics():
                 decision.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
                 self._share.forget_topics(request.topic_ids, decision)
-            case ShareHeartbeat() | DescribeShareGroups() | ShareOpen() | ReadShareTopics() | SharesClosed():
+            case _:
                 self._share.decide(request, decision)
         return decision.result()
 

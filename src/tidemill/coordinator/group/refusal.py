@@ -30,6 +30,8 @@ from tidemill.coordinator.group.responses import (
     Synced,
 )
 from tidemill.coordinator.share_group.requests import (
+    AlterShareOffsets,
+    DeleteShareOffsets,
     DescribeShareGroups,
     ReadShareTopics,
     ShareHeartbeat,
@@ -40,6 +42,8 @@ from tidemill.coordinator.share_group.responses import (
     DescribedShareGroup,
     ShareGroupsDescribed,
     ShareHeartbeatTaken,
+    ShareOffsetsAltered,
+    ShareOffsetsDeleted,
     ShareOpened,
     ShareTopicsRead,
 )
@@ -78,6 +82,10 @@ def refused(request: GroupRequest, error_code: int) -> object:
             return ShareTopicsRead(error_code=error_code)
         case ShareOpen():
             return ShareOpened(error_code=error_code)
+        case AlterShareOffsets():
+            return ShareOffsetsAltered(error_code=error_code)
+        case DeleteShareOffsets():
+            return ShareOffsetsDeleted(error_code=error_code)
         case ForgetTopics() | SharesClosed():
             return None
         case _:

@@ -51,6 +51,27 @@ class ReadShareTopics:
 
 
 @dataclass(slots=True, kw_only=True)
+class AlterShareOffsets:
+    """Asks whether the start offsets of topics may be set now; a missing group is created.
+
+    The host sets them at the leaders of the partitions, with the incarnations in the reply.
+    """
+
+    waiter: Waiter
+    group_id: str
+    topics: tuple[str, ...]  # names, without duplicates
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteShareOffsets:
+    """Deletes what a group without members has done with the records of topics."""
+
+    waiter: Waiter
+    group_id: str
+    topics: tuple[str, ...]  # names, without duplicates
+
+
+@dataclass(slots=True, kw_only=True)
 class SharesClosed:
     """
     The leaders of all partitions of a topic have removed the deleted state of a group.  The host sends it and expects
@@ -62,4 +83,12 @@ class SharesClosed:
     incarnation: int  # the state was removed up to this incarnation
 
 
-ShareGroupRequest = ShareHeartbeat | DescribeShareGroups | ShareOpen | ReadShareTopics | SharesClosed
+ShareGroupRequest = (
+    ShareHeartbeat
+    | DescribeShareGroups
+    | ShareOpen
+    | ReadShareTopics
+    | AlterShareOffsets
+    | DeleteShareOffsets
+    | SharesClosed
+)

@@ -65,3 +65,31 @@ class ShareOpened:
     error_code: int = errors.NONE
     incarnation: int = 0
     start: OffsetReset = field(default=EARLIEST)  # where the share begins if it has no state of this incarnation
+
+
+class AlteredTopic(NamedTuple):
+    topic_id: TopicId
+    partition_count: int
+    incarnation: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareOffsetsAltered:
+    """The offsets may be set: the group exists and is empty, and knows the topics."""
+
+    error_code: int = errors.NONE
+    error_message: str | None = None
+    topics: tuple[AlteredTopic | None, ...] = ()  # in the order of the request; None: there is no such topic
+
+
+class DeletedTopic(NamedTuple):
+    topic_id: TopicId
+    error_code: int = errors.NONE
+    error_message: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareOffsetsDeleted:
+    error_code: int = errors.NONE
+    error_message: str | None = None
+    topics: tuple[DeletedTopic, ...] = ()  # in the order of the request

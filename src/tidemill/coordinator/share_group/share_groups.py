@@ -13,7 +13,7 @@ from tidemill.coordinator.deadlines import Deadlines
 from tidemill.coordinator.decision import Decision
 from tidemill.coordinator.record_fields import name_fits
 from tidemill.coordinator.result import Key
-from tidemill.coordinator.share_group import topic_incarnations
+from tidemill.coordinator.share_group import offsets, topic_incarnations
 from tidemill.coordinator.share_group.cluster_view import ClusterView
 from tidemill.coordinator.share_group.log_records import (
     Kind,
@@ -24,6 +24,8 @@ from tidemill.coordinator.share_group.log_records import (
 )
 from tidemill.coordinator.share_group.membership import SESSION, Membership, session_keys
 from tidemill.coordinator.share_group.requests import (
+    AlterShareOffsets,
+    DeleteShareOffsets,
     DescribeShareGroups,
     ReadShareTopics,
     ShareGroupRequest,
@@ -36,6 +38,8 @@ from tidemill.coordinator.share_group.responses import (
     DescribedShareMember,
     DescribedTopic,
     ShareGroupsDescribed,
+    ShareOffsetsAltered,
+    ShareOffsetsDeleted,
     ShareOpened,
     ShareTopicsRead,
 )
@@ -74,6 +78,10 @@ class ShareGroups:
                 decision.reply(request.waiter, self._open(request, decision))
             case ReadShareTopics():
                 decision.reply(request.waiter, self._topics(request.group_id))
+            case AlterShareOffsets():
+                decision.reply(request.waiter, self._alter_offsets(request, decision))
+            case DeleteShareOffsets():
+                decision.reply(request.waiter, self._delete_offsets(request, decision))
             case SharesClosed():
                 share = ShareToClose(request.group_id, request.topic_id, request.incarnation)
                 topic_incarnations.closed(self._logged, share, decision)
@@ -122,6 +130,8 @@ class ShareGroups:
                 return request.topic_id in self._logged.topics_of(request.group_id).known
             case DescribeShareGroups() | ReadShareTopics() | SharesClosed():
                 return True  # SharesClosed appends a record, which makes the state smaller.
+            case AlterShareOffsets() | DeleteShareOffsets():
+                return False
 
     def shares_to_close(self) -> Iterator[ShareToClose]:
         """Yield the deleted shares that partitions' leaders may still have; the host answers with `SharesClosed`."""
@@ -162,6 +172,23 @@ class ShareGroups:
         if group_id not in self:
             return ShareTopicsRead(error_code=errors.GROUP_ID_NOT_FOUND, error_message=self._missing(group_id))
         return ShareTopicsRead(topic_ids=tuple(self._logged.topics_of(group_id).known))
+
+    def _alter_offsets(self, request: AlterShareOffsets, decision: Decision) -> ShareOffsetsAltered:
+        group_id = request.group_id
+        if not group_id or not name_fits(group_id):
+            message = "GroupId can't be empty, nor longer than 32767 bytes."
+            return ShareOffsetsAltered(error_code=errors.INVALID_GROUP_ID, error_message=message)
+        if group_id in self._other_groups:
+            message = self._missing(group_id)
+            return ShareOffsetsAltered(error_code=errors.GROUP_ID_NOT_FOUND, error_message=message)
+        return offsets.alter(self._logged, self._cluster, request, decision)
+
+    def _delete_offsets(self, request: DeleteShareOffsets, decision: Decision) -> ShareOffsetsDeleted:
+        group_id = request.group_id
+        if group_id not in self:
+            code = errors.GROUP_ID_NOT_FOUND if group_id else errors.INVALID_GROUP_ID
+            return ShareOffsetsDeleted(error_code=code, error_message=self._missing(group_id))
+        return offsets.delete(self._logged, self._cluster, request, decision)
 
     def _missing(self, group_id: str) -> str:
         is_other = group_id in self._other_groups

@@ -5,7 +5,7 @@ share of a deleted group: it is greater than every incarnation that this coordin
 group therefore does not have to wait for leaders that cannot be reached.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -51,15 +51,23 @@ def learned(
     return replace(before, known={**before.known, **changed}) if changed else None
 
 
-def delete_known(logged: LoggedShareGroups, group_id: str, decision: Decision) -> None:
-    """Mark the shares of all topics that the group knows as deleted: no later group with this id continues them."""
+def delete_known(
+    logged: LoggedShareGroups,
+    group_id: str,
+    decision: Decision,
+    is_chosen: Callable[[TopicId], bool] = lambda topic_id: True,
+) -> None:
+    """Mark the shares of the chosen topics that the group knows as deleted: nothing continues them later."""
     topics = logged.topics_of(group_id)
-    if topics.known:
-        deleted = {
-            topic_id: DeletedShare(name=topic.name, incarnation=topic.incarnation)
-            for topic_id, topic in topics.known.items()
-        }
-        decision.records.append(topics_record(group_id, GroupTopics(deleted={**topics.deleted, **deleted})))
+    deleted = {
+        topic_id: DeletedShare(name=topic.name, incarnation=topic.incarnation)
+        for topic_id, topic in topics.known.items()
+        if is_chosen(topic_id)
+    }
+    if deleted:
+        known = {topic_id: topic for topic_id, topic in topics.known.items() if topic_id not in deleted}
+        value = GroupTopics(known=known, deleted={**topics.deleted, **deleted})
+        decision.records.append(topics_record(group_id, value))
 
 
 def shares_to_close(logged: LoggedShareGroups) -> Iterator[ShareToClose]:

@@ -16,8 +16,10 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.wire.messages import (
+    alter_share_group_offsets,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     describe_groups,
     fetch,
     find_coordinator,
@@ -139,6 +141,8 @@ REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
         1,
         lambda it: int(it.groups[0].error_code),
     ),
+    "AlterShareGroupOffsets": (lambda _: alter_share_group_offsets.Request(group_id="s", topics=()), 0, whole),
+    "DeleteShareGroupOffsets": (lambda _: delete_share_group_offsets.Request(group_id="s", topics=()), 0, whole),
 }
 
 

@@ -31,11 +31,20 @@ from tidemill.coordinator.group.responses import (
     OffsetsFetched,
     Synced,
 )
-from tidemill.coordinator.share_group.requests import DescribeShareGroups, ShareHeartbeat, ShareOpen, SharesClosed
+from tidemill.coordinator.share_group.requests import (
+    AlterShareOffsets,
+    DeleteShareOffsets,
+    DescribeShareGroups,
+    ShareHeartbeat,
+    ShareOpen,
+    SharesClosed,
+)
 from tidemill.coordinator.share_group.responses import (
     DescribedShareGroup,
     ShareGroupsDescribed,
     ShareHeartbeatTaken,
+    ShareOffsetsAltered,
+    ShareOffsetsDeleted,
     ShareOpened,
 )
 from tidemill.model import errors
@@ -71,6 +80,8 @@ OFFSETS = tuple(OffsetToCommit(topic="flights", partition=number, offset=1) for 
             ShareGroupsDescribed(groups=(DescribedShareGroup(group_id="g", error_code=CODE, state=""),)),
         ),
         (ShareOpen(waiter=1, group_id="g", topic_id=NO_TOPIC_ID, partition=0), ShareOpened(error_code=CODE)),
+        (AlterShareOffsets(waiter=1, group_id="g", topics=("t",)), ShareOffsetsAltered(error_code=CODE)),
+        (DeleteShareOffsets(waiter=1, group_id="g", topics=("t",)), ShareOffsetsDeleted(error_code=CODE)),
         (SharesClosed(group_id="g", topic_id=NO_TOPIC_ID, incarnation=1), None),
     ],
     ids=lambda value: type(value).__name__,
