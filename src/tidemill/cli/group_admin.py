@@ -1,4 +1,4 @@
-"""Requests about consumer groups, made through confluent-kafka's admin client, for `tidemill groups`."""
+"""Requests about groups of all types, for `tidemill groups`; those about consumer groups use confluent-kafka."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,8 +9,10 @@ from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, error_name, failed
 from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
+from tidemill.cli.share_group_admin import SHARE, ShareGroupAdmin
 from tidemill.cli.topic_admin import Partition, TopicAdmin
 
+CLASSIC: Final = "Classic"
 LIST_TIMEOUT_S: Final = 10.0  # how long confluent-kafka waits for a broker that has just died
 _STATES: Final = {
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
@@ -22,8 +24,9 @@ _STATES: Final = {
 class GroupAdmin:
     """Requests about groups.  Every method raises `Failed` if a broker refuses or does not respond."""
 
-    def __init__(self, bootstrap: str, topics: TopicAdmin) -> None:
+    def __init__(self, bootstrap: str, topics: TopicAdmin, share_groups: ShareGroupAdmin) -> None:
         self._bootstrap = bootstrap
+        self._share_groups = share_groups
         self.topics = topics
         self._client = topics.client
 
@@ -34,6 +37,7 @@ class GroupAdmin:
         rows = [
             {"group": it.group_id, "state": state_name(it.state), "type": _type_name(it.type)} for it in listed.valid
         ]
+        rows += self._share_groups.rows()  # confluent-kafka leaves them out
         problem = None
         if listed.errors:
             first = listed.errors[0]  # a KafkaException or a KafkaError, depending on the failure
@@ -48,8 +52,11 @@ class GroupAdmin:
         """
         described = self._described(group)
         if described is None:
-            raise refusal("GROUP_ID_NOT_FOUND", f"group {group!r}", "it does not exist")
-        committed = self.committed(group)
+            shared = self._share_groups.description_of(group)
+            if shared is None:
+                raise refusal("GROUP_ID_NOT_FOUND", f"group {group!r}", "it does not exist")
+            return shared
+        committed = self._committed(group)
         members = sorted(map(_member, described.members), key=lambda member: member["member_id"])
         owners = {
             (it["topic"], it["partition"]): member["member_id"] for member in members for it in member["partitions"]
@@ -79,8 +86,21 @@ class GroupAdmin:
             "partitions": rows,
         }
 
-    def committed(self, group: str) -> dict[Partition, int]:
-        """Return the group's committed offsets."""
+    def offsets(self, group: str, *, is_share: bool) -> Mapping[Partition, int | None]:
+        """
+        Return the group's committed offsets, or the start offsets of a share group; None where it has not read the
+        partition.
+        """
+        return self._share_groups.starts(group) if is_share else self._committed(group)
+
+    def set_offsets(self, group: str, offsets: Mapping[Partition, int], *, is_share: bool) -> None:
+        """Set the offsets without joining the group.  This creates the group if it does not exist."""
+        if is_share:
+            self._share_groups.alter(group, offsets)
+        else:
+            self._commit(group, offsets)
+
+    def _committed(self, group: str) -> dict[Partition, int]:
         about = f"group {group!r}"
         futures = self._client.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
@@ -89,8 +109,7 @@ class GroupAdmin:
         self._check(partitions, about)
         return {(it.topic, it.partition): it.offset for it in partitions if it.offset >= 0}
 
-    def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Commit the offsets without joining the group.  This creates the group if it does not exist."""
+    def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         about = f"group {group!r}"
         changes = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         futures = self._client.alter_consumer_group_offsets(
@@ -102,19 +121,25 @@ class GroupAdmin:
         futures = self._client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)
         awaited(futures[group], f"group {group!r}", self._bootstrap)
 
-    def exists_without_members(self, group: str, refused: str) -> bool:
-        """Return whether the group exists.  Raise `Failed` (NON_EMPTY_GROUP) if it has members.
+    def type_without_members(self, group: str, refused: str) -> str | None:
+        """Return the type of the group; None if it does not exist.  Raise `Failed` (NON_EMPTY_GROUP) if it has members.
 
         `refused` is the action that is refused for a group with members; the error quotes it.
         """
         described = self._described(group)
-        if described is None:
-            return False
-        if described.state is not ConsumerGroupState.EMPTY:
+        if described is not None:
+            state, type_name = state_name(described.state), _type_name(described.type) or CLASSIC
+            is_empty = described.state is ConsumerGroupState.EMPTY
+        else:
+            described = self._share_groups.described(group)
+            if described is None:
+                return None
+            state, type_name, is_empty = described.group_state, SHARE, not described.members
+        if not is_empty:
             members = counted(len(described.members), "active member")
-            reason = f"{refused} while it is in use (state {state_name(described.state)}, {members})"
+            reason = f"{refused} while it is in use (state {state}, {members})"
             raise refusal("NON_EMPTY_GROUP", f"group {group!r}", reason)
-        return True
+        return type_name
 
     def _described(self, group: str) -> Any:
         """Return confluent-kafka's description of the group, or None if the group does not exist."""

@@ -1,10 +1,9 @@
-"""Plans `tidemill groups reset`: a new committed offset for each selected partition of a group."""
+"""Plans `tidemill groups reset`: a new offset for each selected partition of a group."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tidemill.cli.failure import Failed, usage
-from tidemill.cli.group_admin import GroupAdmin
 from tidemill.cli.located_offsets import locate
 from tidemill.cli.refusal import refusal
 from tidemill.cli.start_position import StartPosition
@@ -14,40 +13,44 @@ Row = dict[str, Any]
 
 
 def plan(
-    admin: GroupAdmin, group: str, position: StartPosition, topics: Sequence[str], partitions: Sequence[int]
+    admin: TopicAdmin,
+    group: str,
+    current: Mapping[Partition, int | None],
+    position: StartPosition,
+    topics: Sequence[str],
+    partitions: Sequence[int],
 ) -> list[Row]:
     """
     Return one row per selected partition, with its current and its new offset.
 
-    Without `topics`, the partitions with a committed offset are selected; otherwise, all partitions of these topics.
+    Without `topics`, the partitions in `current` are selected; otherwise, all partitions of these topics.
     `partitions` replaces this selection within one topic.  Raise `Failed` if nothing is selected, or if a selected
     partition does not exist or has no leader.
     """
-    committed = admin.committed(group)
-    names = list(dict.fromkeys(topics)) or sorted({topic for topic, _ in committed})
+    names = list(dict.fromkeys(topics)) or sorted({topic for topic, _ in current})
     if not names:
-        raise usage(f"group {group!r} has no committed offsets; select partitions with --topic NAME")
+        raise usage(f"group {group!r} has no offsets; select partitions with --topic NAME")
     if partitions and len(names) > 1:
         raise usage(f"--partition {partitions[0]}: the group reads {', '.join(names)}; select one with --topic NAME")
     rows = []
     for topic in names:
-        numbers = _selected(admin.topics, topic, partitions, None if topics else committed)
-        for number, found in locate(admin.topics, topic, numbers, position).items():
-            current = committed.get((topic, number))
+        numbers = _selected(admin, topic, partitions, None if topics else current)
+        for number, found in locate(admin, topic, numbers, position).items():
+            before = current.get((topic, number))
             rows.append(
                 {
                     "topic": topic,
                     "partition": number,
-                    "current": current,
+                    "current": before,
                     "new": found.offset,
-                    "change": None if current is None else found.offset - current,
+                    "change": None if before is None else found.offset - before,
                     "log_start": found.log_start,
                     "end_offset": found.end_offset,
                     "clamped": found.is_clamped,
                 }
             )
     if not rows:
-        raise Failed(f"the partitions for which group {group!r} has committed offsets no longer exist")
+        raise Failed(f"the partitions for which group {group!r} has offsets no longer exist")
     return rows
 
 

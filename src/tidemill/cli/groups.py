@@ -1,4 +1,4 @@
-"""List, describe, reset and delete consumer groups.
+"""List, describe, reset and delete groups: consumer groups and share groups.
 
 \b
 Examples:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidemill.cli.group_admin import GroupAdmin
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
+OFFSET_COLUMNS: Final = ("topic", "partition", "start_offset", "committed", "end_offset", "lag", "owner")
 CLAMPED_SHOWN_MAX: Final = 5  # a message lists at most this many partitions
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
 
@@ -43,9 +44,11 @@ def _admin(bootstrap: str | None, *groups: str) -> "GroupAdmin":
     address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka and connecting.
 
     from tidemill.cli.group_admin import GroupAdmin  # imported here because the import is slow (decision 12)
+    from tidemill.cli.share_group_admin import ShareGroupAdmin
     from tidemill.cli.topic_admin import TopicAdmin
 
-    return GroupAdmin(address, TopicAdmin(address))
+    topics = TopicAdmin(address)
+    return GroupAdmin(address, topics, ShareGroupAdmin(address, topics))
 
 
 def list_groups(bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:
@@ -69,9 +72,10 @@ def list_groups(bootstrap: BootstrapOption = None, as_json: JsonOption = False) 
 
 def describe(groups: GroupsArgument, bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:
     """
-    Show the state, members, committed offsets and lag of groups.
+    Show the state, members, offsets and lag of groups.
 
-    The lag is the number of records between the committed offset and the end of the partition.
+    The lag is the number of records between the committed offset and the end of the partition.  For a share group, it
+    is the number of records that are not finished; those below the start offset are.
 
     Example: tidemill groups describe billing
     """
@@ -114,8 +118,8 @@ def _print_description(row: dict[str, Any]) -> None:
             member["member_id"]: member["client_id" if clients[member["client_id"]] == 1 else "member_id"]
             for member in members
         }
-        columns = ["topic", "partition", "committed", "end_offset", "lag", "owner"]
-        shown = [it | {"owner": owners.get(it["owner"])} for it in row["partitions"]]
+        columns = [column for column in OFFSET_COLUMNS if column in row["partitions"][0]]
+        shown = [it | {"owner": owners.get(it.get("owner"))} for it in row["partitions"]]
         print_table(columns, [[it[column] for column in columns] for it in shown])
 
 
@@ -140,22 +144,24 @@ def reset(
     ],
     topic: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="T", help="All partitions of this topic.  Repeatable.  Default: those with a committed offset."
-        ),
+        typer.Option(metavar="T", help="All partitions of this topic.  Repeatable.  Default: those with an offset."),
     ] = None,
     partition: Annotated[
         list[int] | None, typer.Option(metavar="P", min=0, help="Only this partition of the topic.  Repeatable.")
     ] = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="If the group does not exist, create it as a share group.")
+    ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Change the offsets; without it, only show them.")] = False,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Reset committed offsets; without --execute, only show the changes.
+    Reset the offsets of a group; without --execute, only show the changes.
 
-    The group must have no active members, because they would overwrite the offsets.  An offset outside of a partition's
-    log is replaced by the nearest offset inside.  A time after the last record is the end offset.
+    The group must have no active members, because they would overwrite its committed offsets.  For a share group, the
+    start offsets are reset, and all records from there on are delivered again.  An offset outside of a partition's log is replaced by the nearest offset inside.  A time after the last record is
+    the end offset.
 
     \b
     Examples:
@@ -170,10 +176,14 @@ def reset(
 
     from tidemill.cli.group_reset import plan
 
-    exists = admin.exists_without_members(group, "its offsets cannot be reset")
-    rows = plan(admin, group, position, topic or [], partition or [])
+    type_name = admin.type_without_members(group, "its offsets cannot be reset")
+    exists = type_name is not None
+    is_share = type_name == "Share" if exists else share
+    current = admin.offsets(group, is_share=is_share) if exists else {}
+    rows = plan(admin.topics, group, current, position, topic or [], partition or [])
     if execute:
-        admin.commit(group, {(row["topic"], row["partition"]): row["new"] for row in rows})
+        new = {(row["topic"], row["partition"]): row["new"] for row in rows}
+        admin.set_offsets(group, new, is_share=is_share)
     if as_json:
         print_json({"group": group, "exists": exists, "executed": execute, "partitions": rows})
         return
@@ -193,7 +203,8 @@ def reset(
     if execute:
         _note(f"reset {partitions} of group {group!r}")
     else:
-        creation = "" if exists else f"; group {group!r} does not exist and would be created"
+        kind = "share group" if is_share else "group"
+        creation = "" if exists else f"; {kind} {group!r} does not exist and would be created"
         _note(f"nothing was changed; add --execute to reset {partitions}{creation}")
 
 
@@ -210,7 +221,7 @@ def delete(
     groups: GroupsArgument, yes: YesOption = False, bootstrap: BootstrapOption = None, as_json: JsonOption = False
 ) -> None:
     """
-    Delete groups with their committed offsets.  On a terminal, ask first.
+    Delete groups with their offsets.  On a terminal, ask first.
 
     A group with active members cannot be deleted.
 
@@ -224,9 +235,9 @@ def delete(
 
     names = list(dict.fromkeys(groups))
     for name in names:
-        if not admin.exists_without_members(name, "it cannot be deleted"):
+        if admin.type_without_members(name, "it cannot be deleted") is None:
             raise refusal("GROUP_ID_NOT_FOUND", f"group {name!r}", "it does not exist")
-    confirm(f"Delete {', '.join(names)} with all committed offsets?", is_sure=yes)
+    confirm(f"Delete {', '.join(names)} with all offsets?", is_sure=yes)
     for name in names:
         admin.delete(name)
         if as_json:

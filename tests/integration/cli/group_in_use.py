@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ShareConsumer
 
 ASSIGNED_S_MAX = 30.0
 
@@ -29,5 +29,24 @@ def member_of(bootstrap: str, group: str, topic: str, client_id: str = "reader")
             consumer.poll(0.1)
             assert time.monotonic() < deadline, f"{group} has no assignment"
         yield
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def share_member_of(bootstrap: str, group: str, topic: str, client_id: str = "sharer") -> Iterator[ShareConsumer]:
+    """Yield a share consumer of this process, the group's only member."""
+    consumer = ShareConsumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": client_id,
+            "share.acknowledgement.mode": "explicit",
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        yield consumer
     finally:
         consumer.close()
