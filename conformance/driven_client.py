@@ -24,7 +24,6 @@ from tests.integration.clients.client_port import (
     Refused,
     Sharing,
     TopicPartition,
-    Unsupported,
     ask_again,
 )
 
@@ -155,7 +154,6 @@ class DrivenClient:
     """A client that uses a driver process.  Each library has a subclass with a name and a command."""
 
     name: str
-    has_share_consumer = False
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -202,13 +200,9 @@ class DrivenClient:
         return DrivenConsumer(self._driver, options)
 
     def share_consumer(self, group: str, topic: str) -> Sharing:
-        if not self.has_share_consumer:
-            raise Unsupported(f"the driver of {self.name} has no share consumer yet")
         return DrivenShareConsumer(self._driver, group, topic)
 
     def alter_group_config(self, group: str, key: str, value: str) -> None:
-        if not self.has_share_consumer:
-            raise Unsupported(f"the driver of {self.name} cannot alter the configuration of a group yet")
         self._driver.ask_again("alter group config", name=group, key=key, value=value)
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None:

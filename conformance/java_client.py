@@ -11,7 +11,6 @@ DRIVER = Path(__file__).parent / "java" / "ClientDriver.java"
 
 class JavaClient(DrivenClient):
     name = "java"
-    has_share_consumer = True
 
     @staticmethod
     def command() -> Sequence[str]:

@@ -69,6 +69,18 @@ type request struct {
 	Total      int
 	Before     int64
 	Configs    map[string]*string
+	Group      string
+	// Each acknowledgement is [topic, partition, offset, type].
+	Acknowledgements []acknowledgement
+}
+
+type acknowledgement struct {
+	placed
+	kind string
+}
+
+func (a *acknowledgement) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&a.topic, &a.partition, &a.number, &a.kind})
 }
 
 type options struct {
@@ -87,16 +99,19 @@ type options struct {
 type driver struct {
 	bootstrap string
 	patience  time.Duration
+	raw       *kgo.Client
 	admin     *kadm.Client
 	producers []*kgo.Client
 	consumers []*consumer
+	sharers   []*sharer
 }
 
 func main() {
 	patienceMs, err := strconv.Atoi(os.Args[2])
 	must(err)
 	d := &driver{bootstrap: os.Args[1], patience: time.Duration(patienceMs) * time.Millisecond}
-	d.admin = kadm.NewClient(d.client())
+	d.raw = d.client()
+	d.admin = kadm.NewClient(d.raw)
 	requests := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
 		line, err := requests.ReadBytes('\n')
@@ -151,6 +166,17 @@ func (d *driver) answer(line []byte) (any, error) {
 	case "consumer":
 		d.consumers = append(d.consumers, &consumer{driver: d, options: r.Options, held: map[place]bool{}})
 		return len(d.consumers) - 1, nil
+	case "share consumer":
+		d.sharers = append(d.sharers, d.sharer(r.Group, r.Topic))
+		return len(d.sharers) - 1, nil
+	case "share":
+		if r.Acknowledgements != nil {
+			return nil, d.sharers[*r.On].acknowledge(ctx, r.Acknowledgements)
+		}
+		return d.sharers[*r.On].poll(r.Ms)
+	case "close share consumer":
+		d.sharers[*r.On].client.Close()
+		return nil, nil
 	case "send":
 		return send(ctx, d.producers[*r.On], r)
 	case "close producer":
@@ -434,6 +460,72 @@ func (c *consumer) commit(ctx context.Context, wanted []placed) error {
 	return problem
 }
 
+// ---- share consumer
+
+// sharer keeps the records of the last poll until they are acknowledged.
+type sharer struct {
+	client   *kgo.Client
+	held     map[placed]*kgo.Record
+	lock     sync.Mutex
+	problems []error // of acknowledgements since the last look
+}
+
+var acknowledgementTypes = map[string]kgo.AckStatus{
+	"ACCEPT": kgo.AckAccept, "RELEASE": kgo.AckRelease, "REJECT": kgo.AckReject,
+}
+
+func (d *driver) sharer(group, topic string) *sharer {
+	s := &sharer{held: map[placed]*kgo.Record{}}
+	s.client = d.client(
+		kgo.ShareGroup(group), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.ShareAckCallback(func(_ *kgo.Client, results kgo.ShareAckResults) {
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			for _, each := range results {
+				if each.Err != nil {
+					s.problems = append(s.problems, each.Err)
+				}
+			}
+		}))
+	return s
+}
+
+func (s *sharer) poll(ms int64) (any, error) {
+	rows := [][]any{}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
+	defer cancel()
+	fetches := s.client.PollFetches(ctx)
+	for _, each := range fetches.Errors() {
+		if !errors.Is(each.Err, context.DeadlineExceeded) && !kerr.IsRetriable(each.Err) {
+			return nil, each.Err
+		}
+	}
+	fetches.EachRecord(func(r *kgo.Record) {
+		s.held[placed{place{r.Topic, r.Partition}, r.Offset}] = r
+		rows = append(rows, []any{r.Topic, r.Partition, r.Offset, r.Value, r.DeliveryCount()})
+	})
+	return rows, nil
+}
+
+// acknowledge waits for the broker's answers, and returns the first error.
+func (s *sharer) acknowledge(ctx context.Context, acknowledgements []acknowledgement) error {
+	for _, each := range acknowledgements {
+		s.held[each.placed].Ack(acknowledgementTypes[each.kind])
+		delete(s.held, each.placed)
+	}
+	if err := s.client.FlushAcks(ctx); err != nil {
+		return err
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	problems := s.problems
+	s.problems = nil
+	if len(problems) > 0 {
+		return problems[0]
+	}
+	return nil
+}
+
 // ---- admin
 
 func (d *driver) administrate(ctx context.Context, r request) (any, error) {
@@ -472,6 +564,8 @@ func (d *driver) administrate(ctx context.Context, r request) (any, error) {
 			return nil, err
 		}
 		return nil, answers[0].Err
+	case "alter group config":
+		return nil, d.alterGroupConfig(ctx, r)
 	case "delete records":
 		var offsets kadm.Offsets
 		offsets.AddOffset(r.Topic, r.Partition, r.Before, -1)
@@ -489,6 +583,22 @@ func (d *driver) administrate(ctx context.Context, r request) (any, error) {
 		return nil, first(groups[r.Name].Err, err)
 	}
 	return nil, fmt.Errorf("nothing that an administrator does: %s", r.Do)
+}
+
+// alterGroupConfig uses a raw request, because kadm alters configurations of topics and brokers only.
+func (d *driver) alterGroupConfig(ctx context.Context, r request) error {
+	config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	config.Name, config.Op, config.Value = r.Key, kmsg.IncrementalAlterConfigOpSet, &r.Value
+	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, r.Name
+	resource.Configs = append(resource.Configs, config)
+	wanted := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	wanted.Resources = append(wanted.Resources, resource)
+	answer, err := wanted.RequestWith(ctx, d.raw)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(answer.Resources[0].ErrorCode)
 }
 
 // first returns the error of the response if there is one, otherwise that of the request.

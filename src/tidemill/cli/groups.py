@@ -160,8 +160,8 @@ def reset(
     Reset the offsets of a group; without --execute, only show the changes.
 
     The group must have no active members, because they would overwrite its committed offsets.  For a share group, the
-    start offsets are reset, and all records from there on are delivered again.  An offset outside of a partition's log is replaced by the nearest offset inside.  A time after the last record is
-    the end offset.
+    start offsets are reset, and all records from there on are delivered again.  An offset outside of a partition's log
+    is replaced by the nearest offset inside.  A time after the last record is the end offset.
 
     \b
     Examples:
