@@ -4,8 +4,9 @@ import re
 from inspect import isfunction
 from pathlib import Path
 
-from tidemill.telemetry.metrics import ApiCounters, Metrics
-from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, TOPIC_COUNTERS
+from tidemill.telemetry.metrics import ApiCounters, Metrics, QueueGauges
+from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, QUEUE_COUNTERS, QUEUE_GAUGES, TOPIC_COUNTERS
+from tidemill.telemetry.queue_counters import QueueCounters
 from tidemill.telemetry.topic_counters import TopicCounters
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "tidemill"
@@ -25,9 +26,9 @@ def test_every_metric_is_counted_and_shown() -> None:
     passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # histograms are passed to a thread, which observes the values
 
     assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted(
-        {*Metrics.__slots__} - {"apis", "by_topic", "group_lags"}
+        {*Metrics.__slots__} - {"apis", "by_queue", "by_topic", "group_lags", "queues"}
     )
-    assert "group_lags" in counted
+    assert {"group_lags", "queues"} <= counted
     assert [] == sorted({*COUNTERS, *GAUGES} - counted)
     assert [] == sorted({*HISTOGRAMS} - passed_on)
 
@@ -60,3 +61,14 @@ def test_every_counter_of_a_topic_is_counted_and_shown() -> None:
 
     assert sorted(TOPIC_COUNTERS) == sorted(TopicCounters.__slots__)
     assert [] == sorted({*TOPIC_COUNTERS} - raised)
+
+
+def test_every_number_of_a_queue_is_counted_and_shown() -> None:
+    """
+    Code outside `telemetry` increments each counter that `/metrics` shows per queue, and every gauge is shown.
+    """
+    raised = {*re.findall(r"counters\.(\w+) \+= ", code_outside_telemetry())}
+
+    assert sorted(QUEUE_COUNTERS) == sorted(QueueCounters.__slots__)
+    assert [] == sorted({*QUEUE_COUNTERS} - raised)
+    assert sorted(QUEUE_GAUGES) == sorted({*QueueGauges._fields} - {"group", "topic"})

@@ -8,6 +8,7 @@ from typing import Any
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.app.group_lag import group_lags
 from tidemill.app.partition_health import partition_health
+from tidemill.app.queue_gauges import queue_gauges
 from tidemill.app.readiness import problems, waiting_to_join
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.dispatch import UNLISTED
@@ -77,9 +78,16 @@ def _update_gauges(broker: Broker) -> None:
     counts = [hosted.core.groups.counts() for hosted in broker.coordinators.of(GROUPS).hosted()]
     metrics.groups = sum(groups for groups, _ in counts)
     metrics.members = sum(members for _, members in counts)
-    lags = group_lags(broker, broker_int(broker.layers, "tidemill.metrics.group.lags.max"))
+    rows_max = broker_int(broker.layers, "tidemill.metrics.group.lags.max")
+    lags = group_lags(broker, rows_max)
     metrics.group_lags = lags.rows
     metrics.group_offsets_unmeasured = lags.unmeasured
+    measured = queue_gauges(broker, rows_max)
+    metrics.queues = measured.rows
+    metrics.shares = measured.shares
+    metrics.shares_unmeasured = measured.unmeasured
+    metrics.share_sessions = len(broker.shares.sessions)
+    metrics.share_fetches_waiting = broker.shares.waiting_count
     health = partition_health(broker)
     metrics.led_partitions = health.led
     metrics.leaderless_partitions = health.leaderless

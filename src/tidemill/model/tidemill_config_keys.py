@@ -56,7 +56,8 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         INT,
         ROWS_MAX,
         "The most pairs of consumer group and topic whose lag `/metrics` shows one by one, the largest first; the "
-        "others are summed up under the label `(other)`, and with 0 no lag is computed.",
+        "others are summed up under the label `(other)`, and with 0 no lag is computed.  The same holds for the "
+        "state of queues (pairs of share group and topic).",
         at_least=0,
     ),
     obeyed(
@@ -64,7 +65,7 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         INT,
         ROWS_MAX,
         "The most topics that `/metrics` counts one by one, oldest first; the others share the label `(other)`, and "
-        "with 0 no topic is counted.",
+        "with 0 no topic is counted.  Also the most queues (pairs of share group and topic) that it counts one by one.",
         at_least=0,
     ),
     obeyed(

@@ -6,9 +6,24 @@ a slightly older value.  Two brokers in one process have separate instances.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS, SYNC_BOUNDS_US, Histogram
+from tidemill.telemetry.queue_counters import CountersByQueue
 from tidemill.telemetry.topic_counters import CountersByTopic
+
+
+class QueueGauges(NamedTuple):
+    """The state of a queue (a share group's use of a topic) in the partitions that a broker leads."""
+
+    group: str
+    topic: str
+    lag: int = 0  # records that are not finished
+    held: int = 0  # records that consumers hold
+    delayed: int = 0  # records that wait for their release time
+    dead_waiting: int = 0  # dead records whose dead letter is not written yet
+    expired_unread: int = 0  # offsets that retention removed before they were finished
+    tracked_runs: int = 0
 
 
 class ApiCounters:
@@ -32,6 +47,7 @@ class Metrics:
 
     __slots__ = (
         "apis",
+        "by_queue",
         "by_topic",
         "bytes_received",
         "bytes_sent",
@@ -68,10 +84,15 @@ class Metrics:
         "produce_records",
         "produce_refusals",
         "protocol_errors",
+        "queues",
         "request_bytes_in_flight",
         "request_failures",
         "response_bytes_unread",
         "shards",
+        "share_fetches_waiting",
+        "share_sessions",
+        "shares",
+        "shares_unmeasured",
         "topics",
         "under_min_insync_partitions",
         "under_replicated_partitions",
@@ -79,8 +100,9 @@ class Metrics:
     )
 
     def __init__(self, topics_max: int = 0) -> None:
-        """`topics_max` limits the number of topics that have counters of their own."""
+        """`topics_max` limits the number of topics, and of queues, that have counters of their own."""
         # Counters: all start at zero when the broker starts.
+        self.by_queue = CountersByQueue(topics_max)
         self.by_topic = CountersByTopic(topics_max)
         self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # API key → counters
         self.bytes_received = 0
@@ -116,6 +138,11 @@ class Metrics:
         self.members = 0
         self.group_lags: Sequence[tuple[str, str, int]] = ()  # group, topic and lag in records
         self.group_offsets_unmeasured = 0
+        self.queues: Sequence[QueueGauges] = ()
+        self.shares = 0
+        self.shares_unmeasured = 0
+        self.share_sessions = 0
+        self.share_fetches_waiting = 0
         self.led_partitions = 0
         self.leaderless_partitions = 0
         self.under_replicated_partitions = 0

@@ -51,6 +51,10 @@ GAUGES: Final[Mapping[str, str]] = {
     "groups": "Consumer groups coordinated by this broker.",
     "members": "Members of those groups.",
     "group_offsets_unmeasured": "Committed offsets of those groups that tidemill_group_lag_records does not contain.",
+    "shares": "Shares in partitions led here: each is what one share group has done with one partition.",
+    "shares_unmeasured": "Shares led here that the gauges tidemill_queue_* do not contain.",
+    "share_sessions": "Sessions of members of share groups with this broker.",
+    "share_fetches_waiting": "ShareFetch requests that wait for records.",
     "led_partitions": "Partitions that this broker leads.",
     "leaderless_partitions": "Partitions of the cluster for which this broker knows no leader that is up.",
     "under_replicated_partitions": "Partitions led here with fewer in-sync replicas than planned.",
@@ -70,6 +74,23 @@ TOPIC_COUNTERS: Final[Mapping[str, str]] = {
     "bytes_out": "Bytes of record batches of the topic sent to consumers.",
     "produce_requests": "Produce requests for partitions of the topic that are on this broker, also refused ones.",
     "fetch_requests": "Fetch requests whose responses had records, new offsets or errors of the topic.",
+}
+QUEUE_COUNTERS: Final[Mapping[str, str]] = {
+    "records_acquired": "Records that consumers of a share group have acquired, again or for the first time.",
+    "records_redelivered": "Records acquired that had been acquired before.",
+    "records_accepted": "Records that consumers have accepted.",
+    "records_released": "Records that consumers have released, or have held when their session ended.",
+    "records_rejected": "Records that consumers have rejected.",
+    "locks_expired": "Records that consumers have not acknowledged before the lock expired.",
+    "records_archived": "Records that are dead: rejected, delivered too often, or too old.",
+}
+QUEUE_GAUGES: Final[Mapping[str, str]] = {
+    "lag": "Records of partitions led here that the share group has not finished.",
+    "held": "Records of partitions led here that consumers of the share group hold.",
+    "delayed": "Records of partitions led here that wait for their release time.",
+    "dead_waiting": "Dead records of partitions led here whose dead letter is not written yet.",
+    "expired_unread": "Records of partitions led here that retention removed before the share group finished them.",
+    "tracked_runs": "Ranges of records in one state that partitions led here keep for the share group.",
 }
 HISTOGRAMS: Final[Mapping[str, str]] = {
     "journal_sync_seconds": "Time to write one block to the journal and sync it.",
@@ -139,6 +160,17 @@ class PrometheusText:
             for topic, counters in metrics.by_topic.rows():
                 family.add_metric([topic], getattr(counters, field))
             yield family
+        for field, text in QUEUE_COUNTERS.items():
+            family = CounterMetricFamily(f"tidemill_queue_{field}", text, labels=["group", "topic"])
+            for queue, counted in metrics.by_queue.rows():
+                family.add_metric(queue, getattr(counted, field))
+            yield family
+        for field, text in QUEUE_GAUGES.items():
+            unit = "" if field.endswith("_runs") else "_records"
+            gauge = GaugeMetricFamily(f"tidemill_queue_{field}{unit}", text, labels=["group", "topic"])
+            for row in metrics.queues:
+                gauge.add_metric([row.group, row.topic], getattr(row, field))
+            yield gauge
         requests = CounterMetricFamily("tidemill_requests", "Requests begun.", labels=["api"])
         errors = CounterMetricFamily(
             "tidemill_request_errors", "Error codes in responses, one for each place.", labels=["api", "error"]

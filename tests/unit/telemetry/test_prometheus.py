@@ -10,7 +10,13 @@ def test_every_metric_is_rendered() -> None:
     """
     fields = set(Metrics.__slots__)
 
-    assert fields == {"apis", "by_topic", "group_lags"} | COUNTERS.keys() | GAUGES.keys() | HISTOGRAMS.keys()
+    assert (
+        fields
+        == {"apis", "by_queue", "by_topic", "group_lags", "queues"}
+        | COUNTERS.keys()
+        | GAUGES.keys()
+        | HISTOGRAMS.keys()
+    )
 
 
 def test_metrics_of_two_brokers_in_one_process_are_separate() -> None:

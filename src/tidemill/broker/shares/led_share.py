@@ -1,14 +1,17 @@
 """A group's share of a partition that this broker leads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from tidemill.model.topic import TopicId
 from tidemill.shard.partition import Partition
 from tidemill.share.blockage import blocked_by
+from tidemill.share.claim import Acquired
 from tidemill.share.leases import Leases
+from tidemill.share.record_status import Reason, RecordState, Run
 from tidemill.share.share import Share
 from tidemill.share.time_to_live import TimeToLive
+from tidemill.telemetry.queue_counters import QueueCounters
 
 RECORD_BYTES_GUESS: Final = 1_000  # the size of a record, before any has been read
 
@@ -24,11 +27,18 @@ class ShareKey(NamedTuple):
 class LedShare:
     """The durable state of a share, and what its leader knows beyond it."""
 
-    __slots__ = ("key", "leases", "partition", "record_bytes", "share", "watcher")
+    __slots__ = ("counters", "key", "leases", "partition", "record_bytes", "share", "watcher")
 
     def __init__(
-        self, key: ShareKey, partition: Partition, share: Share, leases: Leases, watcher: Callable[[], None]
+        self,
+        key: ShareKey,
+        partition: Partition,
+        share: Share,
+        leases: Leases,
+        counters: QueueCounters,
+        watcher: Callable[[], None],
     ) -> None:
+        self.counters = counters
         self.key = key
         self.partition = partition
         self.share = share
@@ -56,6 +66,30 @@ class LedShare:
             return None
         found = self.leases.next_available(self.share.start, end, wall)
         return None if found is None else found.first
+
+    def count_acquired(self, acquired: Iterable[Acquired]) -> None:
+        counters = self.counters
+        for first, end, delivery_count in acquired:
+            counters.records_acquired += end - first
+            if delivery_count > 1:
+                counters.records_redelivered += end - first
+
+    def count_released(self, runs: Iterable[Run]) -> None:
+        """Count decisions about records that a consumer returned without an attempt to finish them."""
+        for first, end, status in runs:
+            if status.state == RecordState.AVAILABLE or status.reason == Reason.DELIVERY_LIMIT:
+                self.counters.records_released += end - first
+
+    def count_decided(self, runs: Iterable[Run]) -> None:
+        """Count decisions that finish records.  Offsets without a record for consumers have no reason."""
+        counters = self.counters
+        for first, end, status in runs:
+            if status.state == RecordState.ACKNOWLEDGED:
+                counters.records_accepted += end - first
+            elif status.reason != Reason.NONE:
+                counters.records_archived += end - first
+                if status.reason == Reason.REJECTED:
+                    counters.records_rejected += end - first
 
     def close(self) -> None:
         self.partition.unwatch(self.watcher)

@@ -45,6 +45,7 @@ from tidemill.share.share_row import CloseShare
 from tidemill.share.share_session import ShareSession, ShareSessions
 from tidemill.share.share_settings import ShareSettings, settings_from
 from tidemill.share.share_waiters import ShareWaiters
+from tidemill.telemetry.metrics import Metrics
 
 RANDOM_BYTES: Final = 6
 
@@ -68,6 +69,7 @@ class SharingBroker(Protocol):
     shard_table: ShardTable
     cluster: Cluster
     coordinators: CoordinatorHost
+    metrics: Metrics
 
     @property
     def image(self) -> ClusterImage: ...
@@ -174,7 +176,8 @@ class ShareHost:
 
     def _lead(self, key: ShareKey, partition: Partition, share: Share) -> LedShare:
         leases = Leases(share, self._settings(key.group), self._random)
-        led = self._led[key] = LedShare(key, partition, share, leases, lambda: self._watermark_moved(key))
+        counters = self._broker.metrics.by_queue.of(key.group, partition.topic)
+        led = self._led[key] = LedShare(key, partition, share, leases, counters, lambda: self._watermark_moved(key))
         return led
 
     def _forget(self, led: LedShare) -> None:
@@ -223,6 +226,7 @@ class ShareHost:
             return
         if not had_room:
             self.wake(key)
+        led.count_released(runs)
         self.decide(led, runs, lambda is_committed: then(*(_COMMITTED if is_committed else LOST)))
 
     def decide(self, led: LedShare, runs: Sequence[Run], then: Callable[[bool], None] | None = None) -> None:
@@ -233,6 +237,7 @@ class ShareHost:
                 then(is_committed)
             self.wake(led.key)
 
+        led.count_decided(runs)
         proposals = self._proposals_of(led.partition)
         if proposals is None:
             committed(False)
@@ -250,6 +255,7 @@ class ShareHost:
         for topic_id, number in session.used:
             led = self._led.get(ShareKey(session.group, topic_id, number))
             if led is not None and (runs := led.leases.leave(session.member)):
+                led.count_released(runs)
                 self.decide(led, runs)
                 self.wake(led.key)
 
@@ -266,6 +272,8 @@ class ShareHost:
             left -= 1
             if not is_committed:
                 refused.append(key.partition)
+            elif (topic := self._broker.shard_table.name_of(key.topic_id)) is not None:
+                self._broker.metrics.by_queue.forget(key.group, topic)
             self.wake(key)
             if not left:
                 pending.complete(share_close.Response(refused=refused))
@@ -314,6 +322,11 @@ class ShareHost:
 
     # Fetches that wait for records.
 
+    @property
+    def waiting_count(self) -> int:
+        """The number of ShareFetch requests that wait for records, or look for them."""
+        return len(self._waiters)
+
     def begin(self, fetch: WaitingFetch, keys: Iterable[ShareKey], deadline: int) -> None:
         self._evaluate(self._waiters.begin(fetch, keys, deadline))
 
@@ -358,6 +371,7 @@ class ShareHost:
         for led in [*self._led.values()]:
             due = led.leases.next_due()
             if runs := led.leases.expire(now=now, wall=self.append_time(led.partition)):
+                led.counters.locks_expired += sum(run.end - run.first for run in runs)
                 self.decide(led, runs)
             if runs or (due is not None and due <= wall):
                 self.wake(led.key)
@@ -398,7 +412,12 @@ class ShareHost:
             self.release(session)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Apply changed configurations of groups to later decisions.  Delays that have begun do not change."""
+        """
+        Apply changed configurations of groups to later decisions, and drop the counters of deleted topics.  Delays that
+        have begun do not change.
+        """
+        if before.topics is not image.topics:
+            self._broker.metrics.by_queue.keep_topics(image.topics)
         if before.configs is image.configs:
             return
         for led in [*self._led.values()]:
