@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.integration.clients.conftest import RunningBroker
@@ -30,11 +31,25 @@ def scrape(broker: RunningBroker) -> str:
     return text
 
 
+def scrape_of_queue(broker: RunningBroker, topic: str, group: str) -> str:
+    """Return the metrics of a broker as soon as a member of a share group has opened its share of `topic`."""
+    member = ShareConsumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    try:
+        member.subscribe([topic])
+        ends_at = time.monotonic() + WAIT_S
+        while f'tidemill_queue_lag_records{{group="{group}",topic="{topic}"}}' not in (text := scrape(broker)):
+            assert time.monotonic() < ends_at, f"{group} reads {topic}, but the metrics do not show it"
+            member.poll(0.2)
+    finally:
+        member.close()
+    return text
+
+
 @pytest.fixture(scope="module")
 def scraped(broker: RunningBroker) -> str:
     """
-    Return the metrics of a broker that has a topic with traffic, a consumer group and a refused request, because a
-    metric with labels does not exist until its labels have values.
+    Return the metrics of a broker that has a topic with traffic, a consumer group, a share group and a refused request,
+    because a metric with labels does not exist until its labels have values.
     """
     topic, group = f"watched-{uuid.uuid4().hex[:12]}", f"watchers-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -54,7 +69,7 @@ def scraped(broker: RunningBroker) -> str:
         message = consumer.poll(WAIT_S)
         assert message is not None and message.error() is None
         consumer.commit(message, asynchronous=False)
-        text = scrape(broker)
+        text = scrape_of_queue(broker, topic, f"sharers-{uuid.uuid4().hex[:12]}")
     finally:
         consumer.close()
     assert f'tidemill_group_lag_records{{group="{group}",topic="{topic}"}} 2.0' in text
