@@ -30,7 +30,10 @@ class MeasuredQueues(NamedTuple):
 
 
 def queue_gauges(broker: Broker, rows_max: int) -> MeasuredQueues:
-    """Return the `rows_max` queues with the largest lag, and one more row `OTHER_QUEUE` with the sums of the others."""
+    """
+    Return the `rows_max` queues with the most available records, and one more row `OTHER_QUEUE` with the sums of the
+    others.
+    """
     found: dict[tuple[str, str], QueueGauges] = {}
     shares = examined = unmeasured = 0
     wall = broker.clock.wall_ms()

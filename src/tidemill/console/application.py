@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tidemill.console import broker_pages, group_pages, record_page, topic_pages
+from tidemill.console import broker_pages, group_pages, queue_pages, record_page, topic_pages
 from tidemill.console.cluster_view import ClusterView
 from tidemill.console.site import Page, Site
 from tidemill.model.clock import Clock
@@ -45,6 +45,8 @@ PAGES: Final[dict[str, Page]] = {
     "/topics": topic_pages.topics,
     "/topics/{topic}": topic_pages.topic,
     "/topics/{topic}/{partition:int}": record_page.records,
+    "/queues": queue_pages.queues,
+    "/queue": queue_pages.queue,  # with the parameters `group` and `topic`
     "/groups": group_pages.groups,
     "/group": group_pages.group,  # with the parameter `id`: an id may contain any characters, even "/" and ".."
 }

@@ -52,16 +52,23 @@ class ClusterReader:
         for connection in self._connections.values():
             connection.close()
 
-    def ask(self, broker_id: int, api: Api, request: Message, *, newest: int | None = None) -> Any:
+    def ask(
+        self, broker_id: int, api: Api, request: Message, *, version: int | None = None, newest: int | None = None
+    ) -> Any:
         """
         Send a request and return the response.  Raise BrokerUnreachable; no further request is sent to a broker that
         failed once.
+
+        The version is the newest that both sides support, at most `newest`.  For an API that brokers do not advertise,
+        the caller passes `version`.
         """
         if broker_id in self._failures:
             raise self._failures[broker_id]
         try:
             connection = self._connection(broker_id)
-            return connection.request(api, request, version=connection.version_of(api, newest=newest))
+            if version is None:
+                version = connection.version_of(api, newest=newest)
+            return connection.request(api, request, version=version)
         except BrokerUnreachable as error:
             self._failures[broker_id] = error
             raise

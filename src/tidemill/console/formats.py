@@ -45,6 +45,15 @@ def milliseconds(duration_ms: float | None) -> str:
     return f"{duration_ms} ms" if isinstance(duration_ms, int) else f"{_three_digits(duration_ms)} ms"
 
 
+def age(duration_ms: int | None) -> str:
+    """Return an age in its largest unit, rounded down: "4 days", "1 hour", "0 seconds"."""
+    if duration_ms is None:
+        return UNKNOWN
+    seconds = max(duration_ms, 0) // 1_000
+    unit, name = next((it for it in _SPANS if seconds >= it[0]), _SPANS[-1])
+    return plural(seconds // unit, name)
+
+
 def moment(timestamp_ms: int | None) -> str:
     """Return a timestamp in UTC, with milliseconds; or as a plain number if `datetime` cannot represent it."""
     if timestamp_ms is None:

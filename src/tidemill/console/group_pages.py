@@ -1,4 +1,4 @@
-"""The pages of consumer groups: the list with lag, and one group with its members and offsets."""
+"""The pages of groups: the list with lag, and one consumer group with its members and offsets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
 from tidemill.client.failures import ClientError
-from tidemill.console import group_reader
+from tidemill.console import group_reader, queue_pages, queue_reader
 from tidemill.console.cluster_reader import ClusterReader, Offsets
 from tidemill.console.group_reader import GroupDetail, MemberRow
 from tidemill.console.site import Visit
@@ -35,14 +35,16 @@ def groups(visit: Visit) -> HTMLResponse:
     with visit.reader() as reader:
         rows, problems = group_reader.list_all(reader)
         page = visit.slice([row for row in rows if search in row.group_id.lower()])
-        committed, more = group_reader.committed(reader, page.rows)
+        shared, missing = queue_reader.topics(reader, [row for row in page.rows if row.is_share])
+        committed, more = group_reader.committed(reader, [row for row in page.rows if not row.is_share])
         ends, still_more = _ends(visit, reader, (it for offsets in committed.values() for it in offsets))
+    topics: dict[str, list[str]] = {it.group_id: [] for it in page.rows}
+    topics |= {group_id: sorted({topic for topic, _ in offsets}) for group_id, offsets in committed.items()}
+    topics |= {group_id: [*known.ids] for group_id, known in shared.items()}
+    lags = {it.group_id: _lag(committed.get(it.group_id, {}), ends) for it in page.rows}
+    lags |= {group_id: known.lag for group_id, known in shared.items()}
     return visit.render(
-        "groups.html",
-        page=page,
-        topics={it.group_id: sorted({topic for topic, _ in committed.get(it.group_id, ())}) for it in page.rows},
-        lags={it.group_id: _lag(committed.get(it.group_id, {}), ends) for it in page.rows},
-        problems=(*problems, *more, *still_more),
+        "groups.html", page=page, topics=topics, lags=lags, problems=(*problems, *missing, *more, *still_more)
     )
 
 
@@ -55,6 +57,8 @@ def group(visit: Visit) -> HTMLResponse:
             raise HTTPException(404, f"There is no group {group_id[:300]!r}.")
         if row is None:
             return visit.render("group.html", group_id=group_id, detail=None, page=None, lag=None, problems=problems)
+        if row.is_share:
+            return queue_pages.share_group(visit, reader, row, problems)
         try:
             detail = group_reader.describe(reader, row)
         except ClientError as error:

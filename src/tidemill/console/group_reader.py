@@ -1,4 +1,4 @@
-"""Reads consumer groups from their coordinators: states, members, committed offsets."""
+"""Reads groups from their coordinators: the list of all groups; members and committed offsets of consumer groups."""
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +12,7 @@ from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import describe_groups, list_groups, offset_fetch
 
 NO_OFFSET: Final = -1
+SHARE: Final = "Share"  # the type of a share group
 _OFFSET_FETCH_VERSION: Final = 8  # in this version, one request takes many groups, and topics are given by name
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -23,6 +24,12 @@ class GroupRow:
     state: str
     protocol_type: str
     coordinator: int
+    group_type: str = ""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the members share the records of partitions (KIP-932), rather than divide the partitions."""
+        return self.group_type == SHARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,13 @@ def list_all(reader: ClusterReader) -> tuple[list[GroupRow], tuple[str, ...]]:
             name = errors.name(response.error_code)
             problems.append(f"Groups coordinated by broker {broker_id} are missing for the moment: {name}")
         rows += [
-            GroupRow(group_id=it.group_id, state=it.group_state, protocol_type=it.protocol_type, coordinator=broker_id)
+            GroupRow(
+                group_id=it.group_id,
+                state=it.group_state,
+                protocol_type=it.protocol_type,
+                coordinator=broker_id,
+                group_type=it.group_type,
+            )
             for it in response.groups
         ]
     return sorted(rows, key=lambda row: row.group_id), tuple(problems)

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from tidemill.console import formats
+from tidemill.console import formats, queue_view
 from tidemill.console.cluster_reader import ClusterReader
 from tidemill.console.cluster_view import ClusterView, Overview, spans
 from tidemill.console.rates import Rates
@@ -45,6 +45,7 @@ class Visit:
     overview: Overview
     rates: Rates
     templates: Environment
+    wall_ms: int  # when the request arrived
 
     @property
     def query(self) -> QueryParams:
@@ -96,6 +97,7 @@ Page = Callable[[Visit], HTMLResponse]
 class Site:
     def __init__(self, view: Callable[[], ClusterView | None], clock: Clock) -> None:
         self._view = view
+        self._clock = clock
         self._rates = Rates(clock)
         self._templates = Environment(
             loader=PackageLoader("tidemill.console"),
@@ -109,13 +111,16 @@ class Site:
             "size": formats.size,
             "rate": formats.rate,
             "milliseconds": formats.milliseconds,
+            "age": formats.age,
             "moment": formats.moment,
             "plural": formats.plural,
             "spans": spans,
             "meant": formats.meant,
+            "bar": queue_view.bar,
+            "described_bar": queue_view.described_bar,
             "segment": lambda text: quote(text, safe=""),
         }
-        self._templates.globals["unknown"] = formats.UNKNOWN
+        self._templates.globals |= {"unknown": formats.UNKNOWN, "bar_parts": queue_view.PARTS}
 
     def endpoint(self, page: Page) -> Callable[[Request], HTMLResponse]:
         """
@@ -128,7 +133,12 @@ class Site:
             if view is None:
                 return self.plain(503, "This broker does not know its cluster yet. It waits to join, or for its peers.")
             visit = Visit(
-                request=request, view=view, overview=view.overview(), rates=self._rates, templates=self._templates
+                request=request,
+                view=view,
+                overview=view.overview(),
+                rates=self._rates,
+                templates=self._templates,
+                wall_ms=self._clock.wall_ms(),
             )
             try:
                 return page(visit)

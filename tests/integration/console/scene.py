@@ -5,11 +5,21 @@ import time
 from math import sin
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 HOSTILE: Final = "<img src=x onerror=alert('record')><script>alert('record')</script>"
 ORDERS: Final = 300
+JOBS: Final = 60
+QUEUE: Final = "mail jobs/1"  # a share group
+WAIT_S: Final = 60
 
 
 def fill(bootstrap: str) -> None:
@@ -20,6 +30,7 @@ def fill(bootstrap: str) -> None:
         NewTopic("payments", 3, 3),
         NewTopic("clickstream", 24, 3),
         NewTopic("payloads", 1, 3),
+        NewTopic("jobs", 2, 3),
     ]
     for created in admin.create_topics(topics, request_timeout=60).values():
         created.result()
@@ -38,8 +49,42 @@ def fill(bootstrap: str) -> None:
     producer.produce("payloads", key=HOSTILE, value=HOSTILE, headers=[(HOSTILE, HOSTILE.encode())])
     producer.produce("payloads", key="large", value="0123456789" * 50_000)
     producer.flush()
+    work(bootstrap)
     commit(bootstrap, "billing", [TopicPartition("orders", number, 10) for number in range(6)])
     commit(bootstrap, "fraud detection/1", [TopicPartition("payments", 0, 0)])
+
+
+def work(bootstrap: str) -> None:
+    """Let a member of a share group accept one job of each partition, release one, and leave the others available."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, QUEUE, incremental_configs=[earliest])
+    for configured in admin.incremental_alter_configs([group]).values():
+        configured.result()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(JOBS):
+        producer.produce("jobs", value=f"mail {number}", partition=number % 2)
+    producer.flush()
+    consumer = share_consumer(bootstrap)
+    seen: set[int] = set()
+    ends_at = time.monotonic() + WAIT_S
+    while seen != {0, 1}:
+        assert time.monotonic() < ends_at, f"{QUEUE} has jobs of partitions {seen} only"
+        for message in [it for it in consumer.poll(1) if it.error() is None]:
+            is_new = message.partition() not in seen
+            consumer.acknowledge(message, AcknowledgeType.ACCEPT if is_new else AcknowledgeType.RELEASE)
+            seen.add(message.partition())
+        consumer.commit_sync(WAIT_S)
+    consumer.close()
+
+
+def share_consumer(bootstrap: str) -> ShareConsumer:
+    consumer = ShareConsumer(
+        {"bootstrap.servers": bootstrap, "group.id": QUEUE, "client.id": "mailer-1"}
+        | {"share.acknowledgement.mode": "explicit"}
+    )
+    consumer.subscribe(["jobs"])
+    return consumer
 
 
 def order(number: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.integration.cli.dev_cluster import Cluster, started_again
 from tests.integration.console.browser import SCHEMES, Tab, open_tab
-from tests.integration.console.scene import HOSTILE, steady_load
+from tests.integration.console.scene import HOSTILE, JOBS, share_consumer, steady_load
 
 PAGES = {
     "/": "Overview",
@@ -24,7 +24,10 @@ PAGES = {
     "/topics/orders/0?format=json&limit=10": "Partition 0",
     "/topics/payloads/0": "Partition 0",
     "/topics/payloads/0?format=hex&offset=2&limit=1": "Partition 0",
+    "/queues": "Queues",
+    "/queue?group=mail%20jobs/1&topic=jobs": "jobs",
     "/groups": "Groups",
+    "/group?id=mail%20jobs/1": "mail jobs/1",
     "/group?id=billing": "billing",
     "/group?id=fraud%20detection/1": "fraud detection/1",
     "/brokers": "Brokers",
@@ -135,6 +138,37 @@ def test_a_group_shows_lag_and_members(tab: Tab, cluster: Cluster) -> None:
         consumer.close()
 
 
+def test_a_queue_shows_what_its_consumers_do(tab: Tab, cluster: Cluster) -> None:
+    """
+    Each broker shows the same numbers of a queue, with a bar.  What a new consumer holds appears in an open page without
+    a reload, together with the consumer.
+    """
+    available = []
+    for broker in range(3):
+        tab.open(address(cluster, "/queues", broker))
+        row = tab.page.locator("tbody tr").filter(has_text="mail jobs/1")
+        expect(row.get_by_role("img")).to_have_accessible_name(
+            f"{JOBS - 2} available, 0 held, 0 delayed, 0 dead, waiting"
+        )
+        available.append(row.locator("td.n").first.inner_text())
+    assert [str(JOBS - 2)] * 3 == available
+
+    row.get_by_role("link", name="jobs", exact=True).click()
+    expect(tab.page.locator("#partition-1")).to_contain_text(str(JOBS // 2))
+    consumer = share_consumer(cluster.bootstrap)
+    try:
+        members = tab.page.get_by_role("region", name="Members")
+        held = tab.page.locator("#partition-1 rect.held")
+        for _ in range(600):
+            consumer.poll(0.1)
+            if held.count() and "mailer-1" in members.inner_text():
+                break
+        expect(held).to_have_count(1)
+        expect(members).to_contain_text("mailer-1")
+    finally:
+        consumer.close()
+
+
 def test_the_page_works_without_javascript(browser: Browser, cluster: Cluster) -> None:
     """
     Searching and following links need no JavaScript.
@@ -229,6 +263,7 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
         "overview-dark": ("/", "dark"),
         "topic": ("/topics/orders", "light"),
         "records": ("/topics/orders/0?limit=10", "light"),
+        "queues": ("/queues", "light"),
         "group": ("/group?id=billing", "light"),
     }
     load = Thread(target=steady_load, args=(cluster.bootstrap, 270))  # gives the charts something to show

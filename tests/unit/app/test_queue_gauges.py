@@ -88,7 +88,8 @@ def test_a_queue_that_no_consumer_reads_is_measured(world: BrokerWorld) -> None:
 
 def test_the_queues_behind_the_largest_are_summed_up(world: BrokerWorld) -> None:
     """
-    The queues with the largest lag have rows of their own; without rows, nothing is measured, and the page says so.
+    The queues with the most available records have rows of their own, and the others a sum.  Without rows, nothing is
+    measured, and the shares are counted as unmeasured.
     """
     for topic, group, accepted in (("jobs", "a", 4), ("jobs", "b", 5), ("mails", "c", 0)):
         consumer = consumer_of(world, topic, group)

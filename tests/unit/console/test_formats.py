@@ -29,6 +29,23 @@ def test_rates_have_three_digits(per_second: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (None, "–"),
+        (-5, "0 seconds"),
+        (1_999, "1 second"),
+        (7_199_999, "1 hour"),
+        (4 * 86_400_000, "4 days"),
+    ],
+)
+def test_ages_are_in_their_largest_unit(duration_ms: int | None, text: str) -> None:
+    """
+    An age is rounded down.  A record whose producer's clock is ahead is not younger than now.
+    """
+    assert text == formats.age(duration_ms)
+
+
+@pytest.mark.parametrize(
     ("timestamp_ms", "text"),
     [
         (None, "–"),
