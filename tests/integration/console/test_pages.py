@@ -258,7 +258,7 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
         "overview-dark": ("/", "dark"),
         "topic": ("/topics/orders", "light"),
         "records": ("/topics/orders/0?limit=10", "light"),
-        "queues": ("/queues", "light"),
+        "queue": ("/queue?group=mail%20jobs/1&topic=jobs", "light"),
         "group": ("/group?id=billing", "light"),
     }
     load = Thread(target=steady_load, args=(cluster.bootstrap, 270))  # gives the charts something to show
