@@ -8,6 +8,7 @@ class Kind(StrEnum):
     PRODUCE = "produce"
     CONSUME = "consume"
     LATENCY = "latency"
+    SHARE = "share"
     START = "start"
     MEMORY_IDLE = "memory-idle"
     MEMORY_AFTER = "memory-after"
