@@ -2,10 +2,10 @@
 
 \b
 Examples:
-  tidemill queue stats jobs workers
-  tidemill queue peek jobs workers
   tidemill queue receive jobs workers --as me --max 3
-  tidemill queue ack jobs workers --as me --partition 0 --offset 42
+  tidemill queue ack jobs workers --as me --all
+  tidemill queue peek jobs workers
+  tidemill queue stats jobs workers
 """
 
 import sys
@@ -74,7 +74,7 @@ def stats(
     start is the first offset that is not finished; available, delayed, held and dead waiting count the offsets from
     there to the end that are not finished.  A dash means that the group has not read the partition.
 
-    Example: tidemill queue stats jobs workers --watch
+    Example: tidemill queue stats jobs workers --json
     """
     admin = _admin(bootstrap, topic, group)
 
@@ -191,12 +191,13 @@ def receive(
     Acquire records for a consumer, and show them.
 
     The consumer holds the records until it acknowledges them with `queue ack`, or until their locks end.  A consumer
-    that holds records gets these again, with new locks, and no others.  A group that does not exist is created.
+    that holds records of a partition gets these again, with new locks, and no others of that partition.  Partitions are
+    asked in the order of their numbers.  A group that does not exist is created.
 
     \b
     Examples:
-      tidemill queue receive jobs workers --as me
-      tidemill queue receive jobs workers --as me --max 100 --wait 30s --json
+      tidemill queue receive jobs workers --as me --max 100
+      tidemill queue receive jobs workers --as me --wait 30s --json
     """
     wait_ms = duration_ms(wait, option="--wait", at_most_ms=DAY_MS)
     _check_name(name)
