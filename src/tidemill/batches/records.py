@@ -7,7 +7,7 @@ No hot path uses this module.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, Buffer, MalformedBatch, read_header
+from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, BatchHeader, Buffer, MalformedBatch, read_header
 from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 
 Header = tuple[str, bytes | None]
@@ -30,6 +30,35 @@ def read_records(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_
     `size_max` limits the number of decompressed bytes.  Raise MalformedBatch or CompressionError (both are ValueErrors)
     if the batch cannot be read.
     """
+    header, cursor = _open(batch, position, size_max)
+    records = [_read_record(header, cursor) for _ in range(header.record_count)]
+    if cursor.bytes_left:
+        raise MalformedBatch(f"{cursor.bytes_left} bytes follow the last record")
+    return records
+
+
+def read_record(batch: Buffer, offset: int, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> Record | None:
+    """
+    Return one record of the batch at `position`, without decoding the others; None if the batch has no such offset.
+    Raise as `read_records` does.
+    """
+    header, cursor = _open(batch, position, size_max)
+    if not header.base_offset <= offset < header.end_offset:
+        return None
+    for _ in range(header.record_count):
+        begin = cursor.position
+        size = cursor.varint()
+        end = cursor.position + size
+        cursor.take(1)
+        cursor.varint()  # the timestamp
+        if header.base_offset + cursor.varint() == offset:
+            cursor.position = begin
+            return _read_record(header, cursor)
+        cursor.skip_to(end)
+    return None
+
+
+def _open(batch: Buffer, position: int, size_max: int) -> tuple[BatchHeader, "_Cursor"]:
     if len(batch) - position < HEADER_BYTES:
         raise MalformedBatch(f"{len(batch) - position} bytes are left; a batch header has {HEADER_BYTES}")
     header = read_header(batch, position)
@@ -38,24 +67,22 @@ def read_records(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_
         raise MalformedBatch(f"batch length {header.batch_length} does not fit into a buffer of {len(batch)} bytes")
     with memoryview(batch) as view, view[position + HEADER_BYTES : end] as payload:
         block = bytes(payload) if header.codec == Codec.NONE else decompress(header.codec, payload, size_max)
-    records: list[Record] = []
-    cursor = _Cursor(block)
-    for _ in range(header.record_count):
-        record_end = cursor.varint() + cursor.position
-        cursor.take(1)
-        timestamp = header.base_timestamp + cursor.varint()
-        offset = header.base_offset + cursor.varint()
-        key = cursor.nullable()
-        value = cursor.nullable()
-        headers = tuple(cursor.header() for _ in range(cursor.count()))
-        if cursor.position != record_end:
-            raise MalformedBatch(f"the fields of the record at offset {offset} do not add up to its length")
-        if header.is_log_append_time:
-            timestamp = header.max_timestamp
-        records.append(Record(key, value, headers, timestamp, offset))
-    if cursor.position != len(block):
-        raise MalformedBatch(f"{len(block) - cursor.position} bytes follow the last record")
-    return records
+    return header, _Cursor(block)
+
+
+def _read_record(header: BatchHeader, cursor: "_Cursor") -> Record:
+    record_end = cursor.varint() + cursor.position
+    cursor.take(1)
+    timestamp = header.base_timestamp + cursor.varint()
+    offset = header.base_offset + cursor.varint()
+    key = cursor.nullable()
+    value = cursor.nullable()
+    headers = tuple(cursor.header() for _ in range(cursor.count()))
+    if cursor.position != record_end:
+        raise MalformedBatch(f"the fields of the record at offset {offset} do not add up to its length")
+    if header.is_log_append_time:
+        timestamp = header.max_timestamp
+    return Record(key, value, headers, timestamp, offset)
 
 
 class _Cursor:
@@ -64,6 +91,15 @@ class _Cursor:
     def __init__(self, block: bytes) -> None:
         self._block = block
         self.position = 0
+
+    @property
+    def bytes_left(self) -> int:
+        return len(self._block) - self.position
+
+    def skip_to(self, position: int) -> None:
+        if not self.position <= position <= len(self._block):
+            raise MalformedBatch(f"position {position} is not after {self.position} in {len(self._block)} bytes")
+        self.position = position
 
     def take(self, count: int) -> bytes:
         end = self.position + count

@@ -131,6 +131,21 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     without_effect("group.coordinator.threads", INT, 4, COORDINATOR_ON_THE_LOOP, at_least=1),
     obeyed(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        BOOLEAN,
+        False,
+        "Whether the missing dead-letter topic of a share group is created, if its name has the prefix in "
+        "errors.deadletterqueue.topic.name.prefix.",
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "errors.deadletterqueue.topic.name.prefix",
+        STRING,
+        "dlq.",
+        "The prefix of the names of dead-letter topics that the cluster may create.",
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
         "group.share.assignment.interval.ms",
         INT,
         1_000,

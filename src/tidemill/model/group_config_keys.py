@@ -1,4 +1,4 @@
-"""The configuration keys of a group: Kafka 4.3's keys, the one for KIP-1191's dead-letter topic, and Tidemill's own."""
+"""The configuration keys of a group: Kafka 4.3's keys, those of KIP-1191 for dead letters, and Tidemill's own."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ from tidemill.model.back_off import parse_back_off
 from tidemill.model.config_key import ConfigKey, obeyed, without_effect
 from tidemill.model.config_types import ConfigType, ConfigValue
 from tidemill.model.offset_reset import parse_offset_reset
+from tidemill.model.topic import name_problem
 
 BOOLEAN, STRING = ConfigType.BOOLEAN, ConfigType.STRING
 INT, LONG = ConfigType.INT, ConfigType.LONG
@@ -14,9 +15,6 @@ NO_CONSUMER_PROTOCOL: Final = (
     "the consumer group protocol of KIP-848 is not implemented yet; members of classic groups bring their own settings"
 )
 NO_TRANSACTIONS: Final = "transactions are not implemented yet, so there are no records that are not committed"
-NO_DEAD_LETTERS: Final = (
-    "dead letters are not implemented yet: records that are rejected or fail too often are archived"
-)
 NO_STREAMS_GROUPS: Final = "streams groups are not offered"
 
 
@@ -38,6 +36,13 @@ def _back_off_problem(value: ConfigValue) -> str | None:
 
 def _ttl_problem(value: ConfigValue) -> str | None:
     return "must be -1, for no time to live, or at least 1" if value == 0 else None
+
+
+def _dead_letter_topic_problem(value: ConfigValue) -> str | None:
+    name = str(value)
+    if name.startswith("__"):
+        return "names with this prefix are reserved: choose a topic whose name does not start with __"
+    return name_problem(name) if name else None
 
 
 GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -103,7 +108,28 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "How long a share group waits for a member's heartbeat before it removes the member.",
         at_least=1,
     ),
-    without_effect("errors.deadletterqueue.topic.name", STRING, "", NO_DEAD_LETTERS),
+    obeyed(
+        "errors.deadletterqueue.copy.record.enable",
+        BOOLEAN,
+        True,
+        "Whether a dead letter has the headers, key and value of its record, and not only headers that describe it.",
+    ),
+    obeyed(
+        "errors.deadletterqueue.topic.name",
+        STRING,
+        "",
+        "The topic for the dead letters of a share group: the records that were rejected, failed too often or "
+        "expired.  That topic needs errors.deadletterqueue.group.enable=true.  If empty, such records are archived.",
+        check=_dead_letter_topic_problem,
+    ),
+    obeyed(
+        "tidemill.dlq.on.failure",
+        STRING,
+        "hold",
+        "What happens to a dead letter that cannot be written: hold keeps the record and tries again every 1 to 30 s; "
+        "drop archives it after 5 attempts, as Kafka does.",
+        choices=("drop", "hold"),
+    ),
     without_effect("streams.assignment.interval.ms", INT, 1_000, NO_STREAMS_GROUPS, at_least=0),
     without_effect("streams.heartbeat.interval.ms", INT, 5_000, NO_STREAMS_GROUPS, at_least=1),
     without_effect("streams.initial.rebalance.delay.ms", INT, 3_000, NO_STREAMS_GROUPS, at_least=0),

@@ -27,6 +27,9 @@ MODE: Final = "tidemill.share.mode"
 LOOK_AHEAD: Final = "tidemill.share.lookahead"
 PRIORITY: Final = "tidemill.share.priority"
 FAILOVER_WAIT: Final = "tidemill.share.failover.wait"
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+DEAD_LETTER_COPY: Final = "errors.deadletterqueue.copy.record.enable"
+DEAD_LETTER_FAILURE: Final = "tidemill.dlq.on.failure"
 
 # For each group key, the broker keys that bound its value: (smallest, largest).
 BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -57,6 +60,9 @@ class ShareGroupConfig:
     look_ahead: int = 10_000
     is_prioritized: bool = False
     waits_at_failover: bool = False
+    dead_letter_topic: str = ""
+    copies_dead_records: bool = True
+    drops_dead_letters: bool = False  # whether a record whose dead letter cannot be written is archived
 
 
 def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayers) -> ShareGroupConfig:
@@ -81,6 +87,9 @@ def compile_share_group_config(overrides: Mapping[str, str], layers: BrokerLayer
         look_ahead=int(_text(LOOK_AHEAD, overrides, layers)),
         is_prioritized=_flag(PRIORITY, overrides, layers),
         waits_at_failover=_flag(FAILOVER_WAIT, overrides, layers),
+        dead_letter_topic=_text(DEAD_LETTER_TOPIC, overrides, layers),
+        copies_dead_records=_flag(DEAD_LETTER_COPY, overrides, layers),
+        drops_dead_letters=_text(DEAD_LETTER_FAILURE, overrides, layers) == "drop",
     )
 
 

@@ -32,6 +32,7 @@ class TopicConfig:
     segment_bytes: int
     segment_ms: int
     has_ttl_headers: bool
+    takes_dead_letters: bool
 
 
 def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerLayers | None = None) -> TopicConfig:
@@ -74,4 +75,5 @@ def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerL
         segment_bytes=small_segment_bytes if isinstance(small_segment_bytes, int) else number("segment.bytes"),
         segment_ms=number("segment.ms"),
         has_ttl_headers=value("tidemill.ttl.headers") is True,
+        takes_dead_letters=bool(value("errors.deadletterqueue.group.enable")),
     )

@@ -181,4 +181,11 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         "Whether share groups obey the header tidemill-ttl of records: the age, in ms, from which a record is no "
         "longer delivered.",
     ),
+    # The key of KIP-1191.
+    obeyed(
+        "errors.deadletterqueue.group.enable",
+        BOOLEAN,
+        False,
+        "Whether share groups may write their dead letters to the topic.",
+    ),
 )

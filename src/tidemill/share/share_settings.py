@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from tidemill.model.back_off import NO_BACK_OFF, BackOff
 from tidemill.model.share_group_config import ShareGroupConfig
@@ -56,7 +57,7 @@ class ShareSettings:
 
 
 def settings_from(config: ShareGroupConfig) -> ShareSettings:
-    """Return the settings of a group without dead letters."""
+    """Return the settings of a group with this configuration."""
     return ShareSettings(
         lock_ms=config.lock_ms,
         delivery_limit=config.delivery_limit,
@@ -70,4 +71,9 @@ def settings_from(config: ShareGroupConfig) -> ShareSettings:
         ttl_ms=config.ttl_ms,
         tracked_max=config.tracked_max,
         waits_at_failover=config.waits_at_failover,
+        has_dead_letters=bool(config.dead_letter_topic),
     )
+
+
+REDRIVE: Final = ShareSettings(delivery_limit=(1 << 15) - 1, has_dead_letters=True)
+"""The settings of the groups that send dead letters back: they have no members, and an operator rejects records."""

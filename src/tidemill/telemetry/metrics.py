@@ -74,6 +74,9 @@ class Metrics:
         "journal_sync_seconds",
         "leaderless_partitions",
         "led_partitions",
+        "letters_dropped",
+        "letters_lost",
+        "letters_written",
         "log_start_moves",
         "loop_lag_seconds_max",
         "loop_stalls",
@@ -124,6 +127,9 @@ class Metrics:
         self.checkpoints = 0
         self.checkpoint_seconds = 0.0
         self.log_start_moves = 0
+        self.letters_written = 0
+        self.letters_dropped = 0  # dead records that were archived without a dead letter
+        self.letters_lost = 0  # dead records that retention has removed before their letters were written
         # Histograms.
         self.journal_sync_seconds = Histogram(SYNC_BOUNDS_US, per_second=1_000_000)
         # Gauges: current values.

@@ -39,6 +39,9 @@ COUNTERS: Final[Mapping[str, str]] = {
     "checkpoints": "Checkpoints completed.",
     "checkpoint_seconds": "Time that checkpoints took, from request to completion.",
     "log_start_moves": "Log start offsets advanced by retention.",
+    "letters_written": "Dead letters of share groups written for partitions that this broker leads.",
+    "letters_dropped": "Dead records of share groups that were archived without a dead letter.",
+    "letters_lost": "Dead records that retention removed before their dead letters were written.",
 }
 GAUGES: Final[Mapping[str, str]] = {
     "connections": "Client connections open.",

@@ -1,5 +1,6 @@
 """A simulated cluster with a share group that reads the topic while faults strike, and its checks."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -15,7 +16,7 @@ from tidemill.shard.partition import Partition
 from tidemill.share.claim import Held
 from tidemill.share.partition_shares import PartitionShares
 from tidemill.simulation.clients.client import Address
-from tidemill.simulation.clients.share_consumer import ShareConsumer
+from tidemill.simulation.clients.share_consumer import REJECT_SHARE, ShareConsumer
 from tidemill.simulation.clients.share_history import ShareHistory
 from tidemill.simulation.cluster import cluster
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
@@ -43,6 +44,8 @@ class ShareRun(ClusterRun):
     before its release time; and at the end, that every record is finished, and that all replicas have the same state.
     """
 
+    reject_share = REJECT_SHARE
+
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
         # A clock that jumps ahead delays records until the other clocks are as late, which would outlast the run.
         self._back_off = NO_BACK_OFF if knobs.clock_jump else parse_back_off(POLICY)
@@ -60,21 +63,18 @@ class ShareRun(ClusterRun):
     async def _prepare(self) -> None:
         await super()._prepare()
         assert self._client is not None
-        await self._read_from_the_start(self._client)
+        policy = POLICY if self._back_off is not NO_BACK_OFF else ""
+        settings = {"share.auto.offset.reset": "earliest", "tidemill.share.backoff": policy}
+        await self._configure(self._client, settings)
         for number in range(MEMBERS):
-            consumer = ShareConsumer(self._new_client(f"sharer-{number}"), self.shared, GROUP, TOPIC)
+            client = self._new_client(f"sharer-{number}")
+            consumer = ShareConsumer(client, self.shared, GROUP, TOPIC, reject_share=self.reject_share)
             self._consumers.append(consumer)
             self._in_client(consumer.run())
 
-    async def _read_from_the_start(self, client: Any) -> None:
+    async def _configure(self, client: Any, settings: Mapping[str, str]) -> None:
         resource = incremental_alter_configs.Request.Resource
-        configs = [
-            resource.Config(name=name, config_operation=SET, value=value)
-            for name, value in (
-                ("share.auto.offset.reset", "earliest"),
-                ("tidemill.share.backoff", POLICY if self._back_off is not NO_BACK_OFF else ""),
-            )
-        ]
+        configs = [resource.Config(name=name, config_operation=SET, value=text) for name, text in settings.items()]
         request = incremental_alter_configs.Request(
             resources=[resource(resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=configs)],
             validate_only=False,
@@ -113,11 +113,11 @@ class ShareRun(ClusterRun):
                 return False
         return True
 
-    def _replicas(self, number: int) -> list[Partition]:
+    def _replicas(self, number: int, topic: str = TOPIC) -> list[Partition]:
         found = []
         for machine in self.machines:
             assert machine.broker is not None
-            partition = machine.broker.shard_table.partition(TOPIC, number)
+            partition = machine.broker.shard_table.partition(topic, number)
             found += [] if partition is None else [partition]
         return found
 

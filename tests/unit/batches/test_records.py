@@ -1,6 +1,7 @@
 """Decoding the records of a batch into `Record` objects."""
 
 import struct
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tidemill.batches.batch import MalformedBatch
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec, CompressionError
-from tidemill.batches.records import Record, read_records
+from tidemill.batches.records import Record, read_record, read_records
 
 RECORDS = [Record(b"key", b"value", (("name", b"content"), ("empty", None)), 5), Record(None, None, (), 6)]
 
@@ -63,3 +64,24 @@ def test_a_batch_is_read_at_its_position():
     found = read_records(b"noise" + built + b"noise", position=5)
 
     assert [RECORDS[0]._replace(offset=10), RECORDS[1]._replace(offset=11)] == found
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_one_record_is_read_alone(codec):
+    """`read_record` returns what `read_records` returns, and None for an offset that the batch does not have."""
+    built = build_batch(RECORDS, base_offset=10, codec=codec)
+
+    assert read_records(built) == [read_record(built, 10), read_record(built, 11)]
+    assert read_record(built, 9) is None
+    assert read_record(built, 12) is None
+
+
+@given(place=st.integers(61, 200), noise=st.binary(min_size=1, max_size=8))
+def test_one_damaged_record_is_read_or_refused(place, noise):
+    """A damaged batch whose CRC was not checked raises MalformedBatch at worst."""
+    built = build_batch(RECORDS)
+    start = min(place, len(built) - len(noise))
+    built[start : start + len(noise)] = noise
+
+    with suppress(MalformedBatch):
+        read_record(built, 1)

@@ -12,6 +12,7 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS, HANDLERS, UNLISTED
 from tidemill.broker.connection.forwarding import Handler, forwarded
+from tidemill.broker.connection.letter_receipt import write_letter
 from tidemill.broker.peers.peers import Respond
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.admission import AdmitBroker, Admitted
@@ -30,6 +31,7 @@ from tidemill.peer import (
     join,
     register,
     share_close,
+    share_letter,
     share_open,
     share_reset,
     transfer_leadership,
@@ -86,6 +88,7 @@ class PeerRequests:
             share_open.API: self._open_share,
             share_close.API: self._close_share,
             share_reset.API: self._reset_shares,
+            share_letter.API: self._write_letter,
         }
         shared = {api: HANDLERS[key] for key, api in UNLISTED.items()}  # clients send these, too
         own = controller | anywhere | shared
@@ -213,6 +216,15 @@ class PeerRequests:
 
     def _reset_shares(self, request: share_reset.Request, context: RequestContext) -> object:
         return context.broker.shares.resets.reset(request)
+
+    def _write_letter(self, request: share_letter.Request, context: RequestContext) -> object:
+        return write_letter(request, context)
+
+    def write_letter_here(self, request: share_letter.Request) -> Pending[share_letter.Response]:
+        """Write a dead letter of this broker to a partition that it leads itself."""
+        outcome = self.handle(share_letter.API, 0, request)
+        assert isinstance(outcome, Pending), "write_letter returns one"
+        return outcome
 
 
 def _refused_join(_: join.Request, error_code: int) -> join.Response:

@@ -1,10 +1,13 @@
 """The configurations of share groups according to the cluster image."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
 from tidemill.model.config_resolution import NOTHING, BrokerLayers
+from tidemill.model.dead_letters import is_redrive
+from tidemill.model.offset_reset import EARLIEST
 from tidemill.model.share_group_config import ShareGroupConfig, compile_share_group_config
 
 
@@ -24,5 +27,8 @@ class ShareGroupConfigs:
         found = self._compiled.get(group_id)
         if found is None:
             overrides = image.configs.get(ConfigResource(GROUP_RESOURCE, group_id), NOTHING)
-            found = self._compiled[group_id] = compile_share_group_config(overrides, self._layers())
+            found = compile_share_group_config(overrides, self._layers())
+            if is_redrive(group_id):
+                found = replace(found, offset_reset=EARLIEST)
+            self._compiled[group_id] = found
         return found

@@ -27,7 +27,7 @@ class ShareKey(NamedTuple):
 class LedShare:
     """The durable state of a share, and what its leader knows beyond it."""
 
-    __slots__ = ("counters", "key", "leases", "partition", "record_bytes", "share", "watcher")
+    __slots__ = ("counters", "key", "leases", "letter_problem", "partition", "record_bytes", "share", "watcher")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class LedShare:
         self.partition = partition
         self.share = share
         self.leases = leases
+        self.letter_problem: str | None = None  # why dead letters are not written; None: they are, or there are none
         self.record_bytes = RECORD_BYTES_GUESS  # of an average record of the last read
         self.watcher = watcher  # called when the partition's high watermark has moved
         partition.watch(watcher)
@@ -53,8 +54,10 @@ class LedShare:
 
     @property
     def blocked_by(self) -> str | None:
-        """Why available records are not delivered, for an administrator; None: nothing prevents it."""
-        return blocked_by(self.share, self.leases, self.partition.high_watermark)
+        """Why available records are not delivered, or dead ones are not finished, for an administrator; else None."""
+        reason = blocked_by(self.share, self.leases, self.partition.high_watermark)
+        waits = None if self.letter_problem is None else f"dead letters wait: {self.letter_problem}"
+        return "; ".join(it for it in (reason, waits) if it is not None) or None
 
     def has_available(self, wall: int) -> bool:
         """Return whether a consumer could acquire a record now."""

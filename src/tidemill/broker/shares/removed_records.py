@@ -19,8 +19,8 @@ FIX: Final = "let the consumers of the group keep up, or raise retention.ms or r
 
 
 class RemovedRecords:
-    def __init__(self, machine: Machine, removed: Callable[[Partition, str], None]) -> None:
-        """`removed` is called with a partition and a group that has lost records."""
+    def __init__(self, machine: Machine, removed: Callable[[Partition, str, Removed], None]) -> None:
+        """`removed` is called with a partition, a group that has lost records, and what it has lost."""
         self._events = machine.events
         self._rate = RateLimitedEvents(machine.clock)
         self._removed = removed
@@ -45,4 +45,4 @@ class RemovedRecords:
                     log_start=partition.log_start,
                     fix=FIX,
                 )
-            self._removed(partition, group)
+            self._removed(partition, group, lost)

@@ -14,10 +14,10 @@ from typing import Final, Protocol
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.share_group_configs import ShareGroupConfigs
 from tidemill.broker.leadership.leadership import leadership_problem
-from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.shares.led_share import LedShare, ShareKey
+from tidemill.broker.shares.letter_writer import LetterWriter, WritingBroker, has_dead_records
 from tidemill.broker.shares.removed_records import RemovedRecords
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_closings import ShareClosings
@@ -29,7 +29,8 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.clock import Clock
-from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.config_resolution import broker_int
+from tidemill.model.dead_letters import is_redrive
 from tidemill.model.errors import KafkaError
 from tidemill.model.shard import ShardId
 from tidemill.peer import share_close
@@ -40,10 +41,10 @@ from tidemill.share.acknowledgement import AcknowledgementBatch, Acknowledgement
 from tidemill.share.claim import Acquired
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import Run
-from tidemill.share.share import Share
+from tidemill.share.share import Removed, Share
 from tidemill.share.share_row import CloseShare
 from tidemill.share.share_session import ShareSession, ShareSessions
-from tidemill.share.share_settings import ShareSettings, settings_from
+from tidemill.share.share_settings import REDRIVE, ShareSettings, settings_from
 from tidemill.share.share_waiters import ShareWaiters
 from tidemill.telemetry.metrics import Metrics
 
@@ -61,21 +62,14 @@ class WaitingFetch(Hashable, Protocol):
         ...
 
 
-class SharingBroker(Protocol):
+class SharingBroker(WritingBroker, Protocol):
     """The part of the broker that share groups use."""
 
     broker_id: BrokerId
-    machine: Machine
     shard_table: ShardTable
     cluster: Cluster
     coordinators: CoordinatorHost
     metrics: Metrics
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    @property
-    def layers(self) -> BrokerLayers: ...
 
     def storage_problem(self) -> str | None:
         """Return why appends are refused now; None if they are accepted."""
@@ -101,6 +95,7 @@ class ShareHost:
         )
         self._removed_records = RemovedRecords(broker.machine, self._records_removed)
         self.resets = ShareResets(self._writable, self.led, self._proposals_of, self.wake)
+        self.letters = LetterWriter(broker, self.leaders, self.configs, self._proposals_of, self.wake)
         self._waiters: ShareWaiters[WaitingFetch, ShareKey] = ShareWaiters()
         self._led: dict[ShareKey, LedShare] = {}
         self._proposals: dict[ShardId, ShardProposals] = {}
@@ -178,14 +173,16 @@ class ShareHost:
         leases = Leases(share, self._settings(key.group), self._random)
         counters = self._broker.metrics.by_queue.of(key.group, partition.topic)
         led = self._led[key] = LedShare(key, partition, share, leases, counters, lambda: self._watermark_moved(key))
+        self.letters.lead(led)
         return led
 
     def _forget(self, led: LedShare) -> None:
         led.close()
+        self.letters.forget(led)
         del self._led[led.key]
 
     def _settings(self, group: str) -> ShareSettings:
-        return settings_from(self.configs.of(group))
+        return REDRIVE if is_redrive(group) else settings_from(self.configs.of(group))
 
     def _random(self) -> float:
         drawn = self._machine.entropy.random_bytes(RANDOM_BYTES)
@@ -235,6 +232,8 @@ class ShareHost:
         def committed(is_committed: bool) -> None:
             if then is not None:
                 then(is_committed)
+            if is_committed and self._led.get(led.key) is led:
+                self.letters.died(led, runs)
             self.wake(led.key)
 
         led.count_decided(runs)
@@ -381,14 +380,19 @@ class ShareHost:
             self.wake(key)  # the fetch that is evaluated tries to open the share again
         self.waits_over()
         self._closings.tick()
+        self.letters.tick()
 
     def _unopened(self) -> Iterator[ShareKey]:
         return (key for key in [*self._waiters.waited_for] if key not in self._led)
 
     def serving_changed(self, shard: Shard) -> None:
-        """Drop the leases of a shard that this broker no longer leads, and answer the fetches that wait for it."""
+        """
+        Drop the leases of a shard that this broker no longer leads, and answer the fetches that wait for it.  Continue
+        with the dead letters of a shard that this broker begins to lead.
+        """
         if shard.is_serving:
             self._removed_records.watch(shard)
+            self._resume_letters(shard)
             return
         for led in [led for led in self._led.values() if led.partition.shard is shard]:
             self._forget(led)
@@ -399,12 +403,20 @@ class ShareHost:
             if key.partition in shard.partitions and key.topic_id == shard.log.descriptor.topic_id:
                 self.wake(key)
 
-    def _records_removed(self, partition: Partition, group: str) -> None:
+    def _records_removed(self, partition: Partition, group: str, lost: Removed) -> None:
         """Drop the leases on records of a group that have been removed; their locks are free."""
+        self.letters.records_removed(lost)
         led = self._led.get(ShareKey(group, partition.log.topic_id, partition.number))
         if led is not None:
             led.leases.start_moved()
             self.wake(led.key)
+
+    def _resume_letters(self, shard: Shard) -> None:
+        topic_id = shard.log.descriptor.topic_id
+        for partition in shard.partitions.values():
+            for share in shares_of(partition).by_number.values():
+                if has_dead_records(share):
+                    self.share(ShareKey(share.group, topic_id, partition.number), partition)
 
     def connection_lost(self, connection: Hashable) -> None:
         """End the sessions of a connection."""

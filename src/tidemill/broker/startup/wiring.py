@@ -171,6 +171,7 @@ def make(
     requests = PeerRequests(broker)
     broker.cluster.peers.attach(PeerDispatcher(broker, requests))
     broker.controller_client.handle = requests.handle
+    broker.shares.letters.write_here = requests.write_letter_here
     controller.attach(shard)
     return broker
 

@@ -6,11 +6,13 @@ answers.
 """
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from tidemill.model import errors
 from tidemill.model.broker_id import CONSUMER_REPLICA_ID
+from tidemill.model.config_resolution import NOTHING
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.event_loop import SimulatedLoop
@@ -219,10 +221,17 @@ class Client:
     def forget_leader(self, topic: str, number: int) -> None:
         self._leaders.pop((topic, number), None)
 
-    async def create_topic(self, name: str, partitions: int, replicas: int) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, replicas: int, configs: Mapping[str, str] = NOTHING
+    ) -> None:
         """Create a topic: retry until it exists, even if an earlier attempt or another request created it."""
+        config = create_topics.Request.Topic.Config
         topic = create_topics.Request.Topic(
-            name=name, num_partitions=partitions, replication_factor=replicas, assignments=(), configs=()
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            assignments=(),
+            configs=[config(name=key, value=value) for key, value in configs.items()],
         )
         while True:
             answer = await self.ask_any(create_topics.Request(topics=[topic]))

@@ -18,6 +18,9 @@ from tidemill.wire.messages import find_coordinator, share_acknowledge, share_fe
 HEARTBEAT_S: Final = 1.0
 FETCH_MS: Final = 300
 RECORDS_MAX: Final = 20
+REJECT_SHARE: Final = 0.05
+RELEASE_SHARE: Final = 0.15
+KEEP_SHARE: Final = 0.2  # of records that are not acknowledged, so that their locks may expire
 SAFE_LOCK_S: Final = 0.8  # less than the lock duration of 1 s, on any broker's clock
 
 # Answers after which the member looks for the leader or opens a new session.
@@ -70,7 +73,11 @@ _Chosen = dict[int, list[_Decision]]
 
 
 class ShareConsumer:
-    def __init__(self, client: Client, history: ShareHistory, group: str, topic: str) -> None:
+    def __init__(
+        self, client: Client, history: ShareHistory, group: str, topic: str, *, reject_share: float = REJECT_SHARE
+    ) -> None:
+        """`reject_share` is the fraction of records that the member rejects; it accepts fewer for that."""
+        self._reject_share = reject_share
         self._client = client
         self._history = history
         self._group = group
@@ -251,11 +258,12 @@ class ShareConsumer:
         for number, held in session.held.items():
             for offset, lease in sorted(held.items()):
                 drawn = random.random()
-                if self.accepts_everything or drawn < 0.6:
+                if self.accepts_everything or drawn < 1 - KEEP_SHARE - RELEASE_SHARE - self._reject_share:
                     kind = Acknowledgement.ACCEPT
-                elif drawn < 0.75:
+                    self._history.accepting.add((number, offset))
+                elif drawn < 1 - KEEP_SHARE - self._reject_share:
                     kind = Acknowledgement.RELEASE
-                elif drawn < 0.8:
+                elif drawn < 1 - KEEP_SHARE:
                     kind = Acknowledgement.REJECT
                 else:
                     continue  # the lock may expire

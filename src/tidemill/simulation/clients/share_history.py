@@ -34,6 +34,7 @@ class ShareHistory:
         self.finishing: set[tuple[int, int]] = (
             set()
         )  # (partition, offset): a member accepted or rejected it, or may have
+        self.accepting: set[tuple[int, int]] = set()  # (partition, offset): a member has tried to accept it
         self.deliveries = 0
         self.outcomes: Counter[str] = Counter()  # the answers to acknowledgements, by kind and error
         self.delayed = 0  # deliveries that came after their delay

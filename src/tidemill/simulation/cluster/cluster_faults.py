@@ -59,7 +59,7 @@ class ClusterFaults:
         self._knobs = knobs
         self._random = random
         self._may_lose = may_lose
-        self._is_over = False
+        self.is_over = False
         self._excluded: BrokerMachine | None = None
         self.happened: list[str] = []
         self.struck: Counter[Fault] = Counter()
@@ -69,7 +69,7 @@ class ClusterFaults:
 
     def heal_a_quorum(self) -> None:
         """End the faults, but keep one broker down or isolated if the others form a majority without that broker."""
-        self._is_over = True
+        self.is_over = True
         self._network.heal()
         for machine in self._machines:
             machine.pace.slowness, machine.pace.stalled_until_us = 1, 0
@@ -114,7 +114,7 @@ class ClusterFaults:
         self._timeline.after(US, self._keep_running)
 
     def _strike_all(self) -> None:
-        if self._is_over:
+        if self.is_over:
             return
         self._timeline.after(US, self._strike_all)
         for machine in self._machines:
@@ -150,7 +150,7 @@ class ClusterFaults:
 
     def _strike(self, machine: BrokerMachine) -> None:
         """Inject at most one fault that ends or stops the machine's process, and possibly other faults."""
-        if self._is_over:
+        if self.is_over:
             return
         knobs, chance, random = self._knobs, self._chance, self._random
         if machine.loop is None:

@@ -1,0 +1,45 @@
+"""Appends the dead letters of share groups to partitions that this broker leads, as Produce with acks=all does."""
+
+from typing import Final
+
+from tidemill.broker.handlers import produce
+from tidemill.broker.request.awaited_appends import ACKS_ALL
+from tidemill.broker.request.request_context import RequestContext
+from tidemill.peer import share_letter
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.produce import Request, Response
+
+TIMEOUT_MS: Final = 10_000  # then the outcome is unknown, and the letter is sent again
+VERSION: Final = 9  # of Produce: without hints about leaders, which the sender knows itself
+
+
+def write_letter(request: share_letter.Request, context: RequestContext) -> Pending[share_letter.Response]:
+    """Return the answer to a letter, which comes when the letter has committed."""
+    topic = Request.Topic
+    # The log keeps the batch, and writes into it; the buffer of the request is used again.
+    batch = None if request.records is None else memoryview(bytearray(request.records))
+    asked = Request(
+        transactional_id=None,
+        acks=ACKS_ALL,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[
+            topic(
+                topic_id=request.topic_id,
+                partition_data=[topic.Partition(index=request.partition, records=batch)],
+            )
+        ],
+    )
+    pending: Pending[share_letter.Response] = Pending()
+
+    def answered(response: Response | None) -> None:
+        assert response is not None, "acks=all has a response"
+        ((answer,),) = (it.partition_responses for it in response.responses)
+        pending.complete(share_letter.Response(error_code=answer.error_code, error_message=answer.error_message))
+
+    context = RequestContext(context.broker, context.connection, VERSION, None, context.now_ms)
+    outcome = produce.handle(asked, context)
+    if isinstance(outcome, Pending):
+        outcome.then(answered, pending.fail)
+    else:
+        answered(outcome)
+    return pending

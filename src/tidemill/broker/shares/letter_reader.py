@@ -1,0 +1,74 @@
+"""Reads dead records and builds their letters.  These functions run off the event loop."""
+
+from typing import NamedTuple
+
+from tidemill.batches.batch import spans
+from tidemill.batches.records import Record, read_record
+from tidemill.model import dead_letters as names
+from tidemill.model.dead_letters import is_redrive
+from tidemill.shard.partition import Partition
+from tidemill.share.dead_letter import Origin, SentFrom, dead_letter, letter_batch, sent_back, sent_from
+from tidemill.share.share_row import Letter
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
+
+
+class LetterToBuild(NamedTuple):
+    letter: Letter
+    origin: Origin
+    has_payload: bool
+    is_payload_too_large: bool
+    batch_bytes_max: int  # of the target
+
+
+class NoRecord(NamedTuple):
+    """The record cannot be read: retention has removed it, or its bytes are not a record."""
+
+    why: str  # one of the values of the header `OMITTED`
+
+
+def read_dead_record(partition: Partition, offset: int, end: int) -> Record | NoRecord | SegmentDamaged:
+    """Return the record at `offset`, which is below `end`, the high watermark when the letter became due."""
+    try:
+        found = partition.log.read(offset, 1, end, may_wait=True)
+    except OffsetGone:
+        return NoRecord(names.REMOVED)
+    except SegmentDamaged as damage:
+        return damage
+    assert found is not None, "a read that may wait answers"
+    for part in found[0]:
+        for position, size, header in spans(part):
+            if header.base_offset <= offset < header.end_offset and not header.is_control:
+                try:
+                    record = read_record(memoryview(part)[position : position + size], offset)
+                except ValueError:  # the producer has written bytes that are not records
+                    return NoRecord(names.UNREADABLE)
+                return record or NoRecord(names.UNREADABLE)
+    return NoRecord(names.UNREADABLE)
+
+
+def read_sent_from(partition: Partition, offset: int, end: int) -> SentFrom | NoRecord | SegmentDamaged | None:
+    """Return where a dead letter came from; None if its headers do not say so."""
+    record = read_dead_record(partition, offset, end)
+    return sent_from(record) if isinstance(record, Record) else record
+
+
+def build_letter(
+    partition: Partition, wanted: LetterToBuild, end: int, now_ms: int
+) -> bytearray | NoRecord | SegmentDamaged:
+    """Return the batch with a letter; NoRecord if a record that is to be sent back is gone."""
+    letter, origin = wanted.letter, wanted.origin
+    if not (wanted.has_payload or is_redrive(origin.group)):
+        omitted = names.TOO_LARGE if wanted.is_payload_too_large else None
+        return letter_batch(dead_letter(origin, None, now_ms, omitted), letter)
+    record = read_dead_record(partition, letter.offset, end)
+    if isinstance(record, SegmentDamaged):
+        return record
+    if is_redrive(origin.group):
+        return record if isinstance(record, NoRecord) else letter_batch(sent_back(record, now_ms), letter)
+    if isinstance(record, NoRecord):
+        return letter_batch(dead_letter(origin, None, now_ms, record.why), letter)
+    batch = letter_batch(dead_letter(origin, record, now_ms), letter)
+    if len(batch) > wanted.batch_bytes_max:
+        return letter_batch(dead_letter(origin, None, now_ms, names.TOO_LARGE), letter)
+    return batch

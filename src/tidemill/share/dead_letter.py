@@ -1,0 +1,96 @@
+"""The record that a dead letter consists of, built from the dead record; and what a redrive sends back.
+
+The names are those of KIP-1191; `docs/formats/dead_letters.md` has the table.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from tidemill.batches.builder import RecordTuple, build_batch
+from tidemill.batches.records import Record
+from tidemill.model import dead_letters as names
+from tidemill.share.record_status import Reason, RecordStatus
+from tidemill.share.share_row import Letter
+
+_MESSAGES: Final[Mapping[Reason, str]] = {
+    Reason.REJECTED: names.REJECTED,
+    Reason.DELIVERY_LIMIT: names.DELIVERY_LIMIT,
+    Reason.EXPIRED: names.EXPIRED,
+}
+_EPOCH: Final = 0  # of the producer: every leader has an id of its own, so no id needs a second epoch
+_NUMBER_DIGITS_MAX: Final = 10
+
+
+class Origin(NamedTuple):
+    """Where a dead record is, and what is known about it."""
+
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    status: RecordStatus | None  # None if retention has removed the record
+
+
+class SentFrom(NamedTuple):
+    """The partition that a dead letter names as the one of its record."""
+
+    topic: str
+    partition: int
+
+
+def dead_letter(origin: Origin, record: Record | None, now_ms: int, omitted: str | None = None) -> RecordTuple:
+    """
+    Return the dead letter of `record`, or one without a record's content if it is None; `omitted` then says why.
+
+    The letter's timestamp is the present, so that retention and the limits on timestamps of the target treat it as the
+    new record that it is.
+    """
+    headers = [
+        (names.TOPIC, origin.topic),
+        (names.PARTITION, str(origin.partition)),
+        (names.OFFSET, str(origin.offset)),
+        (names.GROUP, origin.group),
+    ]
+    if origin.status is not None:
+        headers.append((names.DELIVERY_COUNT, str(origin.status.delivery_count)))
+        if origin.status.reason in _MESSAGES:
+            headers.append((names.MESSAGE, _MESSAGES[origin.status.reason]))
+    if record is not None:
+        headers.append((names.TIMESTAMP, str(record.timestamp)))
+    elif omitted is not None:
+        headers.append((names.OMITTED, omitted))
+    own = [(name, text.encode()) for name, text in headers]
+    if record is None:
+        return None, None, own, now_ms
+    return record.key, record.value, [*own, *record.headers], now_ms
+
+
+def sent_back(record: Record, now_ms: int) -> RecordTuple:
+    """Return the record that a redrive produces from a dead letter: the original one, with the number of redrives."""
+    kept = [it for it in record.headers if not it[0].startswith(names.PREFIX) and it[0] != names.REDRIVE_COUNT]
+    count = _number(header(record, names.REDRIVE_COUNT)) or 0
+    return record.key, record.value, [*kept, (names.REDRIVE_COUNT, str(count + 1).encode())], now_ms
+
+
+def sent_from(record: Record) -> SentFrom | None:
+    """Return the partition from which a dead letter came; None if its headers do not name one."""
+    topic, partition = header(record, names.TOPIC), _number(header(record, names.PARTITION))
+    if not topic or partition is None:
+        return None
+    return SentFrom(topic.decode(errors="replace"), partition)
+
+
+def letter_batch(record: RecordTuple, letter: Letter) -> bytearray:
+    """Return the batch that is produced: each time the same one, for the target."""
+    return build_batch([record], producer_id=letter.producer_id, producer_epoch=_EPOCH, base_sequence=letter.sequence)
+
+
+def header(record: Record, name: str) -> bytes | None:
+    """Return the value of the first header with a name: the broker writes its headers before all others."""
+    return next((value for key, value in record.headers if key == name), None)
+
+
+def _number(text: bytes | None) -> int | None:
+    if text is None or not text.isdigit() or len(text) > _NUMBER_DIGITS_MAX:
+        return None
+    return int(text)

@@ -1,0 +1,184 @@
+"""A simulated share group with a dead-letter topic: each dead record has one letter, and no other record has one."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+from tests.simulation.cluster.share_run import GROUP, ShareRun
+from tidemill.batches.batch import spans
+from tidemill.batches.records import Record, read_records
+from tidemill.broker.shares.share_openings import shares_of
+from tidemill.model import dead_letters as names
+from tidemill.shard.partition import Partition
+from tidemill.share.dead_letter import header
+from tidemill.share.letters import Letters
+from tidemill.share.record_status import RecordState
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster import TOPIC
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.invariant_violation import InvariantViolation
+
+DEAD: Final = "dlq.flights"
+ENABLE: Final = "errors.deadletterqueue.group.enable"
+READ_BYTES: Final = 1 << 20
+STRIKES: Final = 0.03  # the probability of a fault when the number of letters on their way changes
+
+
+class LetterRun(ShareRun):
+    """Rejects many records, and compares the dead-letter topic with the records that have died."""
+
+    reject_share = 0.4
+
+    def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
+        self._dead: set[tuple[int, int]] = set()  # (partition, offset): a replica has applied the record's death
+        self.letter_count = 0
+        super().__init__(seed, knobs)
+
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        assert self._client is not None
+        await self._client.create_topic(DEAD, self._dead_partitions, min(self.knobs.brokers, 3), {ENABLE: "true"})
+
+    async def _configure(self, client: Any, settings: Any) -> None:
+        await super()._configure(client, {**settings, "errors.deadletterqueue.topic.name": DEAD})
+
+    @property
+    def _dead_partitions(self) -> int:
+        return 1 + self.seed % 2
+
+    def _after_turn(self, machine: BrokerMachine) -> None:
+        super()._after_turn(machine)
+        if machine.broker is None:
+            return
+        for number, partition in machine.broker.shard_table.topics.get(TOPIC, {}).items():
+            share = shares_of(partition).of_group(GROUP)
+            for run in () if share is None else share.runs:
+                if run.value.state == RecordState.ARCHIVING:
+                    self._dead.update((number, offset) for offset in range(run.first, run.end))
+
+    def _agree(self, agree: Any) -> bool:
+        if not super()._agree(agree):
+            return False
+        for number in range(self.knobs.partitions):
+            for partition in self._replicas(number):
+                share = shares_of(partition).of_group(GROUP)
+                if share is not None and share.letters:
+                    return False
+        self._check_letters()
+        return True
+
+    def _check_letters(self) -> None:
+        found: Counter[tuple[int, int]] = Counter()
+        for number in range(self._dead_partitions):
+            for record in self._letters(number):
+                key = _origin(record)
+                found[key] += 1
+                if key[0] % self._dead_partitions != number:
+                    raise InvariantViolation(f"the letter of record {key} is in partition {number}")
+        self.letter_count = len(found)
+        for key, count in found.items():
+            if count > 1:
+                raise InvariantViolation(f"record {key} has {count} letters")
+        kept = {
+            (number, offset)
+            for number in range(self.knobs.partitions)
+            for offset in range(
+                self.history.partition(TOPIC, number).delete_asked, self._replicas(number)[0].high_watermark
+            )
+        }
+        # The group has finished every record, and records that no member has tried to accept can only have died.
+        dead = kept & (self._dead | (kept - self.shared.accepting))
+        if missing := dead - found.keys():
+            raise InvariantViolation(f"records {sorted(missing)[:5]} died, and have no letter")
+        if unknown := found.keys() - self._dead:
+            raise InvariantViolation(f"records {sorted(unknown)[:5]} have letters, and did not die")
+
+    def _letters(self, number: int) -> list[Record]:
+        partition = self._replicas(number, DEAD)[0]
+        offset, records = partition.log_start, []
+        while offset < partition.high_watermark:
+            read = partition.log.read(offset, READ_BYTES, partition.high_watermark, may_wait=True)
+            assert read is not None
+            for part in read[0]:
+                for span in spans(part):
+                    records += read_records(part, span.position)
+                    offset = span.header.end_offset
+        return records
+
+
+class InterruptedRun(LetterRun):
+    """
+    Strikes while letters are on their way: the leader of the dead records is killed, or the other replicas cannot reach
+    it although the leader of the letters can.
+    """
+
+    def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
+        self._strikes = Random(seed)
+        self._unmarked: dict[BrokerMachine, int] = {}
+        super().__init__(seed, knobs)
+
+    def _after_turn(self, machine: BrokerMachine) -> None:
+        super()._after_turn(machine)
+        partition = None if machine.broker is None else machine.broker.shard_table.partition(TOPIC, 0)
+        if partition is None or not partition.shard.is_serving or self.faults.is_over:
+            return
+        share = shares_of(partition).of_group(GROUP)
+        unmarked = 0 if share is None else len(share.letters)
+        if unmarked not in (0, self._unmarked.get(machine)) and self._strikes.random() < STRIKES:
+            self._strike_soon(machine, partition)
+        self._unmarked[machine] = unmarked
+
+    def _strike_soon(self, machine: BrokerMachine, partition: Partition) -> None:
+        voters = {f"broker-{voter.broker_id}" for voter in partition.shard.replica.voters}
+        letters = next((it.name for it in self.machines if self._leads_letters(it)), None)
+        starts, delay_us = machine.starts, self._strikes.randrange(1 + 3 * self.knobs.delay_us)
+
+        def strike() -> None:
+            if self.faults.is_over or machine.starts != starts or machine.loop is None:
+                return
+            if letters in voters or self._strikes.random() < 0.5:
+                machine.kill()
+                return
+            for name in voters - {machine.name}:
+                self.network.blocked |= {(machine.name, name), (name, machine.name)}
+
+        self.timeline.after(delay_us, strike)
+
+    def _leads_letters(self, machine: BrokerMachine) -> bool:
+        partition = None if machine.broker is None else machine.broker.shard_table.partition(DEAD, 0)
+        return partition is not None and partition.shard.is_serving
+
+
+def _origin(record: Record) -> tuple[int, int]:
+    partition, offset = header(record, names.PARTITION), header(record, names.OFFSET)
+    assert partition is not None and offset is not None, "a letter says where its record is"
+    return int(partition), int(offset)
+
+
+def letter_run(seed: int) -> LetterRun:
+    return LetterRun(seed, replace(ClusterKnobs.draw(Random(seed)), wipe=0.0))
+
+
+def eventful_letter_run(seed: int) -> LetterRun:
+    """Return a short run of three brokers whose leaders change often, and whose processes end."""
+    drawn = ClusterKnobs.draw(Random(seed), 3).without_faults()
+    faults = replace(
+        drawn, kill=0.3, pause=0.1, partition=0.2, lost_link=0.5, leader_isolation=1.0, transfer_leadership=0.5
+    )
+    return LetterRun(seed, replace(faults, duration_s=4, partitions=1, producers=1, pause_s=0.02))
+
+
+def interrupted_run(seed: int) -> InterruptedRun:
+    knobs = ClusterKnobs.draw(Random(seed), 5).without_faults()
+    return InterruptedRun(seed, replace(knobs, duration_s=4, partitions=1, producers=1, pause_s=0.02))
+
+
+def refuse_lost_letters() -> Any:
+    """Return a patch that reports a target that lacks a letter which it has answered as written."""
+
+    def lost(self: Letters, key: Any) -> None:
+        raise InvariantViolation(f"the target {key} refuses a letter for ever")
+
+    return patch.object(Letters, "_target_lost", lost)

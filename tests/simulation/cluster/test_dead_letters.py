@@ -1,0 +1,156 @@
+"""Dead letters on simulated brokers: one for each dead record, whatever fails."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.simulation.cluster.letter_run import eventful_letter_run, interrupted_run, letter_run, refuse_lost_letters
+from tests.simulation.cluster.share_run import with_share_settings
+from tests.simulation.planted_bugs import assert_fits
+from tidemill.batches.builder import build_batch
+from tidemill.broker.shares import letter_reader
+from tidemill.broker.shares.letter_writer import LetterWriter
+from tidemill.model import errors
+from tidemill.share import letters
+from tidemill.share.letters import Letters
+from tidemill.share.record_status import RecordState
+from tidemill.share.share import Share
+from tidemill.share.share_row import AssignLetters
+
+SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "15")))
+EVENTFUL_SEEDS = range(2 * len(SEEDS))
+MUTANT_SEEDS = range(100)
+
+
+def test_each_dead_record_has_one_letter(explored: list[str]) -> None:
+    """
+    A record that was rejected, or was delivered too often, has one letter in the right partition, and no other record
+    has one.  No target refuses a letter for ever.
+    """
+    count = 0
+
+    with with_share_settings(), refuse_lost_letters():
+        for run in (*map(letter_run, SEEDS), *map(eventful_letter_run, SEEDS), *map(interrupted_run, EVENTFUL_SEEDS)):
+            run.run()
+            count += run.letter_count
+
+    assert count > len(SEEDS)
+    explored.append(f"Dead letters: 2 * {len(SEEDS)} and {len(EVENTFUL_SEEDS)} seeds, {count} letters")
+
+
+@contextmanager
+def sends_before_the_assignment_commits() -> Iterator[None]:
+    def eager(self: Any, it: Any, assigned: Any) -> None:
+        proposals = self._proposals(it.led.partition)
+        if not assigned or proposals is None:
+            return
+        proposals.add(
+            AssignLetters(it.led.partition.number, it.led.share.number, tuple(assigned)), lambda is_committed: None
+        )
+        for letter in assigned:
+            it.letters._lanes[letters._lane_of(letter)].letters[letter.sequence] = letter
+        self._schedule(it)
+
+    with patch.object(LetterWriter, "_propose", eager):
+        yield
+
+
+@contextmanager
+def sends_without_a_sequence() -> Iterator[None]:
+    with patch.object(letter_reader, "letter_batch", lambda record, letter: build_batch([record])):
+        yield
+
+
+@contextmanager
+def has_six_letters_in_flight() -> Iterator[None]:
+    with patch.object(letters, "UNMARKED_MAX", 6):
+        yield
+
+
+@contextmanager
+def sends_two_first_letters() -> Iterator[None]:
+    """Send the second letter of a producer id before the first one is answered."""
+    to_send = Letters.to_send
+
+    def eager(self: Any, now: int, letters_max: int) -> Any:
+        for lane in self._lanes.values():
+            lane.is_known = True
+        return to_send(self, now, letters_max)
+
+    with patch.object(Letters, "to_send", eager):
+        yield
+
+
+@contextmanager
+def the_start_passes_dead_records() -> Iterator[None]:
+    def advance(self: Any) -> None:
+        for run in self.runs:
+            if run.first != self.start or not (run.value.is_finished or run.value.state == RecordState.ARCHIVING):
+                break
+            self.start = run.end
+        self.runs.drop_below(self.start)
+
+    with patch.object(Share, "_advance", advance):
+        yield
+
+
+@contextmanager
+def marks_letters_without_an_answer() -> Iterator[None]:
+    """Treat a letter whose outcome is unknown as written."""
+    answered = Letters.answered
+
+    def lax(self: Any, letter: Any, error_code: int, now: int) -> bool:
+        code = errors.NONE if error_code in (letters.UNANSWERED, errors.REQUEST_TIMED_OUT) else error_code
+        return answered(self, letter, code, now)
+
+    with patch.object(Letters, "answered", lax):
+        yield
+
+
+@contextmanager
+def the_next_leader_assigns_all_letters_again() -> Iterator[None]:
+    begin = Letters.__init__
+
+    def forgetful(self: Any, share: Any, **options: Any) -> None:
+        begin(self, share, **options)
+        for key in [*self._lanes]:
+            self._assign_again(key)
+
+    with patch.object(Letters, "__init__", forgetful):
+        yield
+
+
+@contextmanager
+def forgets_dead_records_of_the_last_leader() -> Iterator[None]:
+    with patch.object(LetterWriter, "lead", lambda self, led: None):
+        yield
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        sends_before_the_assignment_commits,
+        sends_without_a_sequence,
+        has_six_letters_in_flight,
+        sends_two_first_letters,
+        the_start_passes_dead_records,
+        marks_letters_without_an_answer,
+        the_next_leader_assigns_all_letters_again,
+        forgets_dead_records_of_the_last_leader,
+    ],
+)
+def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
+    """The simulation detects each planted bug with one of the first seeds."""
+    for seed in MUTANT_SEEDS:
+        with planted(), with_share_settings(), refuse_lost_letters():
+            try:
+                interrupted_run(seed).run()
+            except AssertionError as found:
+                assert_fits(found)
+                explored.append(f"Dead letters, {planted.__name__}: seed {seed}: {str(found)[:120]}")
+                return
+    raise AssertionError(f"{planted.__name__}: not found")
