@@ -16,12 +16,14 @@ from typing import Final
 from tidemill.model import errors
 from tidemill.model.back_off import Random
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
+from tidemill.share.active_member import ActiveMember
+from tidemill.share.availability import Availability
 from tidemill.share.claim import Acquired, Claim, Decided, Held, is_replaced_by, joined
 from tidemill.share.interval_map import Interval, IntervalMap
 from tidemill.share.outcome import after_acknowledgement, after_expiry, after_failure
 from tidemill.share.record_status import RecordState, RecordStatus, Run
 from tidemill.share.share import Share
-from tidemill.share.share_settings import ShareSettings
+from tidemill.share.share_settings import Mode, Order, ShareSettings
 
 _NO_RELEASE_TIME: Final = 1 << 63  # a time so late that records whose release is delayed count as available
 
@@ -30,17 +32,19 @@ class Leases:
     """The records of one share that are acquired, or whose release or new status is not committed yet."""
 
     def __init__(self, share: Share, settings: ShareSettings, random: Random) -> None:
-        self.settings = settings
+        self.active = ActiveMember()
+        self.resume_at: int | None = None  # nothing is acquired before this time: holders of the former term may work
         self._share = share
         self._random = random
         self._claims: IntervalMap[Claim | None] = IntervalMap(None)
+        self.availability = Availability(share, settings, self._claims)
         self._deadlines: list[tuple[int, int, int]] = []  # heap of (deadline, first, end); some are outdated
         self._held_count = 0
         self._window_end = share.start  # one more than the highest offset acquired in this term
-        self._scan_from = share.start  # no offset below this one is available before the first release time in `_due`
-        self._due = [(run.value.release_at, run.first) for run in share.runs if run.value.release_at]
-        heapq.heapify(self._due)  # heap of (release time, first offset); some are outdated
-        self._wall = 0  # the latest time seen: if the clock steps back, a record whose delay has ended stays available
+
+    @property
+    def settings(self) -> ShareSettings:
+        return self.availability.settings
 
     @property
     def start(self) -> int:
@@ -56,11 +60,6 @@ class Leases:
     def lock_room(self) -> int:
         """The number of further records that consumers can acquire before the limit on locks is reached."""
         return self.settings.locks_max - self._held_count
-
-    @property
-    def is_tracking_full(self) -> bool:
-        """Whether the share tracks so many runs and letters that no further ones may be added behind them."""
-        return self._share.tracked_count >= self.settings.tracked_max
 
     # Queries, which do not change anything.
 
@@ -92,33 +91,30 @@ class Leases:
             if claim is not None:
                 yield Interval(first, end, claim)
 
+    def configure(self, settings: ShareSettings) -> None:
+        """Apply changed settings to later decisions."""
+        if (settings.order, settings.mode) != (self.settings.order, self.settings.mode):
+            self.active = ActiveMember()
+        self.availability.configure(settings)
+
     # Methods that acquire records.
 
     def next_available(self, offset: int, end: int, wall: int) -> Interval[int] | None:
-        """
-        Return the first interval of records between `offset` and `end` that can be acquired now and have the same
-        delivery count.  The interval's value is that count.
-
-        While the share tracks as many runs and letters as it may, records behind the last run cannot be acquired.
-        """
-        if self.is_tracking_full:
-            end = min(end, max(self._share.runs.end, self._share.start))
-        self._wall = wall = max(self._wall, wall)
-        while self._due and self._due[0][0] <= wall:
-            self._scan_from = min(self._scan_from, heapq.heappop(self._due)[1])
-        begin = max(self._scan_from, self._share.start)
-        found = self._find(max(offset, begin), end, wall)
-        if offset <= begin < end:
-            self._scan_from = end if found is None else found.first
-        return found
-
-    def has_waiting(self, end: int) -> bool:
-        """Return whether a record below `end` could be acquired now if it were not for the limits."""
-        return self._find(max(self._scan_from, self._share.start), end, self._wall) is not None
+        """See `Availability.next`."""
+        return self.availability.next(offset, end, wall)
 
     def next_due(self) -> int | None:
         """Return the earliest time, in ms since the epoch, at which a delayed record may become available."""
-        return self._due[0][0] if self._due else None
+        return self.availability.next_due()
+
+    def admits(self, member: str) -> bool:
+        """Return whether a consumer may acquire records now."""
+        if self.resume_at is not None:
+            return False
+        if self.settings.mode is not Mode.EXCLUSIVE:
+            return True
+        is_held_by_others = any(isinstance(it.value, Held) and it.value.member != member for it in self._claims)
+        return self.active.admits(member) and not is_held_by_others
 
     def acquire(
         self,
@@ -139,7 +135,17 @@ class Leases:
         `batch_size`, and finally alone, so that a record that crashes consumers does not use up the delivery attempts
         of its neighbours.
         """
-        chosen = list(self._choose(batches, records_max, batch_size, is_limit_strict, wall))
+        if not self.admits(member):
+            return []
+        look_ahead = self.availability.look_ahead
+        if look_ahead is None:
+            chosen = list(self._choose(batches, records_max, batch_size, is_limit_strict, wall))
+        else:
+            chosen = sorted(self._choose_preferred(batches, records_max, batch_size, wall))
+        if chosen:
+            self.active.acquired(member)
+            if look_ahead is not None:
+                look_ahead.acquired()
         return [self._hold(member, one.first, one.end, one.value + 1, now) for one in joined(chosen)]
 
     def renew(self, member: str, acquired: Iterable[Acquired], *, now: int) -> None:
@@ -188,7 +194,7 @@ class Leases:
     def decide(self, first: int, end: int, status: RecordStatus) -> Run:
         """Decide the status of records without a claim, for an operator, and return the decision."""
         self._claims.assign(first, end, Decided(status, is_available=False))
-        self._note_due(first, status.release_at)
+        self.availability.note_due(first, status.release_at)
         return Interval(first, end, status)
 
     def archive(self, first: int, end: int) -> list[Run]:
@@ -212,6 +218,7 @@ class Leases:
             _, first, end = heapq.heappop(self._deadlines)
             for held in list(self._claims.within(first, end)):
                 if isinstance(held.value, Held) and held.value.deadline <= now:
+                    self.active.failed(held.value.member)
                     decided.append(self._return(held, held.value, self._back_off(held.value, wall)))
         return decided
 
@@ -221,6 +228,7 @@ class Leases:
 
     def leave(self, member: str) -> list[Run]:
         """Release all records of a consumer whose session has ended, without a delay, and return the decisions."""
+        self.active.failed(member)
         held = [claim for claim in self._claims if isinstance(claim.value, Held) and claim.value.member == member]
         return [self._return(one, one.value, 0) for one in held if isinstance(one.value, Held)]
 
@@ -230,7 +238,7 @@ class Leases:
             for claim in list(self._claims.within(run.first, run.end)):
                 if is_replaced_by(claim.value, run.value):
                     self._claims.assign(claim.first, claim.end, None)
-            self._scan_from = min(self._scan_from, run.first)
+            self.availability.committed(run)
         self.start_moved()
 
     def start_moved(self) -> None:
@@ -242,6 +250,22 @@ class Leases:
             one.end - one.first for one in self._claims.within(0, start) if isinstance(one.value, Held)
         )
         self._claims.drop_below(start)
+        self.availability.start_moved()
+
+    def resumes(self, now: int) -> bool:
+        """Return whether the wait after a change of leaders is over; True only once."""
+        if self.resume_at is None or now < self.resume_at:
+            return False
+        self.resume_at = None
+        return True
+
+    def replaces_silent(self, *, has_fetch: bool, end: int, now: int, wall: int) -> bool:
+        """
+        Return whether the active member of an exclusive share is replaced, because it is silent.  `has_fetch` is
+        whether it has a waiting fetch; `end` is the high watermark.
+        """
+        is_idle = not (has_fetch or self._held_count) and self.next_available(self._share.start, end, wall) is not None
+        return self.active.is_silent(is_idle=is_idle, now=now, patience_ms=self.settings.lock_ms)
 
     # Methods that the methods above share.
 
@@ -249,28 +273,12 @@ class Leases:
         """Decide about available offsets, also if they are delayed.  `status_of` takes the delivery count."""
         decided: list[Run] = []
         offset = max(first, self._share.start)
-        while found := self._find(offset, end, _NO_RELEASE_TIME):
+        while found := self.availability.find(offset, end, _NO_RELEASE_TIME):
             status = status_of(found.value)
             self._claims.assign(found.first, found.end, Decided(status, is_available=False))
             decided.append(Interval(found.first, found.end, status))
             offset = found.end
         return decided
-
-    def _find(self, offset: int, end: int, wall: int) -> Interval[int] | None:
-        while offset < end:
-            claim = self._claims.at(offset, end)
-            if claim.value is None:
-                run = self._share.runs.at(offset, claim.end)
-                if run.value.state == RecordState.AVAILABLE and run.value.release_at <= wall:
-                    return Interval(offset, run.end, run.value.delivery_count)
-                offset = run.end
-            elif (
-                isinstance(claim.value, Decided) and claim.value.is_available and claim.value.status.release_at <= wall
-            ):
-                return Interval(offset, claim.end, claim.value.status.delivery_count)
-            else:
-                offset = claim.end
-        return None
 
     def _choose(
         self, batches: Iterable[tuple[int, int]], records_max: int, batch_size: int, is_limit_strict: bool, wall: int
@@ -296,6 +304,30 @@ class Leases:
                 wanted -= count
                 is_first = False
                 offset = found.first + count
+            if self.settings.order is Order.PARTITION and not is_first:
+                return  # one batch at a time
+
+    def _choose_preferred(
+        self, batches: Iterable[tuple[int, int]], records_max: int, batch_size: int, wall: int
+    ) -> Iterator[Interval[int]]:
+        """
+        Like `_choose`, but in the order in which records are to be acquired, up to the first that is not in `batches`.
+        """
+        present = IntervalMap(False)
+        for first, end in batches:
+            present.assign(first, end, True)
+        room, is_first = min(self.lock_room, records_max), True
+        for found in self.availability.preferred(wall):
+            here = present.at(found.first, found.end)
+            at_once = self.settings.records_at_once(found.value, batch_size)
+            if room <= 0 or not here.value or (at_once is not None and not is_first):
+                return
+            count = min(here.end - here.first, room, room if at_once is None else at_once)
+            yield found._replace(end=found.first + count)
+            if at_once is not None or here.end < found.end:
+                return
+            room -= count
+            is_first = False
 
     def _hold(self, member: str, first: int, end: int, delivery_count: int, now: int) -> Acquired:
         deadline = now + self.settings.lock_ms
@@ -309,17 +341,13 @@ class Leases:
     def _unhold(self, held: Interval[Claim | None], claim: Claim) -> None:
         self._held_count -= held.end - held.first
         self._claims.assign(held.first, held.end, claim)
-        self._scan_from = min(self._scan_from, held.first)
+        self.availability.lower(held.first)
 
     def _decide(self, held: Interval[Claim | None], status: RecordStatus) -> Run:
         """Mark an acquired interval as waiting for the commit of its new status."""
         self._unhold(held, Decided(status, is_available=False))
-        self._note_due(held.first, status.release_at)
+        self.availability.note_due(held.first, status.release_at)
         return Interval(held.first, held.end, status)
-
-    def _note_due(self, first: int, release_at: int) -> None:
-        if release_at:
-            heapq.heappush(self._due, (release_at, first))
 
     def _return(self, interval: Interval[Claim | None], held: Held, release_at: int) -> Run:
         """Release an interval that its consumer did not acknowledge; it is available immediately, unless it is dead."""
@@ -327,7 +355,7 @@ class Leases:
         if status.state != RecordState.AVAILABLE:
             return self._decide(interval, status)
         self._unhold(interval, Decided(status, is_available=True))
-        self._note_due(interval.first, status.release_at)
+        self.availability.note_due(interval.first, status.release_at)
         return Interval(interval.first, interval.end, status)
 
     def _forget_durable(self, first: int, end: int) -> None:
@@ -344,16 +372,14 @@ class Leases:
         Return the release time after a failed delivery, or 0 for immediate release.  A clock that has been set back
         shortens no delay: the delay begins at the latest time that was seen.
         """
-        self._wall = max(self._wall, wall)
         delay = self.settings.back_off.delay_ms(held.delivery_count, self._random)
-        return self._wall + delay if delay else 0
+        return self.availability.latest(wall) + delay if delay else 0
 
     def _release_time(self, held: Held, wall: int, delay_ms: int | None) -> int:
         """Return the release time that a consumer asks for, or by default that of the back-off."""
         if delay_ms is None:
             return self._back_off(held, wall)
-        self._wall = max(self._wall, wall)
-        return self._wall + delay_ms if delay_ms else 0
+        return self.availability.latest(wall) + delay_ms if delay_ms else 0
 
     def _check(self, member: str, first: int, end: int, kind: int) -> None:
         if end <= self._share.start:

@@ -4,7 +4,7 @@ It changes only when a SHARE or LOG_START command is committed, so replicas that
 equal states.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,6 +41,14 @@ class Share:
     def tracked_count(self) -> int:
         """The number of runs and of letters, which determine how much memory the share needs."""
         return len(self.runs) + len(self.letters)
+
+    def unfinished(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the ascending intervals (first, end) of offsets whose records are neither finished nor dead."""
+        while first < end:
+            run = self.runs.at(first, end)
+            if run.value.state == RecordState.AVAILABLE:
+                yield first, run.end
+            first = run.end
 
     def set_runs(self, runs: Iterable[Run]) -> None:
         """Apply decided statuses.  Offsets below the start are ignored: they are finished."""

@@ -41,6 +41,16 @@ class ShareSettings:
     tracked_max: int = 10_000  # runs and letters; beyond, no record behind the last run is acquired
     waits_at_failover: bool = False  # whether a new leader of an ordered or exclusive share waits for `lock_ms` first
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether a leader confirms its leadership before it delivers records."""
+        return self.order is not Order.NONE or self.mode is Mode.EXCLUSIVE
+
+    @property
+    def has_look_ahead(self) -> bool:
+        """Whether only records are delivered whose batches have been opened."""
+        return self.order is Order.KEY or (self.is_prioritized and self.order is Order.NONE)
+
     def records_at_once(self, delivery_count: int, batch_size: int) -> int | None:
         """
         Return how many records with `delivery_count` earlier deliveries are delivered together; None: no limit.

@@ -16,7 +16,7 @@ The functions return the fetches that the caller must evaluate now.
 """
 
 import heapq
-from collections.abc import Container, Hashable, Iterable, KeysView
+from collections.abc import Container, Hashable, Iterable, Iterator, KeysView
 from itertools import count
 from typing import Final, Generic, TypeVar
 
@@ -52,6 +52,10 @@ class ShareWaiters(Generic[F, S]):
     def waited_for(self) -> KeysView[S]:
         """The shares for which a fetch waits, or which a fetch evaluates."""
         return self._queues.keys()
+
+    def waiting_for(self, share: S) -> Iterator[F]:
+        """Yield the fetches that wait for a share, in the order of their arrival."""
+        return (fetch.name for fetch in self._queues.get(share, {}).values())
 
     def begin(self, fetch: F, shares: Iterable[S], deadline: int) -> list[F]:
         """Add a fetch.  `deadline` is the end of its wait, in ms of monotonic time."""

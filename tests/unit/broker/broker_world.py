@@ -313,12 +313,14 @@ class BrokerWorld:
         number: int = 0,
         timestamp_ms: int | Sequence[int] | None = None,
         acks: int = -1,
+        keys: Sequence[bytes | None] | None = None,
         **header: int,
     ) -> produce.Response.Topic.Partition:
         """Produce one batch and return the response.  `header` sets batch header fields, such as `producer_id=1`."""
         stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
         stamps = [stamp] * len(values) if isinstance(stamp, int) else stamp
-        batch = build_batch([(None, value, (), at) for value, at in zip(values, stamps, strict=True)], **header)  # type: ignore[arg-type]
+        rows = zip(keys or [None] * len(values), values, stamps, strict=True)
+        batch = build_batch([(key, value, (), at) for key, value, at in rows], **header)  # type: ignore[arg-type]
         data = produce.Request.Topic.Partition(index=number, records=memoryview(batch))
         request = produce.Request(
             transactional_id=None,

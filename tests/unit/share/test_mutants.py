@@ -20,6 +20,7 @@ from tests.unit.share import (
 from tidemill.batches.batch import BatchHeader
 from tidemill.share import acquisition, leases
 from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.share.availability import Availability
 from tidemill.share.claim import Claim, Decided, Held
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import RecordState, RecordStatus, Run
@@ -219,7 +220,7 @@ def delay_by_the_clock_of_the_moment() -> AbstractContextManager[object]:
 
 
 def tracks_without_a_limit() -> AbstractContextManager[object]:
-    return patch.object(Leases, "is_tracking_full", False)
+    return patch.object(Availability, "is_tracking_full", False)
 
 
 def a_clock_set_back() -> None:

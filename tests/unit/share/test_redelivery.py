@@ -102,7 +102,7 @@ def test_a_changed_policy_keeps_the_delays_that_have_begun() -> None:
     hand.say("a", 0, 1, RELEASE)
     hand.commit()
 
-    hand.leases.settings = ShareSettings(lock_ms=LOCK_MS, back_off=BackOff(growth=Growth.CONSTANT, first_ms=900))
+    hand.leases.configure(ShareSettings(lock_ms=LOCK_MS, back_off=BackOff(growth=Growth.CONSTANT, first_ms=900)))
     hand.say("a", 1, 2, RELEASE)
     hand.commit()
 

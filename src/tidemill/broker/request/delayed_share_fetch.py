@@ -11,10 +11,13 @@ evaluate ─▶ enough bytes, an error, or the wait is over ─▶ acquire ─�
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.broker.shares.led_share import LedShare, ShareKey
+from tidemill.broker.shares.share_reads import ReadRange, read_ranges
+from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
@@ -24,7 +27,6 @@ from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
 
-READ_BYTES_MIN: Final = 64 << 10  # read for one partition, so that a wrong guess of the size of records costs little
 OPENED_BYTES_MAX: Final = 256 << 10  # opened at a time, because a thread that opens batches slows down the event loop
 
 
@@ -35,15 +37,23 @@ Fetched = dict[ShareKey, tuple[LedShare, ShareFetched]]
 Failures = dict[ShareKey, KafkaError]
 
 
-class Wanted(NamedTuple):
-    """Where to read in a partition."""
+class _Unread(NamedTuple):
+    """What is to be read of one share in a reader thread."""
 
-    offset: int
-    is_held: bool  # the consumer already holds the records, and wants all of them that fit
+    key: ShareKey
+    led: LedShare
+    ranges: Sequence[ReadRange]
+
+    @property
+    def bytes_max(self) -> int:
+        return sum(one.bytes_max for one in self.ranges)
 
 
 class ShareConsumer(Protocol[R_co]):
     """A consumer and its request."""
+
+    @property
+    def member(self) -> str: ...
 
     @property
     def is_open(self) -> bool:
@@ -58,8 +68,8 @@ class ShareConsumer(Protocol[R_co]):
         """Return a share; None if it is not open yet.  Raise KafkaError if it cannot be opened."""
         ...
 
-    def wanted(self, led: LedShare, end: int, wall: int) -> Wanted | None:
-        """Return what to read below the offset `end`; None if the share has no records for the consumer."""
+    def wanted(self, led: LedShare, records_max: int, bytes_max: int, wall: int) -> Sequence[ReadRange]:
+        """Return what to read; nothing if the share has no records for the consumer."""
         ...
 
     def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
@@ -93,6 +103,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         "_offsets_read",
         "_reserved",
         "_timer",
+        "_unconfirmed",
     )
 
     def __init__(
@@ -122,6 +133,11 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         self._failures: Failures = {}
         self._fetched: Fetched | None = None  # None: not yet
         self._is_ready = False
+        self._unconfirmed = 0  # shares with acquired records that are delivered only if this broker still leads them
+
+    @property
+    def member(self) -> str:
+        return self._consumer.member
 
     def begin(self) -> None:
         """Wait for records, and for the commit of the request's acknowledgements."""
@@ -189,6 +205,25 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         self._fetched = self._acquire(batches) if consumer.is_open else {}
         self._stop_timer()
         host.finish(self, self._left(wall))
+        self._confirm(self._fetched)
+        self._respond()
+
+    def _confirm(self, fetched: Fetched) -> None:
+        """
+        Confirm the leadership of ordered and exclusive shares: a leader that has been replaced unnoticed must not
+        deliver a record while its successor delivers a related one.
+        """
+        confirmed = [(key, led) for key, (led, _) in fetched.items() if led.leases.settings.is_confirmed]
+        self._unconfirmed = len(confirmed)
+        for key, led in confirmed:
+            led.partition.shard.confirm_leadership(partial(self._confirmed, key))
+
+    def _confirmed(self, key: ShareKey, leads: bool) -> None:
+        self._unconfirmed -= 1
+        if not leads and self._fetched is not None:
+            del self._fetched[key]
+            message = "this broker no longer leads the partition: no record was delivered"
+            self._failures[key] = KafkaError(errors.NOT_LEADER_OR_FOLLOWER, message)
         self._respond()
 
     def _left(self, wall: int) -> set[ShareKey]:
@@ -203,14 +238,13 @@ class DelayedShareFetch(Pending[R], Generic[R]):
 
     # Reading.
 
-    def _read_available(self) -> list[tuple[ShareKey, LedShare, int, int]]:
+    def _read_available(self) -> list[_Unread]:
         """
-        Read the shares' available records, as far as no read waits for the disk.  Return the others as (share, offset,
-        bytes).
+        Read the shares' available records, as far as no read waits for the disk.  Return the others with their ranges.
         """
         broker = self._context.broker
         host, wall = broker.shares, broker.shares.wall_ms
-        unread: list[tuple[ShareKey, LedShare, int, int]] = []
+        unread: list[_Unread] = []
         room = min(self._max_bytes, broker.memory.response_room()) - self._bytes_read
         wanted = self._limits.records_max - self._offsets_read
         for key in self._keys:
@@ -222,22 +256,23 @@ class DelayedShareFetch(Pending[R], Generic[R]):
             except KafkaError as problem:
                 self._failures[key] = problem
                 continue
-            if led is None:
-                continue
-            found = self._consumer.wanted(led, partition.high_watermark, wall)
             is_first = not (self._batches or unread)
-            if found is None or (not is_first and (room <= 0 or wanted <= 0)):
+            if led is None or (not is_first and (room <= 0 or wanted <= 0)):
                 continue
-            expected = max(READ_BYTES_MIN, led.record_bytes * min(wanted, led.leases.lock_room) * 5 // 4)
-            size = max(room if found.is_held else min(room, expected), 1)
+            if led.problem is not None:
+                self._failures[key], led.problem = led.problem, None
+                continue
+            ranges = self._consumer.wanted(led, wanted, room, wall)
+            if not ranges:
+                continue
             try:
-                read = partition.log.read(found.offset, size, partition.high_watermark, may_wait=False)
+                read = read_ranges(partition, ranges, partition.high_watermark, may_wait=False)
             except (SegmentDamaged, OffsetGone) as error:
                 self._read_failed(key, led, error)
                 continue
             if read is None:
-                unread.append((key, led, found.offset, size))
-                room -= size
+                unread.append(_Unread(key, led, ranges))
+                room -= unread[-1].bytes_max
             elif read[1] <= room or is_first:  # a batch that does not fit is left for the next response
                 self._take(key, led, *read)
                 room -= read[1]
@@ -255,20 +290,20 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         if read.offset_count:
             led.record_bytes = max(size // read.offset_count, 1)
 
-    def _read_elsewhere(self, unread: Sequence[tuple[ShareKey, LedShare, int, int]]) -> None:
+    def _read_elsewhere(self, unread: Sequence[_Unread]) -> None:
         """Read in a reader thread, and then evaluate again."""
         broker = self._context.broker
         broker.metrics.fetch_cache_misses += 1
-        reserved = sum(size for *_, size in unread)
+        reserved = sum(one.bytes_max for one in unread)
         self._reserved += reserved
         broker.memory.begin_read(reserved)
-        ends = [led.partition.high_watermark for _, led, _, _ in unread]
+        ends = [led.partition.high_watermark for _, led, _ in unread]
 
         def read() -> list[tuple[list[Buffer], int] | Exception]:
             found: list[tuple[list[Buffer], int] | Exception] = []
-            for (_, led, offset, size), end in zip(unread, ends, strict=True):
+            for (_, led, ranges), end in zip(unread, ends, strict=True):
                 try:
-                    result = led.partition.log.read(offset, size, end, may_wait=True)
+                    result = read_ranges(led.partition, ranges, end, may_wait=True)
                 except (SegmentDamaged, OffsetGone, ValueError) as error:
                     found.append(error)
                     continue
@@ -279,7 +314,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         def done(found: list[tuple[list[Buffer], int] | Exception]) -> None:
             if self.is_done:
                 return
-            for (key, led, _, _), result in zip(unread, found, strict=True):
+            for (key, led, _), result in zip(unread, found, strict=True):
                 if isinstance(result, Exception):
                     self._read_failed(key, led, result)
                 else:
@@ -370,7 +405,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
 
     def _respond(self) -> None:
         """Respond when the records are acquired and the acknowledgements are committed."""
-        if self._fetched is None or not self._is_ready or self.is_done:
+        if self._fetched is None or not self._is_ready or self._unconfirmed or self.is_done:
             return
         for led, found in self._fetched.values():
             led.partition.counters.bytes_out += found.size_bytes

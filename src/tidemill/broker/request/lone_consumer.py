@@ -1,12 +1,13 @@
 """A consumer without a share session, whose ShareReceive asks for records of one partition."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidemill.broker.request.delayed_share_fetch import Failures, Fetched, Wanted
+from tidemill.broker.request.delayed_share_fetch import Failures, Fetched
 from tidemill.broker.shares.led_share import LedShare, ShareKey
 from tidemill.broker.shares.share_host import ShareHost
 from tidemill.broker.shares.share_openings import is_final, opening_refused
+from tidemill.broker.shares.share_reads import ReadRange, ranges_to_read
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.peer.share_receive import Request, Response
@@ -25,7 +26,7 @@ class LoneConsumer:
     def __init__(self, host: ShareHost, request: Request) -> None:
         self._host = host
         self.key = ShareKey(request.group_id, request.topic_id, request.partition)
-        self._member = member_without_session(request.member_id)
+        self.member = member_without_session(request.member_id)
         self._refusal: KafkaError | None = None  # why the share cannot be opened
 
     def when_ready(self, ready: Callable[[], None]) -> None:
@@ -41,20 +42,19 @@ class LoneConsumer:
             self._refusal = opening_refused(code, self.key.group)
             self._host.wake(self.key)
 
-    def wanted(self, led: LedShare, end: int, wall: int) -> Wanted | None:
-        held = next(led.leases.held_by(self._member), None)
-        if held is not None:
-            return Wanted(held.first, is_held=True)
-        first = led.first_available(end, wall)
-        return None if first is None else Wanted(first, is_held=False)
+    def wanted(self, led: LedShare, records_max: int, bytes_max: int, wall: int) -> Sequence[ReadRange]:
+        held = next(led.leases.held_by(self.member), None)
+        if held is not None:  # the consumer gets all of what it holds that fits
+            return [ReadRange(held.first, led.partition.high_watermark, max(bytes_max, 1))]
+        return ranges_to_read(led, self.member, records_max, bytes_max, wall)
 
     def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
-        return read.held_bytes(led.leases, self._member) or read.available_bytes(led.leases, wall)
+        return read.held_bytes(led.leases, self.member) or read.available_bytes(led.leases, wall)
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
-        if read.held_bytes(led.leases, self._member):
-            return read.acquire_again(led.leases, self._member, now=self._host.lock_now)
-        return read.acquire(led.leases, self._member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+        if read.held_bytes(led.leases, self.member):
+            return read.acquire_again(led.leases, self.member, now=self._host.lock_now)
+        return read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
 
     def response(self, fetched: Fetched, failures: Failures) -> Response:
         for problem in failures.values():

@@ -1,13 +1,14 @@
 """A member of a share group whose ShareFetch belongs to a share session."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidemill.broker.request.delayed_share_fetch import Failures, Fetched, Wanted
+from tidemill.broker.request.delayed_share_fetch import Failures, Fetched
 from tidemill.broker.request.leader_hints import WRONG_LEADER, add_leader_hints
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.broker.request.share_acknowledgements import ShareAcknowledgements
 from tidemill.broker.shares.led_share import LedShare, ShareKey
+from tidemill.broker.shares.share_reads import ReadRange, ranges_to_read
 from tidemill.model import errors
 from tidemill.model.topic import TopicId
 from tidemill.shard.partition import Partition
@@ -29,6 +30,10 @@ class SessionConsumer:
         self._acknowledgements = acknowledgements
 
     @property
+    def member(self) -> str:
+        return self._session.member
+
+    @property
     def is_open(self) -> bool:
         return self._session.is_open
 
@@ -38,15 +43,14 @@ class SessionConsumer:
     def share(self, key: ShareKey, partition: Partition) -> LedShare | None:
         return self._host.share(key, partition)
 
-    def wanted(self, led: LedShare, end: int, wall: int) -> Wanted | None:
-        first = led.first_available(end, wall)
-        return None if first is None else Wanted(first, is_held=False)
+    def wanted(self, led: LedShare, records_max: int, bytes_max: int, wall: int) -> Sequence[ReadRange]:
+        return ranges_to_read(led, self.member, records_max, bytes_max, wall)
 
     def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
         return read.available_bytes(led.leases, wall)
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
-        return read.acquire(led.leases, self._session.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+        return read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
 
     def response(self, fetched: Fetched, failures: Failures) -> Response:
         return share_fetch_response(self._context, self._session, self._acknowledgements, fetched, failures)

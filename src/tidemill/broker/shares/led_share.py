@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from tidemill.model.errors import KafkaError
 from tidemill.model.topic import TopicId
 from tidemill.shard.partition import Partition
 from tidemill.share.blockage import blocked_by
@@ -27,7 +28,18 @@ class ShareKey(NamedTuple):
 class LedShare:
     """The durable state of a share, and what its leader knows beyond it."""
 
-    __slots__ = ("counters", "key", "leases", "letter_problem", "partition", "record_bytes", "share", "watcher")
+    __slots__ = (
+        "counters",
+        "is_opening",
+        "key",
+        "leases",
+        "letter_problem",
+        "partition",
+        "problem",
+        "record_bytes",
+        "share",
+        "watcher",
+    )
 
     def __init__(
         self,
@@ -45,6 +57,8 @@ class LedShare:
         self.leases = leases
         self.letter_problem: str | None = None  # why dead letters are not written; None: they are, or there are none
         self.record_bytes = RECORD_BYTES_GUESS  # of an average record of the last read
+        self.is_opening = False  # whether batches are being opened for the look-ahead
+        self.problem: KafkaError | None = None  # why batches could not be opened, until a fetch is answered with it
         self.watcher = watcher  # called when the partition's high watermark has moved
         partition.watch(watcher)
 
@@ -61,14 +75,10 @@ class LedShare:
 
     def has_available(self, wall: int) -> bool:
         """Return whether a consumer could acquire a record now."""
-        return self.first_available(self.partition.high_watermark, wall) is not None
-
-    def first_available(self, end: int, wall: int) -> int | None:
-        """Return the offset of the first record below `end` that a consumer could acquire now."""
-        if self.leases.lock_room <= 0:
-            return None
-        found = self.leases.next_available(self.share.start, end, wall)
-        return None if found is None else found.first
+        leases = self.leases
+        if leases.lock_room <= 0 or leases.resume_at is not None:
+            return False
+        return leases.next_available(self.share.start, self.partition.high_watermark, wall) is not None
 
     def count_acquired(self, acquired: Iterable[Acquired]) -> None:
         counters = self.counters

@@ -18,6 +18,7 @@ from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.shares.led_share import LedShare, ShareKey
 from tidemill.broker.shares.letter_writer import LetterWriter, WritingBroker, has_dead_records
+from tidemill.broker.shares.look_ahead_reader import LookAheadReader
 from tidemill.broker.shares.removed_records import RemovedRecords
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_closings import ShareClosings
@@ -44,7 +45,7 @@ from tidemill.share.record_status import Run
 from tidemill.share.share import Removed, Share
 from tidemill.share.share_row import CloseShare
 from tidemill.share.share_session import ShareSession, ShareSessions
-from tidemill.share.share_settings import REDRIVE, ShareSettings, settings_from
+from tidemill.share.share_settings import REDRIVE, Mode, ShareSettings, settings_from
 from tidemill.share.share_waiters import ShareWaiters
 from tidemill.telemetry.metrics import Metrics
 
@@ -56,6 +57,11 @@ Acknowledged = Callable[[int, str | None], None]
 
 class WaitingFetch(Hashable, Protocol):
     """A ShareFetch that waits for records."""
+
+    @property
+    def member(self) -> str:
+        """The consumer that has sent the fetch."""
+        ...
 
     def evaluate(self) -> None:
         """Look for records; then call `ShareHost.finish` or `ShareHost.keep_waiting`."""
@@ -73,6 +79,10 @@ class SharingBroker(WritingBroker, Protocol):
 
     def storage_problem(self) -> str | None:
         """Return why appends are refused now; None if they are accepted."""
+        ...
+
+    def read_failed(self, partition: Partition, error: Exception) -> int:
+        """Return the error code for a failed read."""
         ...
 
     def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
@@ -97,7 +107,14 @@ class ShareHost:
         self.resets = ShareResets(self._writable, self.led, self._proposals_of, self.wake)
         self.letters = LetterWriter(broker, self.leaders, self.configs, self._proposals_of, self.wake)
         self._waiters: ShareWaiters[WaitingFetch, ShareKey] = ShareWaiters()
+        self._look_aheads = LookAheadReader(
+            broker.machine,
+            lambda led: self._led.get(led.key) is led,
+            lambda led: self.wake(led.key),
+            broker.read_failed,
+        )
         self._led: dict[ShareKey, LedShare] = {}
+        self._served_since: dict[ShardId, int] = {}  # when this broker began to lead a shard, by the clock for locks
         self._proposals: dict[ShardId, ShardProposals] = {}
         self._moved: dict[ShareKey, None] = {}  # shares with a new high watermark, for which a fetch waits
 
@@ -143,6 +160,7 @@ class ShareHost:
         led = self._led.get(key)
         if led is not None and led.share is share and led.partition is partition:
             led.leases.start_moved()  # retention may have moved the start
+            self._look_aheads.extend(led)
             return led
         if led is not None:
             self._forget(led)
@@ -170,10 +188,15 @@ class ShareHost:
             self._openings.begin(key, partition)
 
     def _lead(self, key: ShareKey, partition: Partition, share: Share) -> LedShare:
-        leases = Leases(share, self._settings(key.group), self._random)
+        settings = self._settings(key.group)
+        leases = Leases(share, settings, self._random)
+        if settings.waits_at_failover and settings.is_confirmed:
+            leases.resume_at = self._served_since[partition.shard.log.shard_id] + settings.lock_ms
+            leases.resumes(self.lock_now)
         counters = self._broker.metrics.by_queue.of(key.group, partition.topic)
         led = self._led[key] = LedShare(key, partition, share, leases, counters, lambda: self._watermark_moved(key))
         self.letters.lead(led)
+        self._look_aheads.extend(led)
         return led
 
     def _forget(self, led: LedShare) -> None:
@@ -218,6 +241,9 @@ class ShareHost:
         except AcknowledgementRefused as refused:
             then(refused.code, str(refused))
             return
+        if not runs and led.leases.settings.is_confirmed:  # a renewed lock must not outlive this leader's term
+            partition.shard.confirm_leadership(lambda leads: then(*(_COMMITTED if leads else LOST)))
+            return
         if not runs:
             then(errors.NONE, None)
             return
@@ -253,10 +279,12 @@ class ShareHost:
         """Release the records that a member holds, because its session has ended."""
         for topic_id, number in session.used:
             led = self._led.get(ShareKey(session.group, topic_id, number))
-            if led is not None and (runs := led.leases.leave(session.member)):
+            if led is None:
+                continue
+            if runs := led.leases.leave(session.member):
                 led.count_released(runs)
                 self.decide(led, runs)
-                self.wake(led.key)
+            self.wake(led.key)
 
     def close(self, request: share_close.Request) -> Pending[share_close.Response]:
         """Remove the shares of a deleted group from partitions that this broker leads."""
@@ -372,7 +400,8 @@ class ShareHost:
             if runs := led.leases.expire(now=now, wall=self.append_time(led.partition)):
                 led.counters.locks_expired += sum(run.end - run.first for run in runs)
                 self.decide(led, runs)
-            if runs or (due is not None and due <= wall):
+            is_due = due is not None and due <= wall
+            if runs or is_due or led.leases.resumes(now) or self._replaces_silent(led, now, wall):
                 self.wake(led.key)
         for proposals in [*self._proposals.values()]:
             proposals.flush()
@@ -381,6 +410,14 @@ class ShareHost:
         self.waits_over()
         self._closings.tick()
         self.letters.tick()
+
+    def _replaces_silent(self, led: LedShare, now: int, wall: int) -> bool:
+        """Return whether the active member of an exclusive share is replaced, because it does not fetch."""
+        active = led.leases.active.name
+        if led.leases.settings.mode is not Mode.EXCLUSIVE or active is None:
+            return False
+        has_fetch = any(fetch.member == active for fetch in self._waiters.waiting_for(led.key))
+        return led.leases.replaces_silent(has_fetch=has_fetch, end=led.partition.high_watermark, now=now, wall=wall)
 
     def _unopened(self) -> Iterator[ShareKey]:
         return (key for key in [*self._waiters.waited_for] if key not in self._led)
@@ -392,8 +429,10 @@ class ShareHost:
         """
         if shard.is_serving:
             self._removed_records.watch(shard)
+            self._served_since[shard.shard_id] = self.lock_now
             self._resume_letters(shard)
             return
+        self._served_since.pop(shard.shard_id, None)
         for led in [led for led in self._led.values() if led.partition.shard is shard]:
             self._forget(led)
         proposals = self._proposals.pop(shard.shard_id, None)
@@ -435,7 +474,7 @@ class ShareHost:
         for led in [*self._led.values()]:
             settings = self._settings(led.key.group)
             if settings != led.leases.settings:
-                led.leases.settings = settings
+                led.leases.configure(settings)
                 self.wake(led.key)  # a limit may have been raised
 
 

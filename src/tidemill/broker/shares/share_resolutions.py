@@ -73,6 +73,8 @@ class ShareResolution(Pending[Response]):
         if resolution.runs or resolution.undecided:
             # Rows of a shard commit in order: when this one, even an empty one, has, the earlier decisions have, too.
             self._host.decide(led, resolution.runs, lambda is_committed: self._committed(resolution, is_committed))
+        elif led.leases.settings.is_confirmed:  # a renewed lock must not outlive this leader's term
+            partition.shard.confirm_leadership(lambda leads: self._committed(resolution, leads))
         else:
             self._committed(resolution, True)
 

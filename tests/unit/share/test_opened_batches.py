@@ -1,0 +1,53 @@
+"""Keys and priorities of records in batches."""
+
+import pytest
+
+from tidemill.batches.builder import build_batch
+from tidemill.batches.compression import Codec
+from tidemill.share.opened_batches import OpenedRecord, open_batches
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("has_priorities", [False, True])
+def test_keys(codec: Codec, has_priorities: bool) -> None:
+    """
+    Equal keys have equal hashes, and a null key has none.  Records below the start are left out.
+    """
+    rows = [(b"a", b"1", (), 1), (None, b"2", (), 1), (b"b", b"3", (), 1), (b"a", None, (), 1), (b"", b"", (), 1)]
+    batch = build_batch(rows, base_offset=10, codec=codec)
+
+    opened = open_batches([batch], 11, has_priorities=has_priorities)
+
+    assert 15 == opened.end
+    assert [11, 12, 13, 14] == [record.offset for record in opened.records]
+    assert [None, hash(b"b"), hash(b"a"), hash(b"")] == [record.key for record in opened.records]
+
+
+@pytest.mark.parametrize(
+    ("value", "priority"), [(b"0", 0), (b"9", 9), (b"10", 4), (b"high", 4), (b"", 4), (None, 4), (b"-1", 4)]
+)
+def test_priorities(value: bytes | None, priority: int) -> None:
+    """
+    The priority is the first header `tidemill-priority`, one digit.  Anything else is the default priority.
+    """
+    headers = (("other", b"1"), ("tidemill-priority", value), ("tidemill-priority", b"7"))
+    batch = build_batch([(None, b"", headers, 1), (None, b"", (), 1)])
+
+    opened = open_batches([batch], 0, has_priorities=True)
+
+    assert [OpenedRecord(0, None, priority), OpenedRecord(1, None, 4)] == opened.records
+
+
+@pytest.mark.parametrize("has_priorities", [False, True])
+def test_a_batch_that_cannot_be_decoded_is_passed(has_priorities: bool) -> None:
+    """
+    Its offsets are known, without keys, so that a consumer can receive and reject them.
+    """
+    damaged = build_batch([(b"a", b"1", (), 1), (b"a", b"2", (), 1)])
+    damaged[61] = 0xFF  # the length of the first record
+    good = build_batch([(b"a", b"3", (), 1)], base_offset=2)
+
+    opened = open_batches([bytes(damaged), good], 0, has_priorities=has_priorities)
+
+    assert 3 == opened.end
+    assert [2] == [record.offset for record in opened.records]
