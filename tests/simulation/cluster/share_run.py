@@ -45,6 +45,7 @@ class ShareRun(ClusterRun):
     """
 
     reject_share = REJECT_SHARE
+    settings: Mapping[str, str] = {}  # of the group
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
         # A clock that jumps ahead delays records until the other clocks are as late, which would outlast the run.
@@ -64,7 +65,7 @@ class ShareRun(ClusterRun):
         await super()._prepare()
         assert self._client is not None
         policy = POLICY if self._back_off is not NO_BACK_OFF else ""
-        settings = {"share.auto.offset.reset": "earliest", "tidemill.share.backoff": policy}
+        settings = {"share.auto.offset.reset": "earliest", "tidemill.share.backoff": policy, **self.settings}
         await self._configure(self._client, settings)
         for number in range(MEMBERS):
             client = self._new_client(f"sharer-{number}")
@@ -148,6 +149,10 @@ class ShareRun(ClusterRun):
                 raise InvariantViolation(f"{machine.name} has leases on {led.key}, which it does not lead")
             if led.leases.held_count > led.leases.settings.locks_max:
                 raise InvariantViolation(f"{machine.name} has {led.leases.held_count} locks on {led.key}")
+            self._check_led(machine, led)
+
+    def _check_led(self, machine: BrokerMachine, led: LedShare) -> None:
+        """Check the leases of a share after a turn."""
 
     def _check_release_times(self, machine: BrokerMachine, led: LedShare) -> None:
         """Check that no consumer holds a record whose release time is still to come on every clock."""
@@ -177,10 +182,14 @@ def share_run(seed: int) -> ShareRun:
 
 
 def eventful_run(seed: int) -> ShareRun:
+    return ShareRun(seed, eventful_knobs(seed))
+
+
+def eventful_knobs(seed: int) -> ClusterKnobs:
     """Return a short run of three brokers whose leaders change often, and whose processes end."""
     drawn = ClusterKnobs.draw(Random(seed), 3).without_faults()
     faults = replace(drawn, kill=0.3, pause=0.1, partition=0.2, leader_isolation=1.0, transfer_leadership=0.3)
-    return ShareRun(seed, replace(faults, duration_s=4, partitions=1, producers=1, pause_s=0.05))
+    return replace(faults, duration_s=4, partitions=1, producers=1, pause_s=0.05)
 
 
 def with_share_settings() -> Any:

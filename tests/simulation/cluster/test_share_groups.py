@@ -13,6 +13,7 @@ from tests.simulation.cluster.share_run import eventful_run, share_run, with_sha
 from tests.simulation.planted_bugs import assert_fits
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_host import ShareHost
+from tidemill.share.availability import Availability
 from tidemill.share.interval_map import Interval
 from tidemill.share.leases import Leases
 from tidemill.share.share import Share
@@ -141,7 +142,7 @@ def an_evaluation_never_ends() -> Iterator[None]:
 @contextmanager
 def delivers_pending_records() -> Iterator[None]:
     """Deliver records whose acceptance has not committed yet."""
-    find = Leases._find
+    find = Availability.find
 
     def lax(self: Any, offset: int, end: int, wall: int) -> Any:
         found = find(self, offset, end, wall)
@@ -150,14 +151,14 @@ def delivers_pending_records() -> Iterator[None]:
                 return Interval(claim.first, claim.end, 0)
         return found
 
-    with patch.object(Leases, "_find", lax):
+    with patch.object(Availability, "find", lax):
         yield
 
 
 @contextmanager
 def forgets_release_times_at_a_change_of_leaders() -> Iterator[None]:
     """Let a new leader deliver at once what the leader before it has delayed."""
-    begin, find = Leases.__init__, Leases._find
+    begin, find = Availability.__init__, Availability.find
 
     def forget(self: Any, share: Any, *rest: Any) -> None:
         begin(self, share, *rest)
@@ -170,7 +171,7 @@ def forgets_release_times_at_a_change_of_leaders() -> Iterator[None]:
                 return Interval(run.first, self._claims.at(run.first, run.end).end, run.value.delivery_count)
         return found
 
-    with patch.object(Leases, "__init__", forget), patch.object(Leases, "_find", lax):
+    with patch.object(Availability, "__init__", forget), patch.object(Availability, "find", lax):
         yield
 
 

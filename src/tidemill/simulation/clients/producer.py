@@ -42,8 +42,12 @@ class Producer:
         in_flight: int,
         acks: int,
         batches_max: int | None = None,
+        keys: int = 0,
     ) -> None:
-        """The producer stops after `batches_max` batches (None: no limit), or when `is_stopping` is set."""
+        """
+        The producer stops after `batches_max` batches (None: no limit), or when `is_stopping` is set.  Its records have
+        one of `keys` keys or none, in turn.
+        """
         self._client = client
         self._batches_max = batches_max
         self._history = history
@@ -51,6 +55,7 @@ class Producer:
         self._number = number
         self._in_flight = in_flight
         self._acks = acks
+        self._keys = keys
         self._sequence = 0
         self._made = 0
         self._batches = 0
@@ -93,14 +98,16 @@ class Producer:
 
     def _next_batch(self) -> Unacknowledged:
         random = self._client.random
-        values = []
+        values, keys = [], []
         for _ in range(random.choice((1, 1, 2, 5))):
             self._made += 1
             name = f"{self._client.name}/{self._topic}-{self._number}/{self._made}/"
+            turn = self._made % (self._keys + 1)
+            keys.append(b"%d" % turn if turn else None)
             values.append(name.encode() + bytes(random.choice((0, 10, 100, 100, 3000))))
         now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
         batch = build_batch(
-            [(None, value, (), now_ms) for value in values],
+            [(key, value, (), now_ms) for key, value in zip(keys, values, strict=True)],
             producer_id=self._id[0],
             producer_epoch=self._id[1],
             base_sequence=self._sequence,

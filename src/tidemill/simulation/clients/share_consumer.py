@@ -230,7 +230,9 @@ class ShareConsumer:
         """Check and keep the records of one partition."""
         number, name = partition.partition_index, self._client.name
         records = memoryview(bytes(partition.records or b""))
-        present = [record.offset for span in spans(records) for record in read_records(records, span.position)]
+        found = [record for span in spans(records) for record in read_records(records, span.position)]
+        present = [record.offset for record in found]
+        keys = {record.offset: record.key for record in found}
         end = -1
         for acquired in partition.acquired_records:
             offsets = range(acquired.first_offset, acquired.last_offset + 1)
@@ -240,6 +242,9 @@ class ShareConsumer:
             missing = set(offsets).difference(present)
             if missing:
                 raise InvariantViolation(f"{name}: acquired {sorted(missing)} of partition {number} without records")
+            for offset, key in ((offset, keys[offset]) for offset in offsets):
+                if key is not None and lease.term is not None:
+                    self._history.delivered_with_key(name, number, offset, key)
             count = acquired.delivery_count
             self._history.delivered(name, number, offsets, count, accepted_before)
             if lease.term is not None:

@@ -36,6 +36,8 @@ class ShareHistory:
         )  # (partition, offset): a member accepted or rejected it, or may have
         self.accepting: set[tuple[int, int]] = set()  # (partition, offset): a member has tried to accept it
         self.deliveries = 0
+        self.is_ordered = False  # whether the group has an order by key
+        self._newest: dict[tuple[int, bytes], int] = {}  # the last delivered offset of each partition and key
         self.outcomes: Counter[str] = Counter()  # the answers to acknowledgements, by kind and error
         self.delayed = 0  # deliveries that came after their delay
         self._delivery_limit = delivery_limit
@@ -88,6 +90,21 @@ class ShareHistory:
                         f"{delay:.3f} s"
                     )
                 self.delayed += 1
+
+    def delivered_with_key(self, member: str, number: int, offset: int, key: bytes) -> None:
+        """
+        Check that a record with a key was delivered in order.  Call this only if the broker was the newest leader from
+        the fetch to the answer.
+        """
+        before = self._newest.get((number, key), offset)
+        self._newest[number, key] = max(before, offset)
+        if not self.is_ordered or before == offset:
+            return
+        if before > offset or (number, before) not in self.finishing:
+            raise InvariantViolation(
+                f"{member} received offset {offset} of partition {number} with the key {key!r} out of order: offset "
+                f"{before} was delivered before"
+            )
 
     def check_all_delivered(self, number: int, offsets: range) -> None:
         """Check that no record was lost: the group has finished these offsets, so members must have finished each."""

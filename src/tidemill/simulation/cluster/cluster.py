@@ -167,7 +167,9 @@ class ClusterRun:
             self._in_client(reader.run())
             for count in range(knobs.producers):
                 client = self._new_client(f"producer-{number}-{count}")
-                producer = Producer(client, self.history, TOPIC, number, in_flight=knobs.in_flight, acks=knobs.acks)
+                producer = Producer(
+                    client, self.history, TOPIC, number, in_flight=knobs.in_flight, acks=knobs.acks, keys=knobs.keys
+                )
                 self._producers.append(producer)
                 self._producing += 1
                 random = self._fork()

@@ -47,6 +47,7 @@ class ClusterKnobs:
     leader_isolation: float  # the fraction of network partitions that isolate a leader
     client_isolation: float  # a client loses contact with one broker; per second, for the whole cluster
     roll_ms: int  # the interval at which partitions begin a new segment; 0: never
+    keys: int = 0  # the number of keys of each producer's records, of which some have none; 0: no record has a key
 
     @classmethod
     def draw(cls, random: Random, brokers: int | None = None) -> "ClusterKnobs":
