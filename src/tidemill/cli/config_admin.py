@@ -1,4 +1,4 @@
-"""Requests about configurations, for `tidemill configs`.
+"""Requests about configurations, for `tidemill configs` and `tidemill dlq`.
 
 They use Tidemill's own client, because confluent-kafka cannot address the cluster-wide defaults, and keeps only the
 last value of a key that is set at several levels.
@@ -16,7 +16,7 @@ from tidemill.client.connection_settings import from_keys
 from tidemill.client.failures import BrokerUnreachable, ClientError, RetriesExhausted
 from tidemill.model import errors
 from tidemill.model.config_resolution import ConfigSource
-from tidemill.wire.messages import describe_configs, incremental_alter_configs
+from tidemill.wire.messages import describe_configs, incremental_alter_configs, list_config_resources
 from tidemill.wire.schema import Api, Message
 
 Config = describe_configs.Response.Resource.Config
@@ -25,6 +25,8 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 TOPIC: Final = 2
 GROUP: Final = 32
 BROKER: Final = 4
+GROUP: Final = 32
+DESCRIBED_AT_ONCE_MAX: Final = 500  # resources per request; bounds the size of a response
 WITHOUT_EFFECT: Final = "Accepted without effect: "
 """The prefix of Tidemill's documentation of a key that is stored but ignored."""
 
@@ -88,6 +90,38 @@ class ConfigAdmin:
         (result,) = self._ask(resource, describe_configs.API, request).results
         _check(result, resource)
         return [*result.configs]
+
+    def names(self, resource_type: int) -> list[str]:
+        """Return the names of the resources of a type, ordered; of groups, only those with a setting of their own."""
+        request = list_config_resources.Request(resource_types=[resource_type])
+        response = self._ask(Resource(resource_type, ""), list_config_resources.API, request)
+        if response.error_code != errors.NONE:
+            name = errors.name(response.error_code)
+            raise refusal(name, "the list of resources", "the broker refused the request")
+        return sorted(it.resource_name for it in response.config_resources if it.resource_type == resource_type)
+
+    def values(self, resources: Sequence[Resource], key: str) -> dict[str, str | None]:
+        """Return the value of one key by the names of the resources; those that have no such key are left out."""
+        found: dict[str, str | None] = {}
+        for at in range(0, len(resources), DESCRIBED_AT_ONCE_MAX):
+            page = resources[at : at + DESCRIBED_AT_ONCE_MAX]
+            request = describe_configs.Request(
+                resources=[
+                    describe_configs.Request.Resource(
+                        resource_type=it.type, resource_name=it.name, configuration_keys=[key]
+                    )
+                    for it in page
+                ],
+                include_synonyms=False,
+                include_documentation=False,
+            )
+            for resource, result in zip(page, self._ask(page[0], describe_configs.API, request).results, strict=True):
+                if result.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+                    continue  # the topic was deleted since its name was listed
+                _check(result, resource)
+                for config in result.configs:
+                    found[resource.name] = config.value
+        return found
 
     def alter(self, resource: Resource, changes: Mapping[str, str | None]) -> None:
         """Set each key in `changes` to its value.  A value of None removes the resource's own value for that key."""

@@ -1,4 +1,4 @@
-"""Asks for confirmation on a terminal before a command destroys something."""
+"""Asks for confirmation on a terminal before a command does what cannot be undone."""
 
 import sys
 from typing import Annotated
