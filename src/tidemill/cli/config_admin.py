@@ -25,7 +25,6 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 TOPIC: Final = 2
 GROUP: Final = 32
 BROKER: Final = 4
-GROUP: Final = 32
 DESCRIBED_AT_ONCE_MAX: Final = 500  # resources per request; bounds the size of a response
 WITHOUT_EFFECT: Final = "Accepted without effect: "
 """The prefix of Tidemill's documentation of a key that is stored but ignored."""

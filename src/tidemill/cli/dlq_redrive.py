@@ -18,6 +18,7 @@ from tidemill.cli.redrive_plan import RedrivePlan, plan
 from tidemill.cli.redrive_share import LeaderShare
 from tidemill.cli.refusal import refusal
 from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.share_client import ShareClient
 
 SHOWN_MAX: Final = 5  # a message lists at most this many topics or partitions
 GO_ON: Final = "run the same command again to go on: it sends no letter twice"
@@ -42,9 +43,7 @@ class RedriveCommand:
             limit = "" if letters_max is None or letters_max >= planned.letters else f" at most {letters_max} of"
             question = f"Send{limit} {_letters(planned.letters)} of {self._topic} to {_listed(planned.targets)}?"
             confirm(question, is_sure=is_sure, otherwise="nothing was sent back")
-            if reader.topic_id is None:
-                raise Failed(f"redrive of {self._topic} needs brokers of Tidemill: this one has no topic ids")
-            share = LeaderShare(cluster, self._topic, reader.topic_id, reader.partitions, self._to)
+            share = LeaderShare(ShareClient(cluster), self._topic, reader.topic_id, self._to)
             with shown_progress(as_json=self._as_json) as progress:
                 redrive = Redrive(share, progress)
                 try:

@@ -27,10 +27,6 @@ class LetterReader:
         self._starts = look_up(cluster, dict.fromkeys(partitions, EARLIEST))
 
     @property
-    def partitions(self) -> tuple[int, ...]:
-        return tuple(sorted(partition.partition for partition in self._ends))
-
-    @property
     def offset_count(self) -> int:
         """The number of offsets to read.  There may be fewer letters, for example after a transaction."""
         return sum(max(end - self._starts[partition], 0) for partition, end in self._ends.items())

@@ -28,7 +28,7 @@ class SentBack(NamedTuple):
 
 
 class RedriveShare(Protocol):
-    """The share whose dead records are the letters to send back.  Its methods raise `Failed`."""
+    """The share whose dead records are the letters to send back.  Its methods raise ClientError."""
 
     def send_back(self, partition: int, runs: Sequence[OffsetRun]) -> SentBack:
         """Return when the decision of the partition's leader is committed.  It is safe to call it again."""
