@@ -22,12 +22,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tidemill.batches.arrow import schema
 from tidemill.client.failures import ClientError
 from tidemill.client.security_keys import is_secret
 from tidemill.client.setting_values import HIDDEN
 from tidemill.columnar import batch_plan, sink_options, source_options
 from tidemill.columnar.data_loss import DataLossError
+from tidemill.columnar.letter_columns import schema
 from tidemill.columnar.parallel_reader import ParallelReader
 from tidemill.columnar.row_faults import RowRefused
 from tidemill.columnar.subscription import STRATEGIES
@@ -62,7 +62,8 @@ def read(
     `topic` is a topic, or several separated by commas; None if the options `subscribePattern` or `assign` choose what
     is read.  The read begins at `startingOffsets` (default: earliest) and ends at `endingOffsets` (default: latest, the
     end at the time of this call).  `columns` are the columns to decode, in that order; the default is key, value,
-    topic, partition, offset, timestamp and timestampType, and with `includeHeaders=True` also headers.
+    topic, partition, offset, timestamp and timestampType, with `includeHeaders=True` also headers, and with
+    `records="dead-letters"` also what the headers of dead letters say.
 
     The records of a partition are returned in offset order; record batches of different partitions are interleaved.  Up
     to four threads read ahead of the caller, so memory does not grow with the topic.  Their connections are closed when
@@ -81,7 +82,7 @@ def read(
     if columns is not None:
         texts["includeheaders"] = str("headers" in _checked_columns(columns)).lower()
     parsed = source_options.for_batch(texts)
-    wanted = schema(columns, include_headers=parsed.has_headers)
+    wanted = schema(columns, has_headers=parsed.has_headers, has_letters=parsed.has_letters)
     work = ParallelReader(parsed, wanted.names, batch_plan.plan(parsed))
     # A reader made by `from_batches` raises the errors of the iterator unchanged, unlike other readers.  Its method
     # `close` does not close the iterator.

@@ -13,6 +13,7 @@ from tidemill.client.connection_settings import ConnectionSettings
 from tidemill.client.failures import OffsetOutOfRange, UnknownTopic
 from tidemill.client.raw_fetcher import RawFetcher
 from tidemill.columnar.data_loss import Lost
+from tidemill.columnar.letter_columns import decoded_columns, with_letter_columns
 from tidemill.columnar.offset_ranges import OffsetRange
 from tidemill.columnar.source_options import SourceOptions
 from tidemill.model.partition import TopicPartition
@@ -44,6 +45,7 @@ class RangeReader:
         """
         self._options = options
         self._columns = columns
+        self._decoded_columns = decoded_columns(columns)
         self._own_cluster = cluster
         self._group_bytes_max = group_bytes_max
 
@@ -61,16 +63,17 @@ class RangeReader:
         while start_offset < work.end_offset:
             try:
                 for run in fetcher.batches(partition, start_offset, work.end_offset, work.topic_id):
-                    yield from record_batches_from(
+                    for rows in record_batches_from(
                         run,
                         work.topic,
                         work.partition,
                         start_offset=start_offset,
                         end_offset=work.end_offset,
-                        columns=self._columns,
+                        columns=self._decoded_columns,
                         check_crc=False,  # the fetcher has checked the CRC
                         group_bytes_max=self._group_bytes_max,
-                    )
+                    ):
+                        yield with_letter_columns(rows, self._columns)
             except UnknownTopic as error:
                 self._options.data_loss.apply(f"{error}.", Lost(*partition, start_offset, work.end_offset))
                 return

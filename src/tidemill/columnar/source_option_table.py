@@ -44,6 +44,13 @@ OPTIONS: Final = (
     Option("endingOffsetsByTimestamp", "JSON", "", "Batch only. The same with a time per partition."),
     Option("includeHeaders", "boolean", "false", "Adds the column `headers`."),
     Option(
+        "records",
+        "any or dead-letters",
+        "any",
+        "`dead-letters` adds the columns `cause`, `attempts`, `origin_topic`, `origin_partition`, `origin_offset` and "
+        "`origin_group`, which are read from the headers of dead letters.",
+    ),
+    Option(
         "maxOffsetsPerTrigger",
         "number",
         "",

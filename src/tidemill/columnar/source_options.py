@@ -50,6 +50,7 @@ class SourceOptions:
     is_latest_when_no_timestamp_matches: bool = False  # startingOffsetsByTimestampStrategy=latest
     data_loss: DataLossPolicy = FAIL
     has_headers: bool = False
+    has_letters: bool = False  # records=dead-letters
     poll_timeout_ms: int = 120_000
     offset_fetch_retries: int = 3
     offset_fetch_retry_interval_ms: int = 10
@@ -96,8 +97,16 @@ def for_stream(options: Mapping[str, str]) -> SourceOptions:
 
 
 def has_headers(options: Mapping[str, str]) -> bool:
-    """Return the value of includeHeaders, the only option on which the schema depends."""
+    """Return the value of includeHeaders.  The schema depends on it and on `has_letters`."""
     return truth(options, "includeHeaders", default=False)
+
+
+def has_letters(options: Mapping[str, str]) -> bool:
+    """Return whether the option `records` says that the records are dead letters, which have further columns."""
+    value = options.get("records", "any").strip().lower()
+    if value not in ("any", "dead-letters"):
+        raise ValueError(f"records={value} is unknown: use any or dead-letters")
+    return value == "dead-letters"
 
 
 def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
@@ -113,6 +122,7 @@ def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
         is_latest_when_no_timestamp_matches=strategy == "latest",
         data_loss=_data_loss(options),
         has_headers=has_headers(options),
+        has_letters=has_letters(options),
         poll_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
         offset_fetch_retries=positive(options, "fetchOffset.numRetries") or 3,
         offset_fetch_retry_interval_ms=positive(options, "fetchOffset.retryIntervalMs") or 10,

@@ -22,7 +22,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         # Refuse an unknown column before any task starts.
-        row_schema.chosen_columns(schema, has_headers=options.has_headers)
+        row_schema.chosen_columns(schema, has_headers=options.has_headers, has_letters=options.has_letters)
         self._options = options
         self._schema = schema
         self.row_filter = RowFilter()

@@ -31,7 +31,10 @@ class TidemillDataSource(DataSource):
         from tidemill.spark.plain_errors import plain_errors
 
         with plain_errors():
-            return row_schema.full(has_headers=source_options.has_headers(self.options))
+            return row_schema.full(
+                has_headers=source_options.has_headers(self.options),
+                has_letters=source_options.has_letters(self.options),
+            )
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         from tidemill.columnar import source_options

@@ -28,7 +28,7 @@ def record_batches(
     if work is None:
         return
     wanted = to_arrow_schema(schema, timezone="UTC")
-    columns = row_schema.chosen_columns(schema, has_headers=options.has_headers)
+    columns = row_schema.chosen_columns(schema, has_headers=options.has_headers, has_letters=options.has_letters)
     for rows in RangeReader(options, columns).record_batches(work):
         if row_filter is not None:
             rows = row_filter.rows_with_key(rows)

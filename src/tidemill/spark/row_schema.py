@@ -25,12 +25,21 @@ _COLUMNS: dict[str, DataType] = {
     "timestampType": IntegerType(),
     HEADERS: _HEADERS_TYPE,
 }
-_BY_LOWER_NAME = {name.lower(): name for name in _COLUMNS}
+_LETTER_COLUMNS: dict[str, DataType] = {
+    "cause": StringType(),
+    "attempts": IntegerType(),
+    "origin_topic": StringType(),
+    "origin_partition": IntegerType(),
+    "origin_offset": LongType(),
+    "origin_group": StringType(),
+}
+_BY_LOWER_NAME = {name.lower(): name for name in (*_COLUMNS, *_LETTER_COLUMNS)}
 
 
-def full(*, has_headers: bool) -> StructType:
+def full(*, has_headers: bool, has_letters: bool = False) -> StructType:
     """Return the schema of a read for which the user specifies no schema."""
-    return StructType([StructField(n, t) for n, t in _COLUMNS.items() if has_headers or n != HEADERS])
+    columns = _COLUMNS | (_LETTER_COLUMNS if has_letters else {})
+    return StructType([StructField(n, t) for n, t in columns.items() if has_headers or n != HEADERS])
 
 
 def column_named(name: str) -> str | None:
@@ -38,22 +47,26 @@ def column_named(name: str) -> str | None:
     return _BY_LOWER_NAME.get(name.lower())
 
 
-def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
+def chosen_columns(schema: StructType, *, has_headers: bool, has_letters: bool = False) -> tuple[str, ...]:
     """
     Return the columns of `schema`, in that order and in the source's spelling; case is ignored.
 
-    Raise ValueError for a column that is unknown, repeated or of another type, or for `headers` without `has_headers`.
+    Raise ValueError for a column that is unknown, repeated or of another type, and for one that an option must add:
+    `headers` without `has_headers`, or a column of dead letters without `has_letters`.
     """
+    known = _COLUMNS | _LETTER_COLUMNS
     columns = []
     for field in schema.fields:
         column = column_named(field.name)
         if column is None:
-            raise ValueError(f"column {field.name!r} does not exist in the Tidemill source: use {', '.join(_COLUMNS)}")
+            raise ValueError(f"column {field.name!r} does not exist in the Tidemill source: use {', '.join(known)}")
         if column == HEADERS and not has_headers:
             raise ValueError("column 'headers' requires option includeHeaders=true")
-        if _without_nullability(field.dataType) != _without_nullability(_COLUMNS[column]):
+        if column in _LETTER_COLUMNS and not has_letters:
+            raise ValueError(f"column {column!r} requires option records=dead-letters")
+        if _without_nullability(field.dataType) != _without_nullability(known[column]):
             raise ValueError(
-                f"column {field.name!r} has type {_COLUMNS[column].simpleString()}, "
+                f"column {field.name!r} has type {known[column].simpleString()}, "
                 f"not {field.dataType.simpleString()}: cast it after reading"
             )
         columns.append(column)
