@@ -25,16 +25,18 @@ PREPARATION = {
         "configs set share.auto.offset.reset=earliest --group workers",
         "produce jobs < <(seq 10)",
     ],
+    "dlq": ["topics create dlq.orders"],
 }
 CLEANING = {
     "configs": ["topics delete orders", "configs unset --cluster log.retention.ms"],
     "groups": ["topics delete orders"],
     "queue": ["topics delete jobs", "groups delete workers", "configs unset share.auto.offset.reset --group workers"],
+    "dlq": ["topics delete dlq.orders"],
 }
 
 NOT_RUN = {"dev", "broker", "top", "bench", "pipeline"}
 """Commands that run until they are stopped, take fixed ports, or run for minutes; other tests run them."""
-IN_GROUPS = {("topics",), ("configs",), ("groups",), ("queue",), ("log",), ("cluster",)}
+IN_GROUPS = {("topics",), ("configs",), ("groups",), ("queue",), ("dlq",), ("log",), ("cluster",)}
 """Commands that only group others.  A separate test runs the examples in their help."""
 SINGLE_PREPARATION = (
     "tidemill topics create orders --config retention.ms=86400000",
@@ -44,6 +46,8 @@ SINGLE_PREPARATION = (
     "tidemill configs set share.auto.offset.reset=earliest --group workers",
     "seq 100 | tidemill produce jobs --partition 0",
     "tidemill queue receive jobs workers --as me --max 50 --wait 30s",
+    "tidemill topics create dlq.orders",
+    "tidemill topics create orders-again",
 )
 
 
@@ -79,7 +83,7 @@ def run(own_broker: dict[str, Any], tmp_path: Path) -> Callable[[str], Ran]:
     return run
 
 
-@pytest.mark.parametrize("group", ["topics", "configs", "groups", "queue", "bench", "log", "cluster", "pipeline"])
+@pytest.mark.parametrize("group", ["topics", "configs", "groups", "queue", "dlq", "bench", "log", "cluster", "pipeline"])
 def test_the_examples_of_a_group_work(group: str, run: Callable[[str], Ran]) -> None:
     """
     A newcomer copies the examples from top to bottom, and each of them succeeds.
@@ -113,7 +117,7 @@ def test_the_examples_of_single_commands_work(run: Callable[[str], Ran]) -> None
     try:
         ran = [run(line) for line in (*SINGLE_PREPARATION, *examples)]
     finally:
-        for name in ("orders", "copies", "jobs"):
+        for name in ("orders", "copies", "jobs", "dlq.orders", "orders-again"):
             run(f"tidemill topics delete {name}")
 
     assert 20 <= len(examples)

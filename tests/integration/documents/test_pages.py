@@ -21,6 +21,7 @@ INSTALLED_PAGES: Final = (
     "docs/operations/settings.md",
     "docs/operations/restart.md",
     "docs/operations/failures.md",
+    "docs/operations/dead-letters.md",
     "docs/spark.md",
 )
 """Pages whose reader has installed Tidemill, as README.md says."""

@@ -66,6 +66,27 @@ def test_every_column_has_the_produced_value(load, make_topic, produce):
     assert [(None, None, None), (b"", b"", None)] == [(r.key, r.value, r.headers) for r in rows[1:]]
 
 
+def test_dead_letters_have_the_columns_of_their_headers(load, make_topic, produce):
+    """
+    With records=dead-letters, the cause, the number of deliveries and the origin are columns; filters on them work, and
+    the schema selects among them.
+    """
+    topic = make_topic()
+    told = {"topic": "orders", "partition": "2", "offset": "7", "group": "billing", "delivery.count": "5"}
+    headers = [(f"__dlq.errors.{name}", text.encode()) for name, text in told.items()]
+    headers.append(("__dlq.errors.message", b"Offset delivery count exceeded the threshold."))
+    produce(topic, [{"value": b"dead", "headers": headers}, {"value": b"no letter"}])
+
+    letters = load(topic, records="dead-letters").where("cause = 'limit'").collect()
+    some = load(topic, "origin_offset long, value binary", records="dead-letters").orderBy("value")
+
+    assert [(b"dead", "limit", 5, "orders", 2, 7, "billing")] == [
+        (it.value, it.cause, it.attempts, it.origin_topic, it.origin_partition, it.origin_offset, it.origin_group)
+        for it in letters
+    ]
+    assert [(7, b"dead"), (None, b"no letter")] == [tuple(row) for row in some.collect()]
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read(load, make_topic, produce, codec):
     """

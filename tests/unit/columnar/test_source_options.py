@@ -46,6 +46,16 @@ def test_defaults_are_those_of_sparks_kafka_source():
     )
 
 
+def test_records_may_be_dead_letters():
+    """
+    The option `records` adds the columns of dead letters; any other value is refused.
+    """
+    assert source_options.for_batch({**AT, "records": " Dead-Letters "}).has_letters
+    assert not source_options.for_stream({**AT, "records": "any"}).has_letters
+    with pytest.raises(ValueError, match="records=letters is unknown: use any or dead-letters"):
+        source_options.for_batch({**AT, "records": "letters"})
+
+
 @pytest.mark.parametrize(
     ("text", "bound"),
     [

@@ -4,18 +4,19 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StructField, StructType
 
-from tidemill.batches.arrow import schema as arrow_schema
+from tidemill.columnar.letter_columns import schema as arrow_schema
 from tidemill.spark import row_schema
 
 
 @pytest.mark.parametrize("has_headers", [False, True])
-def test_spark_and_the_decoder_agree_on_every_type(has_headers):
+@pytest.mark.parametrize("has_letters", [False, True])
+def test_spark_and_the_decoder_agree_on_every_type(has_headers, has_letters):
     """
     Spark and the decoder agree on every type, because Spark refuses a batch whose schema does not match exactly.
     """
-    spark = to_arrow_schema(row_schema.full(has_headers=has_headers), timezone="UTC")
+    columns = row_schema.full(has_headers=has_headers, has_letters=has_letters)
 
-    assert arrow_schema(include_headers=has_headers) == spark
+    assert arrow_schema(None, has_headers=has_headers, has_letters=has_letters) == to_arrow_schema(columns, timezone="UTC")
 
 
 def schema(**columns: DataType) -> StructType:
@@ -38,6 +39,7 @@ def test_a_schema_selects_columns():
         (schema(offset=IntegerType()), "column 'offset' has type bigint, not int: cast it after reading"),
         (schema(headers=row_schema.full(has_headers=True)["headers"].dataType), "requires option includeHeaders=true"),
         (schema(offset=LongType(), OFFSET=LongType()), "has a column twice"),
+        (schema(Attempts=IntegerType()), "column 'attempts' requires option records=dead-letters"),
     ],
 )
 def test_a_schema_with_other_columns_is_refused(wanted, sentence):
