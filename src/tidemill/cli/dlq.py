@@ -99,13 +99,13 @@ def list_topics(bootstrap: BootstrapOption = None, as_json: JsonOption = False) 
             for row in rows:
                 print_json(row)
         else:
-            columns = ("topic", "accepts", "partitions", "letters", "groups")
+            columns = ("topic", "enabled", "partitions", "letters", "groups")
             print_table(columns, [_topic_cells(row) for row in rows])
 
 
 def _topic_cells(row: dict[str, Any]) -> list[object]:
-    accepts = "yes" if row["enabled"] else "no" if row["exists"] else "no such topic"
-    return [row["topic"], accepts, row["partitions"], row["letters"], ", ".join(row["groups"]) or "-"]
+    enabled = "yes" if row["enabled"] else "no" if row["exists"] else "no such topic"
+    return [row["topic"], enabled, row["partitions"], row["letters"], ", ".join(row["groups"]) or "-"]
 
 
 def show(

@@ -14,9 +14,10 @@ def test_spark_and_the_decoder_agree_on_every_type(has_headers, has_letters):
     """
     Spark and the decoder agree on every type, because Spark refuses a batch whose schema does not match exactly.
     """
-    columns = row_schema.full(has_headers=has_headers, has_letters=has_letters)
+    options = {"has_headers": has_headers, "has_letters": has_letters}
+    spark = to_arrow_schema(row_schema.full(**options), timezone="UTC")
 
-    assert arrow_schema(None, has_headers=has_headers, has_letters=has_letters) == to_arrow_schema(columns, timezone="UTC")
+    assert arrow_schema(None, **options) == spark
 
 
 def schema(**columns: DataType) -> StructType:
