@@ -19,7 +19,7 @@ from tidemill.model import errors
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
 from tidemill.peer import share_describe, share_receive, share_resolve
-from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.share.acknowledgement import Acknowledgement as Acknowledgement  # callers name it, too
 from tidemill.wire.schema import Api, Message
 
 OPERATOR: Final = ""  # the name of an operator, who resolves records that no consumer holds
@@ -127,8 +127,9 @@ class ShareClient:
         """
         Acquire available records for the consumer `member`, and wait for some for up to `wait_ms`.
 
-        A consumer that holds records of the partition gets these again, with renewed locks, and no others.  The first
-        request creates the group.  Raise ShareRefused, UnknownTopic or RetriesExhausted.
+        A consumer that holds records of the partition gets these again, with renewed locks, and no others.  With
+        `max_records` 0, nothing is acquired.  With `max_bytes` 0, `batches` is empty.  The first request creates the
+        group.  Raise ShareRefused, UnknownTopic or RetriesExhausted.
         """
         ends_at = time.monotonic() + wait_ms / 1_000
         longest_ms = min(_WAIT_MS_MAX, self._cluster.settings.request_timeout_ms // 2)

@@ -17,8 +17,8 @@ class Request(Message):
     topic_id: TopicId = field(UUID)
     partition: int = field(INT32)
     member_id: str = field(STRING)  # chosen by the consumer
-    max_records: int = field(INT32)
-    max_bytes: int = field(INT32)
+    max_records: int = field(INT32)  # 0: nothing is acquired; the response has what the consumer holds, without bytes
+    max_bytes: int = field(INT32)  # 0: the response has no bytes, because the consumer fetches them later
     max_wait_ms: int = field(INT32)
 
 

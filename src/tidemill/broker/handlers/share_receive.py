@@ -5,21 +5,27 @@ Acquires records of one partition for a consumer without a share session.  Waits
 listed in ApiVersions; the messages are in `peer/share_receive`.
 """
 
+from typing import Final
+
 from tidemill.broker.request.delayed_share_fetch import DelayedShareFetch
-from tidemill.broker.request.lone_consumer import LoneConsumer
+from tidemill.broker.request.lone_consumer import Held, LoneConsumer
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.peer.share_receive import Request, Response
 from tidemill.share.acquisition import FetchLimits
 
+_READ_BYTES_MAX: Final = 4 << 20  # what is read, to acquire its records, for a response without their bytes
 
-def handle(request: Request, context: RequestContext) -> Response | DelayedShareFetch[Response]:
-    if not request.group_id or not request.member_id or min(request.max_records, request.max_bytes) < 1:
+
+def handle(request: Request, context: RequestContext) -> Response | Held | DelayedShareFetch[Response]:
+    if not request.group_id or not request.member_id or min(request.max_records, request.max_bytes) < 0:
         return Response(
             error_code=errors.INVALID_REQUEST,
-            error_message="a ShareReceive needs a group id, a member id, max_records >= 1 and max_bytes >= 1",
+            error_message="a ShareReceive needs a group id, a member id, max_records >= 0 and max_bytes >= 0",
         )
     consumer = LoneConsumer(context.broker.shares, request)
+    if request.max_records == 0:
+        return consumer.held()
     limits = FetchLimits(records_max=request.max_records, batch_size=request.max_records, is_strict=True)
     fetch: DelayedShareFetch[Response] = DelayedShareFetch(
         context,
@@ -27,7 +33,7 @@ def handle(request: Request, context: RequestContext) -> Response | DelayedShare
         [consumer.key],
         limits,
         min_bytes=1,
-        max_bytes=request.max_bytes,
+        max_bytes=request.max_bytes or _READ_BYTES_MAX,
         max_wait_ms=request.max_wait_ms,
     )
     fetch.begin()

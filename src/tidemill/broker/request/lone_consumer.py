@@ -1,6 +1,6 @@
 """A consumer without a share session, whose ShareReceive asks for records of one partition."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from tidemill.broker.request.delayed_share_fetch import Failures, Fetched
@@ -12,10 +12,10 @@ from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.peer.share_receive import Request, Response
 from tidemill.shard.partition import Partition
+from tidemill.shard.pending import Pending
 from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
+from tidemill.share.claim import Acquired
 from tidemill.share.resolution import member_without_session
-
-Acquired = Response.AcquiredRecords
 
 
 class LoneConsumer:
@@ -27,7 +27,22 @@ class LoneConsumer:
         self._host = host
         self.key = ShareKey(request.group_id, request.topic_id, request.partition)
         self.member = member_without_session(request.member_id)
+        self._has_bytes = request.max_bytes > 0
         self._refusal: KafkaError | None = None  # why the share cannot be opened
+
+    def held(self) -> "Held":
+        """Return what the consumer holds, with renewed locks and without the records' bytes, once the share is open."""
+        return Held(self)
+
+    def answer_held(self, held: "Held") -> None:
+        """Complete `held`, unless the share has yet to be opened."""
+        try:
+            led = self._host.share(self.key, self._host.partition(self.key), may_create=True, then=held.opened)
+        except KafkaError as refused:
+            held.refuse(refused)
+        else:
+            if led is not None:
+                held.complete(self._acquired(self._renewed(led)))
 
     def when_ready(self, ready: Callable[[], None]) -> None:
         ready()
@@ -52,24 +67,59 @@ class LoneConsumer:
         return read.held_bytes(led.leases, self.member) or read.available_bytes(led.leases, wall)
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
+        if not self._has_bytes:
+            held = self._renewed(led)
+            return ShareFetched([], held) if held else self._acquire_new(led, read, limits)._replace(records=[])
         if read.held_bytes(led.leases, self.member):
             return read.acquire_again(led.leases, self.member, now=self._host.lock_now)
+        return self._acquire_new(led, read, limits)
+
+    def _acquire_new(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
         return read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+
+    def _renewed(self, led: LedShare) -> list[Acquired]:
+        """Renew the locks of all records that the consumer holds, and return the records."""
+        held = list(led.leases.held_by(self.member))
+        led.leases.renew(self.member, held, now=self._host.lock_now)
+        return held
 
     def response(self, fetched: Fetched, failures: Failures) -> Response:
         for problem in failures.values():
             return Response(error_code=problem.error_code, error_message=problem.message)
-        lock_ms = self._host.configs.of(self.key.group).lock_ms
         for _, found in fetched.values():
-            return Response(
-                lock_ms=lock_ms,
-                acquired=[
-                    Acquired(first_offset=first, last_offset=end - 1, delivery_count=count)
-                    for first, end, count in found.acquired
-                ],
-                records=found.records,
-            )
+            return self._acquired(found.acquired, found.records)
         if self._host.led(self.key) is None:
             unopened = opening_refused(errors.COORDINATOR_NOT_AVAILABLE, self.key.group)
             return Response(error_code=unopened.error_code, error_message=unopened.message)
-        return Response(lock_ms=lock_ms)
+        return self._acquired([])
+
+    def _acquired(self, acquired: Iterable[Acquired], records: Sequence[memoryview] = ()) -> Response:
+        return Response(
+            lock_ms=self._host.configs.of(self.key.group).lock_ms,
+            acquired=[
+                Response.AcquiredRecords(first_offset=first, last_offset=end - 1, delivery_count=count)
+                for first, end, count in acquired
+            ],
+            records=records,
+        )
+
+
+class Held(Pending[Response]):
+    """The response to a ShareReceive that acquires nothing."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, consumer: LoneConsumer) -> None:
+        super().__init__()
+        self._consumer = consumer
+        consumer.answer_held(self)
+
+    def opened(self, code: int) -> None:
+        """The share is open, or could not be opened."""
+        if code:
+            self.refuse(opening_refused(code, self._consumer.key.group))
+        else:
+            self._consumer.answer_held(self)
+
+    def refuse(self, refused: KafkaError) -> None:
+        self.complete(Response(error_code=refused.error_code, error_message=refused.message))

@@ -69,6 +69,62 @@ def test_a_repeated_receive_returns_what_the_consumer_holds(world: BrokerWorld) 
     assert [] == consumer.receive(max_wait_ms=0)
 
 
+def test_a_receive_without_bytes_acquires_records_that_are_fetched_later(world: BrokerWorld) -> None:
+    """
+    With max_bytes 0, records are acquired as usual, and the response has their offsets only.
+    """
+    world.produce("jobs", b"a", b"b", b"c")
+    consumer = ResolvesShares(world, "w")
+
+    for _ in range(2):
+        response = consumer.client.ask(consumer.receive_request(max_bytes=0, max_records=2))
+        acquired = [(it.first_offset, it.last_offset, it.delivery_count) for it in response.acquired]
+        assert ([(0, 1, 1)], LOCK_MS, b"") == (acquired, response.lock_ms, bytes(response.records or b""))
+    assert (2, 0, 0) == consumer.counts((0, 1, ACCEPT))
+
+
+def test_a_receive_of_no_records_returns_what_the_consumer_holds(world: BrokerWorld) -> None:
+    """
+    With max_records 0, nothing is acquired, and the locks of what the consumer holds are renewed.
+    """
+    world.produce("jobs", b"a", b"b")
+    consumer = ResolvesShares(world, "w")
+
+    def held() -> list[tuple[int, int]]:
+        response = consumer.client.ask(consumer.receive_request(max_bytes=0, max_records=0))
+        assert not response.error_code
+        return [(it.first_offset, it.last_offset) for it in response.acquired]
+
+    assert [] == held()
+    consumer.receive(max_records=1)
+    for _ in range(2):
+        for _ in range(LOCK_MS // 800 + 1):
+            world.pass_time(400)
+        assert [(0, 0)] == held(), "the lock was renewed by the request before"
+    assert 1 == consumer.describe().available
+
+
+def test_a_receive_of_no_records_opens_the_share(world: BrokerWorld) -> None:
+    """
+    The group starts at that moment, here at the end of the log; a group of another type is refused.
+    """
+    configure_group(world, share_auto_offset_reset="latest")
+    world.produce("jobs", b"before")
+    consumer = ResolvesShares(world, "w")
+
+    assert not consumer.client.ask(consumer.receive_request(max_records=0)).error_code
+    world.produce("jobs", b"after")
+
+    assert [Got(1, b"after", 1)] == consumer.receive()
+
+
+def test_a_receive_of_no_records_refuses_a_consumer_group(world: BrokerWorld) -> None:
+    GroupMember(world, "classic").join()
+    consumer = ResolvesShares(world, "w", group="classic")
+
+    assert errors.GROUP_ID_NOT_FOUND == consumer.client.ask(consumer.receive_request(max_records=0)).error_code
+
+
 def test_locks_at_the_limit_do_not_hide_what_is_held(world: BrokerWorld) -> None:
     """
     A consumer whose records use up the group's locks gets them again.
@@ -226,7 +282,7 @@ def test_invalid_resolves_are_refused(world: BrokerWorld, fields: dict[str, obje
     ("fields", "code"),
     [
         ({"member_id": ""}, errors.INVALID_REQUEST),
-        ({"max_records": 0}, errors.INVALID_REQUEST),
+        ({"max_records": -1}, errors.INVALID_REQUEST),
         ({"topic_id": b"x" * 16}, errors.UNKNOWN_TOPIC_ID),
         ({"group_id": "x" * 40_000}, errors.INVALID_GROUP_ID),
     ],
