@@ -57,7 +57,7 @@ class RangeReader:
         if a read fails.
         """
         partition = TopicPartition(work.topic, work.partition)
-        cluster = self._own_cluster or _cluster(self._options.connection)
+        cluster = self._own_cluster or cluster_of_process(self._options.connection)
         fetcher = RawFetcher(cluster, deadline_ms=self._options.poll_timeout_ms)
         start_offset = work.start_offset
         while start_offset < work.end_offset:
@@ -89,7 +89,8 @@ class RangeReader:
             return
 
 
-def _cluster(settings: ConnectionSettings) -> ClusterMetadata:
+def cluster_of_process(settings: ConnectionSettings) -> ClusterMetadata:
+    """Return the connections that this process keeps to a cluster; only one thread may use them."""
     cluster = _clusters.pop(settings, None)
     if cluster is None:
         if len(_clusters) >= _CLUSTERS_MAX:

@@ -16,6 +16,14 @@ OPTIONS: Final = (
     Option("subscribePattern", "regular expression", "", "Reads all topics whose whole name matches."),
     Option("assign", "JSON", "", 'Reads these partitions only: `{"topic":[0,1]}`.'),
     Option(
+        "mode",
+        "offsets or share",
+        "offsets",
+        "`share`: streaming only. The query processes the records of a share group, each of which is acknowledged when "
+        "its micro-batch is complete. Options about offsets, timestamps, bytes and data loss are refused.",
+    ),
+    Option("group", "group", "", "Required with `mode=share`, and refused without: the share group."),
+    Option(
         "startingOffsets",
         "position",
         "latest; batch: earliest",
@@ -54,7 +62,8 @@ OPTIONS: Final = (
         "maxOffsetsPerTrigger",
         "number",
         "",
-        "Streaming only. The most offsets of a micro-batch, shared in proportion to what is pending.",
+        "Streaming only. The most offsets of a micro-batch, shared in proportion to what is pending; the most records "
+        "with `mode=share`.",
     ),
     Option(
         "maxBytesPerTrigger",

@@ -34,6 +34,9 @@ _REFUSED_KAFKA_KEYS: Final = {
     "value.serializer": "This is a source; nothing is serialized.",
 }
 
+OFFSETS: Final = "offsets"  # the values of `mode`
+SHARE: Final = "share"
+
 # `load(path)` sets `path`, which is ignored, as in Spark's source.
 KNOWN: Final = {name.lower(): name for name in ("path", *(option.name for option in OPTIONS))}
 """The documented spelling of each option by its name in lower case."""
@@ -67,7 +70,13 @@ class SourceOptions:
 
 def for_batch(options: Mapping[str, str]) -> SourceOptions:
     """Parse the options of a batch query.  Raise a ValueError that names the option, its value and the fix."""
-    parsed = _parse(options, starting=Everywhere(EARLIEST))
+    if is_share(options):
+        raise ValueError(
+            "mode=share is not supported in batch reads, because a batch read has no commit that could acknowledge "
+            "records: use spark.readStream, with trigger(availableNow=True) to end when no record is available"
+        )
+    _refuse_group(options)
+    parsed = parse(options, starting=Everywhere(EARLIEST))
     if parsed.starting == Everywhere(LATEST):
         raise ValueError("starting offset can't be latest for batch queries: set startingOffsets to earliest or JSON")
     if parsed.ending == Everywhere(EARLIEST):
@@ -87,7 +96,8 @@ def for_stream(options: Mapping[str, str]) -> SourceOptions:
     for ending in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if ending.lower() in options:
             raise ValueError(f"ending offset not valid in streaming queries: remove option {ending}")
-    parsed = _parse(options, starting=Everywhere(LATEST))
+    _refuse_group(options)
+    parsed = parse(options, starting=Everywhere(LATEST))
     least, most = parsed.offsets_per_trigger_min, parsed.offsets_per_trigger_max
     if least is not None and most is not None and least > most:
         raise ValueError(
@@ -109,7 +119,16 @@ def has_letters(options: Mapping[str, str]) -> bool:
     return value == "dead-letters"
 
 
-def _parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
+def is_share(options: Mapping[str, str]) -> bool:
+    """Return whether the option `mode` asks for the records of a share group.  Raise ValueError if it is unknown."""
+    mode = options.get("mode", OFFSETS).strip().lower()
+    if mode not in (OFFSETS, SHARE):
+        raise ValueError(f"mode={mode} is unknown: use {OFFSETS} or {SHARE}")
+    return mode == SHARE
+
+
+def parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
+    """Parse the options that all kinds of queries share.  `starting` is the default of startingOffsets."""
     warn_of_unknown(options, KNOWN)
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
@@ -163,6 +182,14 @@ def _data_loss(options: Mapping[str, str]) -> DataLossPolicy:
         raise ValueError(f"dataLossLog={log} is used only with onDataLoss=report: set that, or remove dataLossLog")
     # A relative path is relative to the driver's working directory, which executors do not share.
     return DataLossPolicy(chosen, (log if "://" in log else os.path.abspath(log)) if log else None)
+
+
+def _refuse_group(options: Mapping[str, str]) -> None:
+    if "group" in options:
+        raise ValueError(
+            f"group={options['group']} is used only with mode=share: set it, or use startingOffsets=group:NAME and "
+            "commitGroup for a consumer group"
+        )
 
 
 def _commit_group(options: Mapping[str, str]) -> str | None:
