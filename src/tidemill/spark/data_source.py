@@ -34,6 +34,7 @@ class TidemillDataSource(DataSource):
             return row_schema.full(
                 has_headers=source_options.has_headers(self.options),
                 has_letters=source_options.has_letters(self.options),
+                is_share=source_options.is_share(self.options),
             )
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
@@ -45,11 +46,14 @@ class TidemillDataSource(DataSource):
             return BatchReader(source_options.for_batch(self.options), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
-        from tidemill.columnar import source_options
+        from tidemill.columnar import share_options, source_options
         from tidemill.spark.refused_stream import RefusedStream
+        from tidemill.spark.share_stream_reader import ShareStreamReader
         from tidemill.spark.stream_reader import StreamReader
 
         try:
+            if source_options.is_share(self.options):
+                return ShareStreamReader(share_options.parse(self.options), schema)
             return StreamReader(source_options.for_stream(self.options), schema)
         except ValueError as error:
             return RefusedStream(error)

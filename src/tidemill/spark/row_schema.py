@@ -1,4 +1,7 @@
-"""The columns of Spark's Kafka source.  Columns that are not in the user's schema are not decoded."""
+"""The columns of Spark's Kafka source, and two for the records of a share group.
+
+Columns that are not in the user's schema are not decoded.
+"""
 
 from pyspark.sql.types import (
     ArrayType,
@@ -11,6 +14,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from tidemill.columnar import acquired_rows
 
 HEADERS = "headers"
 
@@ -33,12 +38,13 @@ _LETTER_COLUMNS: dict[str, DataType] = {
     "origin_offset": LongType(),
     "origin_group": StringType(),
 }
+_SHARE_COLUMNS: dict[str, DataType] = {acquired_rows.DELIVERY_COUNT: IntegerType(), acquired_rows.RECEIPT: StringType()}
 _BY_LOWER_NAME = {name.lower(): name for name in (*_COLUMNS, *_LETTER_COLUMNS)}
 
 
-def full(*, has_headers: bool, has_letters: bool = False) -> StructType:
+def full(*, has_headers: bool, has_letters: bool = False, is_share: bool = False) -> StructType:
     """Return the schema of a read for which the user specifies no schema."""
-    columns = _COLUMNS | (_LETTER_COLUMNS if has_letters else {})
+    columns = _COLUMNS | (_LETTER_COLUMNS if has_letters else {}) | (_SHARE_COLUMNS if is_share else {})
     return StructType([StructField(n, t) for n, t in columns.items() if has_headers or n != HEADERS])
 
 
@@ -47,17 +53,20 @@ def column_named(name: str) -> str | None:
     return _BY_LOWER_NAME.get(name.lower())
 
 
-def chosen_columns(schema: StructType, *, has_headers: bool, has_letters: bool = False) -> tuple[str, ...]:
+def chosen_columns(
+    schema: StructType, *, has_headers: bool, has_letters: bool = False, is_share: bool = False
+) -> tuple[str, ...]:
     """
     Return the columns of `schema`, in that order and in the source's spelling; case is ignored.
 
     Raise ValueError for a column that is unknown, repeated or of another type, and for one that an option must add:
     `headers` without `has_headers`, or a column of dead letters without `has_letters`.
     """
-    known = _COLUMNS | _LETTER_COLUMNS
+    known = _COLUMNS | (_SHARE_COLUMNS if is_share else _LETTER_COLUMNS)
+    by_lower_name = {name.lower(): name for name in known}
     columns = []
     for field in schema.fields:
-        column = column_named(field.name)
+        column = by_lower_name.get(field.name.lower())
         if column is None:
             raise ValueError(f"column {field.name!r} does not exist in the Tidemill source: use {', '.join(known)}")
         if column == HEADERS and not has_headers:

@@ -2,7 +2,7 @@
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from tidemill.columnar.letter_columns import schema as arrow_schema
 from tidemill.spark import row_schema
@@ -31,6 +31,18 @@ def test_a_schema_selects_columns():
     wanted = schema(OFFSET=LongType(), value=BinaryType(), timestamptype=IntegerType())
 
     assert ("offset", "value", "timestampType") == row_schema.chosen_columns(wanted, has_headers=False)
+
+
+def test_records_of_a_share_group_have_two_more_columns():
+    """
+    Other records have no such columns, whatever the schema says.
+    """
+    full = row_schema.full(has_headers=False, is_share=True)
+
+    assert ["deliveryCount", "receipt"] == full.names[-2:]
+    assert ("receipt",) == row_schema.chosen_columns(schema(RECEIPT=StringType()), has_headers=False, is_share=True)
+    with pytest.raises(ValueError, match="column 'receipt' does not exist in the Tidemill source"):
+        row_schema.chosen_columns(schema(receipt=StringType()), has_headers=False)
 
 
 @pytest.mark.parametrize(
