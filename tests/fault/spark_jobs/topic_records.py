@@ -1,7 +1,8 @@
 """Numbered records of a topic, sent and read by a client of another library."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -23,9 +24,11 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, configs: Mapping[str, str] = MappingProxyType({})
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    settings = {"retention.ms": "-1"}  # no expiry, because the timestamps are old
+    settings = {"retention.ms": "-1", **configs}  # no expiry, because the timestamps are old
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(_SECONDS_MAX)
 
 
