@@ -63,7 +63,16 @@ class Ledger:
 class Member(threading.Thread):
     """A thread with a share consumer."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, seed: int, ledger: Ledger, lock_s: float) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        seed: int,
+        ledger: Ledger,
+        lock_s: float,
+        reject_share: float = REJECTED,
+    ) -> None:
         super().__init__(name=f"member {seed}", daemon=True)
         self._brokers = bootstrap
         self._group = group
@@ -71,6 +80,7 @@ class Member(threading.Thread):
         self._random = random.Random(seed)
         self._ledger = ledger
         self._lock_s = lock_s
+        self._reject_share = reject_share
         self.is_stopping = False
         self.error: BaseException | None = None
 
@@ -107,9 +117,9 @@ class Member(threading.Thread):
 
     def _choice(self) -> AcknowledgeType:
         drawn = self._random.random()
-        if drawn < REJECTED:
+        if drawn < self._reject_share:
             return AcknowledgeType.REJECT
-        return AcknowledgeType.RELEASE if drawn < REJECTED + RELEASED else AcknowledgeType.ACCEPT
+        return AcknowledgeType.RELEASE if drawn < self._reject_share + RELEASED else AcknowledgeType.ACCEPT
 
 
 def share_consumer(bootstrap: str, group: str, topic: str) -> ShareConsumer:

@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.fault.cluster_processes import ClusterProcesses
 from tests.fault.extent import times
+from tests.fault.share_groups.dead_letters import letters_of
 from tests.fault.share_groups.share_lag import lag_of
-from tests.fault.share_groups.share_members import DoomedMember, Ledger, Member, RecordId
+from tests.fault.share_groups.share_members import REJECTED, DoomedMember, Ledger, Member, RecordId
 
 PARTITIONS = 4
 MEMBERS = 16
@@ -30,19 +31,32 @@ SETTINGS: dict[str, str | int] = {
 class Work:
     """A topic whose records a share group works off."""
 
-    def __init__(self, bootstrap: str, *, replicas: int) -> None:
+    def __init__(
+        self, bootstrap: str, *, replicas: int, reject_share: float = REJECTED, dead_letters: str = ""
+    ) -> None:
+        """`dead_letters` is the topic for dead letters, which is created; without it, there are none."""
         self.bootstrap = bootstrap
         self.topic = "work"
         self.group = "workers"
         self.ledger = Ledger()
         self.places: set[RecordId] = set()  # of all records
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(self.topic, PARTITIONS, replicas)])[self.topic].result(30)
-        entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.GROUP, self.group, incremental_configs=[entry])
+        topics = [NewTopic(self.topic, PARTITIONS, replicas)]
+        settings = {"share.auto.offset.reset": "earliest"}
+        if dead_letters:
+            takes_letters = {"errors.deadletterqueue.group.enable": "true"}
+            topics.append(NewTopic(dead_letters, PARTITIONS, replicas, config=takes_letters))
+            settings["errors.deadletterqueue.topic.name"] = dead_letters
+        for created in admin.create_topics(topics).values():
+            created.result(30)
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.GROUP, self.group, incremental_configs=entries)
         admin.incremental_alter_configs([resource])[resource].result(30)
         self._members = [
-            Member(bootstrap, self.group, self.topic, seed, self.ledger, LOCK_MS / 1_000) for seed in range(MEMBERS)
+            Member(bootstrap, self.group, self.topic, seed, self.ledger, LOCK_MS / 1_000, reject_share)
+            for seed in range(MEMBERS)
         ]
 
     def produce(self, count: int) -> None:
@@ -148,3 +162,40 @@ def test_nothing_is_lost_when_brokers_are_killed(tmp_path: Path, capsys: pytest.
 
         work.work_off(strike, seconds=times(240, 3_000))
         work.check(capsys)
+
+
+@pytest.mark.timeout(times(120, 3_600))
+def test_dead_letters_are_written_once_when_brokers_are_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Brokers are killed while members reject every fourth record.  Each rejected record has one letter in the dead-letter
+    topic, and no other record has one.
+    """
+    with ClusterProcesses(tmp_path, settings=SETTINGS) as cluster:
+        cluster.start_all()
+        work = Work(cluster.bootstrap, replicas=3, reject_share=0.25, dead_letters="dlq.work")
+        faults = times(2, 20)
+        struck: list[int] = []
+
+        def strike() -> bool:
+            if len(struck) == faults:
+                return False
+            work.produce(500)
+            victim = len(struck) % 3 + 1
+            struck.append(victim)
+            cluster.kill(victim)
+            time.sleep(0.5)
+            cluster.start(victim)
+            return True
+
+        work.work_off(strike, seconds=times(90, 3_000))
+        work.check(capsys)
+        letters = letters_of(cluster.bootstrap, "dlq.work")
+        ledger = work.ledger
+        with capsys.disabled():
+            print(f"{letters.total()} letters; {len(ledger.rejected)} records rejected, faults: {faults}")
+        assert {1} == {*letters.values()}, "a record has two letters"
+        assert ledger.rejected - ledger.late <= letters.keys(), "a rejected record has no letter"
+        # Late members, and those whose brokers were killed, do not know which of their decisions was applied.
+        assert letters.keys() <= ledger.rejected | ledger.late | ledger.unknown | work.places - ledger.accepted.keys()

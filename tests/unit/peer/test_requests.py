@@ -12,6 +12,7 @@ from tidemill.peer import (
     register,
     share_close,
     share_describe,
+    share_letter,
     share_open,
     share_receive,
     share_reset,
@@ -35,6 +36,7 @@ APIS = (
     share_reset.API,
     share_resolve.API,
     share_receive.API,
+    share_letter.API,
 )
 DIRECTORY = bytes(range(16))
 TOPIC = TopicId(bytes(range(16, 32)))
@@ -113,6 +115,11 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         ),
         "0267" + TOPIC.hex() + "00000002" + "026d" + "00000003" + "00000004" + "00000005" + NO_TAGS,
     ),
+    (
+        share_letter.API,
+        share_letter.Request(topic_id=TOPIC, partition=2, records=memoryview(b"batch")),
+        TOPIC.hex() + "00000002" + "06" + b"batch".hex() + NO_TAGS,
+    ),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -172,6 +179,7 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         ),
         FINE + NULL + "00000009" + "02" + "0000000000000004" + "0000000000000005" + "0001" + NO_TAGS + "01" + NO_TAGS,
     ),
+    (share_letter.API, share_letter.Response(error_code=3, error_message="no"), "0003" + "036e6f" + NO_TAGS),
 ]  # fmt: skip
 
 
@@ -211,5 +219,5 @@ def test_the_api_keys_are_not_kafkas() -> None:
     """The API keys between brokers are unique, far above Kafka's, and not among those that ApiVersions lists."""
     keys = [api.key for api in APIS]
 
-    assert [*range(10_000, 10_010), 10_015, 10_016] == keys
+    assert [*range(10_000, 10_010), 10_015, 10_016, 10_017] == keys
     assert not set(keys) & set(ALL)
