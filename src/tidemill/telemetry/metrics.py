@@ -18,7 +18,7 @@ class QueueGauges(NamedTuple):
 
     group: str
     topic: str
-    lag: int = 0  # records that are not finished
+    available: int = 0  # records that a consumer could acquire now
     held: int = 0  # records that consumers hold
     delayed: int = 0  # records that wait for their release time
     dead_waiting: int = 0  # dead records whose dead letter is not written yet

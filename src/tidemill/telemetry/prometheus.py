@@ -88,7 +88,7 @@ QUEUE_COUNTERS: Final[Mapping[str, str]] = {
     "records_archived": "Records that are dead: rejected, delivered too often, or too old.",
 }
 QUEUE_GAUGES: Final[Mapping[str, str]] = {
-    "lag": "Records of partitions led here that the share group has not finished.",
+    "available": "Records of partitions led here that a consumer of the share group could acquire now.",
     "held": "Records of partitions led here that consumers of the share group hold.",
     "delayed": "Records of partitions led here that wait for their release time.",
     "dead_waiting": "Dead records of partitions led here whose dead letter is not written yet.",

@@ -83,7 +83,9 @@ def run(own_broker: dict[str, Any], tmp_path: Path) -> Callable[[str], Ran]:
     return run
 
 
-@pytest.mark.parametrize("group", ["topics", "configs", "groups", "queue", "dlq", "bench", "log", "cluster", "pipeline"])
+@pytest.mark.parametrize(
+    "group", ["topics", "configs", "groups", "queue", "dlq", "bench", "log", "cluster", "pipeline"]
+)
 def test_the_examples_of_a_group_work(group: str, run: Callable[[str], Ran]) -> None:
     """
     A newcomer copies the examples from top to bottom, and each of them succeeds.

@@ -37,7 +37,7 @@ def scrape_of_queue(broker: RunningBroker, topic: str, group: str) -> str:
     try:
         member.subscribe([topic])
         ends_at = time.monotonic() + WAIT_S
-        while f'tidemill_queue_lag_records{{group="{group}",topic="{topic}"}}' not in (text := scrape(broker)):
+        while f'tidemill_queue_available_records{{group="{group}",topic="{topic}"}}' not in (text := scrape(broker)):
             assert time.monotonic() < ends_at, f"{group} reads {topic}, but the metrics do not show it"
             member.poll(0.2)
     finally:

@@ -1,6 +1,7 @@
 """What happens to the records of a queue is counted on the leader."""
 
 from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.lone_consumer import ResolvesShares
 from tests.unit.broker.share_member import STATIC, WAIT_MS, ShareMember, configure_group
 from tests.unit.broker.test_request_metrics import counted
 from tidemill.metadata.topics import DeleteTopics
@@ -103,3 +104,23 @@ def test_the_counters_of_deleted_queues_disappear() -> None:
     world.pass_time(2_000)
 
     assert 1 == len(world.broker.metrics.by_queue.rows())
+
+
+def test_a_repeated_receive_counts_nothing() -> None:
+    """
+    A consumer without a session that repeats its request gets what it holds, which is no further delivery.  What it
+    then releases is counted; what an operator resolves is not released by a consumer.
+    """
+    world = BrokerWorld(STATIC)
+    world.create("jobs")
+    configure_group(world, share_auto_offset_reset="earliest")
+    world.produce("jobs", b"a", b"b", b"c")
+    consumer, operator = ResolvesShares(world, "worker"), ResolvesShares(world)
+    assert 2 == len(consumer.receive(max_records=2)) == len(consumer.receive(max_records=2))
+    assert {"records_acquired": 2} == counters_of(world)
+
+    consumer.resolve((0, 0, Acknowledgement.ACCEPT), (1, 1, Acknowledgement.RELEASE))
+    operator.resolve((1, 1, Acknowledgement.RELEASE), (2, 2, Acknowledgement.REJECT))
+
+    expected = {"acquired": 2, "accepted": 1, "released": 1, "rejected": 1, "archived": 1}
+    assert {f"records_{name}": count for name, count in expected.items()} == counters_of(world)

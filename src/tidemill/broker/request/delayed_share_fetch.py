@@ -392,7 +392,6 @@ class DelayedShareFetch(Pending[R], Generic[R]):
             found = self._consumer.acquire(led, read, limits)
             if found.acquired:
                 fetched[key] = led, found
-                led.count_acquired(found.acquired)
                 count = sum(one.end - one.first for one in found.acquired)
                 limits = limits._replace(records_max=limits.records_max - count)
         return fetched

@@ -75,7 +75,9 @@ class LoneConsumer:
         return self._acquire_new(led, read, limits)
 
     def _acquire_new(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
-        return read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+        found = read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+        led.count_acquired(found.acquired)
+        return found
 
     def _renewed(self, led: LedShare) -> list[Acquired]:
         """Renew the locks of all records that the consumer holds, and return the records."""

@@ -50,7 +50,9 @@ class SessionConsumer:
         return read.available_bytes(led.leases, wall)
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
-        return read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+        found = read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+        led.count_acquired(found.acquired)
+        return found
 
     def response(self, fetched: Fetched, failures: Failures) -> Response:
         return share_fetch_response(self._context, self._session, self._acknowledgements, fetched, failures)

@@ -68,6 +68,8 @@ class ShareResolution(Pending[Response]):
     def _resolve_in(self, led: LedShare, partition: Partition) -> None:
         had_room = led.leases.lock_room > 0
         resolution = self._decided(led, partition)
+        if not self._is_operator:
+            led.count_released(resolution.runs)
         if not had_room:
             self._host.wake(self._key)
         if resolution.runs or resolution.undecided:
