@@ -8,7 +8,7 @@ import pytest
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.share_member import STATIC, Got, ShareMember, configure_group
-from tidemill.broker.handlers.alter_share_group_offsets import RETRY_MS_MAX
+from tidemill.broker.shares.share_leaders import RETRY_MS_MAX
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC
@@ -248,6 +248,26 @@ def test_a_leader_that_moves_is_asked_again(world: ClusterWorld) -> None:
         assert [errors.NONE] == alter(world, 1)
 
     assert {("jobs", 0): (1, 2)} == offsets(world)
+
+
+def test_a_description_waits_for_the_next_leader(world: ClusterWorld) -> None:
+    """
+    While the leader cannot be reached, DescribeShareGroupOffsets waits for the next one, because Kafka's commands leave
+    out a partition that has an error.
+    """
+    assert [errors.NONE] == alter(world, 1)
+    asked = describe_share_group_offsets.Request.Group(group_id="g", topics=None)
+    client = Client(world[1])
+    world.lead("jobs", by=3)
+    world.cut_off(2)
+
+    sent = client.send(describe_share_group_offsets.Request(groups=[asked]))
+    world.pass_time(RETRY_MS_MAX)
+
+    answer = client.answer(*sent)
+    assert answer is not None, "the request still waits"
+    (partition,) = answer.groups[0].topics[0].partitions
+    assert (errors.NONE, 1) == (partition.error_code, partition.start_offset)
 
 
 def test_deleted_offsets_begin_anew(world: ClusterWorld) -> None:

@@ -1,19 +1,19 @@
 """
 DescribeShareGroupOffsets (key 90): v0-1
 
-Returns how far share groups have read partitions (KIP-932).  The coordinator asks the leader of each partition.  A
-partition that a group has not read has the start offset -1 and no error.
+Returns how far share groups have read partitions (KIP-932).  The coordinator asks the leader of each partition, and
+the next one if it moves.  A partition that a group has not read has the start offset -1 and no error.
 
 v1  lag: offsets that are not finished (KIP-1226)
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.broker.shares.share_descriptions import ShareDescriptions
-from tidemill.broker.shares.share_leaders import Outcome, PartitionKey
+from tidemill.broker.shares.share_leaders import PartitionKey
 from tidemill.coordinator.share_group.requests import ReadShareTopics
 from tidemill.coordinator.share_group.responses import ShareTopicsRead
 from tidemill.metadata.image import ClusterImage, Topic
@@ -63,17 +63,21 @@ def _describe(asked: Request.Group, context: RequestContext) -> Pending[Group]:
             for topic, _, numbers in topics
             if topic is not None and topic.topic_id in known_ids
             for number in numbers
+            if 0 <= number < topic.partition_count
         ]
-        context.broker.shares.leaders.ask(
+        context.broker.shares.leaders.ask_patiently(
             share_describe.API,
             partitions,
             lambda ones: _request(asked.group_id, ones),
             lambda request: ShareDescriptions(context.broker.shares, context.broker.machine, request),
-        ).then(lambda outcomes: pending.complete(_group(asked.group_id, topics, known_ids, outcomes)))
+            lambda response: response.shares,
+        ).then(lambda shares: pending.complete(_group(asked.group_id, topics, known_ids, shares)))
 
     ask_group(context.broker.coordinators, asked.group_id, ReadShareTopics(waiter=read, group_id=asked.group_id))
     return pending
 
+
+_Shares = Mapping[PartitionKey, share_describe.Response.Share]
 
 _Asked = tuple[Topic | None, str, Sequence[int]]
 """A topic, its name, and the partitions to describe; the topic is None if there is none of that name."""
@@ -96,8 +100,7 @@ def _request(group: str, partitions: Sequence[PartitionKey]) -> share_describe.R
     )
 
 
-def _group(group: str, topics: Sequence[_Asked], known_ids: Collection[TopicId], outcomes: Sequence[Outcome]) -> Group:
-    found = dict(_shares(outcomes))
+def _group(group: str, topics: Sequence[_Asked], known_ids: Collection[TopicId], shares: _Shares) -> Group:
     return Group(
         group_id=group,
         error_code=errors.NONE,
@@ -105,31 +108,25 @@ def _group(group: str, topics: Sequence[_Asked], known_ids: Collection[TopicId],
             Group.Topic(
                 topic_name=name,
                 topic_id=NO_TOPIC_ID if topic is None else topic.topic_id,
-                partitions=[_partition(topic, number, known_ids, found) for number in numbers],
+                partitions=[_partition(topic, number, known_ids, shares) for number in numbers],
             )
             for topic, name, numbers in topics
         ],
     )
 
 
-def _shares(outcomes: Sequence[Outcome]) -> Iterator[tuple[PartitionKey, share_describe.Response.Share]]:
-    for partitions, response in outcomes:
-        if response is not None:
-            yield from zip(partitions, response.shares, strict=True)
-
-
 def _partition(
     topic: Topic | None,
     number: int,
     known_ids: Collection[TopicId],
-    found: dict[PartitionKey, share_describe.Response.Share],
+    shares: _Shares,
 ) -> Partition:
     if topic is None or not 0 <= number < topic.partition_count:
         code = errors.UNKNOWN_TOPIC_OR_PARTITION
         return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=code)
     if topic.topic_id not in known_ids:
         return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=errors.NONE)
-    share = found.get((topic.topic_id, number))
+    share = shares.get((topic.topic_id, number))
     if share is None:
         code = errors.LEADER_NOT_AVAILABLE
         return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=code)

@@ -99,7 +99,7 @@ class ShareHost:
         self.configs = ShareGroupConfigs(lambda: broker.image, lambda: broker.layers)
         self.opener = ShareOpener(broker.broker_id, broker.coordinators, broker.cluster, lambda: broker.image)
         self._openings = ShareOpenings(broker.machine, self.opener, self._proposals_of, self.wake)
-        self.leaders = ShareLeaders(broker.broker_id, broker.cluster, lambda: broker.image)
+        self.leaders = ShareLeaders(broker.broker_id, broker.machine, broker.cluster, lambda: broker.image)
         self._closings = ShareClosings(
             broker.coordinators, self.leaders, lambda: broker.image, broker.machine.clock, self.close
         )

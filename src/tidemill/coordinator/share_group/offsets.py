@@ -85,4 +85,4 @@ def _in_use(logged: LoggedShareGroups, group_id: str) -> _Problem | None:
     group = logged.groups.get(group_id)
     if group is None or not group.members:
         return None
-    return errors.NON_EMPTY_GROUP, f"Group {group_id} has {len(group.members)} active members."
+    return errors.NON_EMPTY_GROUP, f"The group is not empty: {group_id} has {len(group.members)} active members."

@@ -103,7 +103,10 @@ def test_offsets_of_a_group_with_members_are_kept(request_):
 
     refused = request_(world, "flights", "tides")
 
-    assert (errors.NON_EMPTY_GROUP, "Group g has 1 active members.") == (refused.error_code, refused.error_message)
+    assert (errors.NON_EMPTY_GROUP, "The group is not empty: g has 1 active members.") == (
+        refused.error_code,
+        refused.error_message,
+    )
     assert length == len(world.log)
 
 
