@@ -53,7 +53,7 @@ soak: java install  ## 200 kills, every fault many times, every torn page at eve
 	@TIDEMILL_FAULTS=all $(PYTHON) -m pytest tests/integration/spark --timeout=7200
 	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation/store --timeout=7200
 	@TIDEMILL_RAFT_SEEDS=20000 $(PYTHON) -m pytest tests/simulation/raft --timeout=14400
-	@TIDEMILL_CLUSTER_SEEDS=1000 TIDEMILL_SHARE_SEEDS=1000 $(PYTHON) -m pytest tests/simulation/cluster --timeout=28800
+	@TIDEMILL_CLUSTER_SEEDS=1000 TIDEMILL_SHARE_SEEDS=1000 TIDEMILL_ORDER_SEEDS=300 $(PYTHON) -m pytest tests/simulation/cluster --timeout=28800
 
 docs: install  ## build the site of the documentation into build/site; `make check` checks what the pages name
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict

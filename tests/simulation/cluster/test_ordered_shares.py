@@ -12,6 +12,7 @@ from tests.simulation.cluster.ordered_share_run import BY_KEY, BY_PARTITION, EXC
 from tests.simulation.cluster.share_run import with_share_settings
 from tests.simulation.planted_bugs import assert_fits
 from tidemill.share.active_member import ActiveMember
+from tidemill.share.availability import Availability
 from tidemill.share.interval_map import Interval
 from tidemill.share.leases import Leases
 from tidemill.share.look_ahead import LookAhead
@@ -55,7 +56,7 @@ def unblocks_before_the_commit() -> Iterator[None]:
     def eager(self: Any, member: str, ranges: Any, *, now: int, wall: int) -> Any:
         decided = acknowledge(self, member, ranges, now=now, wall=wall)
         for run in decided:
-            self.look_ahead.finish(run.first, run.end)
+            self.availability.look_ahead.finish(run.first, run.end)
         return decided
 
     with patch.object(Leases, "acknowledge", eager):
@@ -71,7 +72,7 @@ def released_records_do_not_block() -> Iterator[None]:
         runs = list(runs)
         committed(self, runs)
         for run in runs:
-            self.look_ahead.finish(run.first, run.end)
+            self.availability.look_ahead.finish(run.first, run.end)
 
     with patch.object(Leases, "committed", lax):
         yield
@@ -100,7 +101,7 @@ def finished_records_block() -> Iterator[None]:
 
 @contextmanager
 def does_not_wait_for_what_is_held() -> Iterator[None]:
-    with patch.object(Leases, "_waits_for_all", lambda self: False):
+    with patch.object(Availability, "_waits_for_all", lambda self: False):
         yield
 
 
@@ -109,10 +110,10 @@ def passes_a_record_in_flight() -> Iterator[None]:
     """Acquire later records although an earlier one is in flight."""
 
     def find(self: Any, offset: int, end: int, wall: int) -> Interval[int] | None:
-        found: Interval[int] | None = self._find(max(offset, self._share.start), end, wall)
+        found: Interval[int] | None = self.find(max(offset, self._share.start), end, wall)
         return found
 
-    with does_not_wait_for_what_is_held(), patch.object(Leases, "_find_in_order", find):
+    with does_not_wait_for_what_is_held(), patch.object(Availability, "_find_in_order", find):
         yield
 
 

@@ -157,7 +157,7 @@ def test_the_index_is_rebuilt_after_a_restart(world: BrokerWorld) -> None:
 
 def test_the_order_of_a_partition(world: BrokerWorld) -> None:
     """
-    One batch is in flight: the next one follows when every record of it is finished, whoever fetches.
+    One batch is in flight: the next one follows when every record of it is finished, for every member.
     """
     configure_group(world, tidemill_share_order="partition")
     first, second = member(world, "first"), member(world, "second")
