@@ -238,9 +238,9 @@ class Letters:
 
     # Letters that cannot be written.
 
-    def targets(self) -> set[Target]:
+    def targets(self) -> list[Target]:
         """Return the targets of the letters that are assigned and not written."""
-        return {key.target for key, lane in self._lanes.items() if lane.letters}
+        return [key.target for key, lane in self._lanes.items() if lane.letters]
 
     def target_deleted(self, topic_id: TopicId) -> None:
         """Assign the letters to a deleted topic again.  If one was written, it was deleted with the topic."""

@@ -447,7 +447,7 @@ class LetterWriter:
     def _check_targets(self, it: _ShareLetters) -> None:
         """Assign letters to deleted topics again.  A topic that is not in the image may be too new for it."""
         image = self._broker.image
-        for topic_id in {target.topic_id for target in it.letters.targets()}:
+        for topic_id in dict.fromkeys(target.topic_id for target in it.letters.targets()):
             if topic_id not in self._is_confirming and image.topic_by_id(topic_id) is None:
                 self._is_confirming.add(topic_id)
                 self._freshness.ask(partial(self._confirmed, topic_id))
