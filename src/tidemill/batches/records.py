@@ -4,11 +4,13 @@ Decodes the records of a batch into `Record` objects, for coordinators, the CLI 
 No hot path uses this module.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, BatchHeader, Buffer, MalformedBatch, read_header
 from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from tidemill.batches.native import scan
 
 Header = tuple[str, bytes | None]
 
@@ -58,6 +60,29 @@ def read_record(batch: Buffer, offset: int, position: int = 0, size_max: int = D
     return None
 
 
+def timestamp_from(batch: Buffer, offset: int, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> int | None:
+    """
+    Return the timestamp of the first record at or after `offset` in the batch at `position`; None if there is none.
+
+    Few records are decoded, so this is fast for large batches.  Raise ValueError if the batch cannot be read.
+    """
+    header, cursor = _open(batch, position, size_max)
+    starts = scan.record_starts(cursor.block, 0, len(cursor.block), header.record_count)
+
+    def times(start: int) -> tuple[int, int]:
+        """Return the offset and the timestamp of the record that starts there."""
+        cursor.position = start
+        cursor.varint()  # the length
+        cursor.take(1)
+        timestamp = header.base_timestamp + cursor.varint()
+        return header.base_offset + cursor.varint(), timestamp
+
+    index = bisect_left(starts, offset, hi=header.record_count, key=lambda start: times(start)[0])
+    if index == header.record_count:
+        return None
+    return header.max_timestamp if header.is_log_append_time else times(starts[index])[1]
+
+
 def _open(batch: Buffer, position: int, size_max: int) -> tuple[BatchHeader, "_Cursor"]:
     if len(batch) - position < HEADER_BYTES:
         raise MalformedBatch(f"{len(batch) - position} bytes are left; a batch header has {HEADER_BYTES}")
@@ -89,23 +114,23 @@ class _Cursor:
     """A read position in a block of records.  No read goes beyond the end of the block."""
 
     def __init__(self, block: bytes) -> None:
-        self._block = block
+        self.block = block
         self.position = 0
 
     @property
     def bytes_left(self) -> int:
-        return len(self._block) - self.position
+        return len(self.block) - self.position
 
     def skip_to(self, position: int) -> None:
-        if not self.position <= position <= len(self._block):
-            raise MalformedBatch(f"position {position} is not after {self.position} in {len(self._block)} bytes")
+        if not self.position <= position <= len(self.block):
+            raise MalformedBatch(f"position {position} is not after {self.position} in {len(self.block)} bytes")
         self.position = position
 
     def take(self, count: int) -> bytes:
         end = self.position + count
-        if count < 0 or end > len(self._block):
-            raise MalformedBatch(f"a length of {count} bytes at position {self.position} of {len(self._block)}")
-        taken = self._block[self.position : end]
+        if count < 0 or end > len(self.block):
+            raise MalformedBatch(f"a length of {count} bytes at position {self.position} of {len(self.block)}")
+        taken = self.block[self.position : end]
         self.position = end
         return taken
 
@@ -120,8 +145,8 @@ class _Cursor:
 
     def count(self) -> int:
         count = self.varint()
-        if not 0 <= count <= len(self._block) - self.position:
-            raise MalformedBatch(f"a count of {count} headers, but {len(self._block) - self.position} bytes are left")
+        if not 0 <= count <= len(self.block) - self.position:
+            raise MalformedBatch(f"a count of {count} headers, but {len(self.block) - self.position} bytes are left")
         return count
 
     def nullable(self) -> bytes | None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.batches.batch import MalformedBatch
+from tidemill.batches.batch import MalformedBatch, stamp_log_append_time
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec, CompressionError
-from tidemill.batches.records import Record, read_record, read_records
+from tidemill.batches.records import Record, read_record, read_records, timestamp_from
 
 RECORDS = [Record(b"key", b"value", (("name", b"content"), ("empty", None)), 5), Record(None, None, (), 6)]
 
@@ -85,3 +85,20 @@ def test_one_damaged_record_is_read_or_refused(place, noise):
 
     with suppress(MalformedBatch):
         read_record(built, 1)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_timestamp_is_found_by_offset(codec):
+    """It is that of the first record at or after the offset: compaction leaves gaps."""
+    records = [Record(None, b"x", (), 100 + 7 * n % 10) for n in range(20)]
+    built = build_batch(records, base_offset=10, codec=codec)
+
+    assert [one.timestamp for one in records] == [timestamp_from(built, offset) for offset in range(10, 30)]
+    assert (100, None) == (timestamp_from(built, 3), timestamp_from(built, 30))
+
+
+def test_all_records_have_the_time_of_the_append():
+    built = build_batch(RECORDS)
+    stamp_log_append_time(built, 77)
+
+    assert 77 == timestamp_from(built, 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tidemill.batches.batch import read_header
-from tidemill.batches.records import read_records
+from tidemill.batches.records import timestamp_from
 from tidemill.broker.machine import Machine
 from tidemill.broker.shares.led_share import ShareKey
 from tidemill.broker.shares.share_host import ShareHost
@@ -108,9 +108,9 @@ def _timestamp_reader(partition: Partition, offset: int, end: int) -> Callable[[
             header = read_header(found[0][0])
             if header.is_log_append_time or header.is_control:
                 return header.max_timestamp
-            records = read_records(found[0][0])
+            oldest_ms = timestamp_from(found[0][0], offset)
         except (SegmentDamaged, OffsetGone, ValueError):
             return -1  # retention has removed the record, or it is damaged, which fetches report
-        return next((it.timestamp for it in records if it.offset >= offset), header.max_timestamp)
+        return header.max_timestamp if oldest_ms is None else oldest_ms
 
     return read
