@@ -29,6 +29,7 @@ PARTITIONS: Final = 8
 KILLS: Final = times(2, 20)
 ROUNDS: Final = times(1, 5)  # of JOBS jobs each
 RUNS_MAX: Final = 3 + KILLS + ROUNDS  # a kill may fail the query, which is then started again
+LOOK_SECONDS: Final = 0.25  # between two looks at the lag, which cost the broker time that the jobs need
 GROUP: Final = "workers"
 LETTERS: Final = "dlq.workers"
 CONFIGURATION: Final = {
@@ -121,6 +122,7 @@ class _Work:
         if not self._runs or self._runs[-1].has_ended():
             assert len(self._runs) < RUNS_MAX, f"the query fails again and again: {self._runs[-1].output()[-6_000:]}"
             self._start()
+        pause(LOOK_SECONDS)
         lag = lag_of(self._bootstrap, GROUP)
         return self._sent if lag is None else lag
 
