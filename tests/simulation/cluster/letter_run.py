@@ -1,5 +1,6 @@
 """A simulated share group with a dead-letter topic: each dead record has one letter, and no other record has one."""
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -23,13 +24,14 @@ from tidemill.simulation.invariant_violation import InvariantViolation
 DEAD: Final = "dlq.flights"
 ENABLE: Final = "errors.deadletterqueue.group.enable"
 READ_BYTES: Final = 1 << 20
-STRIKES: Final = 0.03  # the probability of a fault when the number of letters on their way changes
+STRIKES: Final = 0.1  # the probability of a fault when the number of letters on their way changes
 
 
 class LetterRun(ShareRun):
     """Rejects many records, and compares the dead-letter topic with the records that have died."""
 
     reject_share = 0.4
+    created_after_s = 0.0  # when the topic for dead letters is created
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
         self._dead: set[tuple[int, int]] = set()  # (partition, offset): a replica has applied the record's death
@@ -39,6 +41,7 @@ class LetterRun(ShareRun):
     async def _prepare(self) -> None:
         await super()._prepare()
         assert self._client is not None
+        await asyncio.sleep(self.created_after_s)
         await self._client.create_topic(DEAD, self._dead_partitions, min(self.knobs.brokers, 3), {ENABLE: "true"})
 
     async def _configure(self, client: Any, settings: Any) -> None:
@@ -111,8 +114,11 @@ class LetterRun(ShareRun):
 class InterruptedRun(LetterRun):
     """
     Strikes while letters are on their way: the leader of the dead records is killed, or the other replicas cannot reach
-    it although the leader of the letters can.
+    it although the leader of the letters can.  Many letters are due then, because their topic is created late.
     """
+
+    reject_share = 0.6
+    created_after_s = 1.5
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
         self._strikes = Random(seed)
