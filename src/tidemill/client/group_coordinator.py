@@ -42,7 +42,7 @@ class GroupCoordinator:
         self._cluster = cluster
         self._group = group
         self._deadline_ms = deadline_ms
-        self._found: Coordinator | None = None
+        self._known: Coordinator | None = None
 
     def ask(
         self,
@@ -72,18 +72,18 @@ class GroupCoordinator:
                 failure = CoordinatorMoved(f"group {self._group!r} {failing}: {errors.name(moved[0])}")
             except (BrokerUnreachable, CoordinatorMoved) as error:
                 failure = error
-            self._found = None
+            self._known = None
             back_off.pause(failure)
 
     def find(self) -> Coordinator:
         """Return the coordinator.  Raise CoordinatorMoved if there is none now, and ClientError otherwise."""
-        if self._found is None:
+        if self._known is None:
             response = self._cluster.ask_any(self._ask_for_coordinator)
             if response.error_code != errors.NONE:
                 kind = CoordinatorMoved if response.error_code in _COORDINATOR_MOVED else ClientError
                 raise kind(f"group {self._group!r} has no coordinator: {errors.name(response.error_code)}")
-            self._found = Coordinator(response.node_id, Endpoint(response.host, response.port))
-        return self._found
+            self._known = Coordinator(response.node_id, Endpoint(response.host, response.port))
+        return self._known
 
     def _ask_for_coordinator(self, connection: BrokerConnection) -> find_coordinator.Response:
         response: find_coordinator.Response = connection.request(
