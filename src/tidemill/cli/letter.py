@@ -19,6 +19,16 @@ class Letter:
     headers: Sequence[Header]  # all headers, in order
     origin: Origin
 
+    @property
+    def has_content(self) -> bool:
+        """
+        Whether the letter has the content of the dead record.
+
+        With errors.deadletterqueue.copy.record.enable=false, the content is missing and no header says so.
+        """
+        is_empty = self.key is None and self.value is None
+        return self.origin.omitted is None and not (is_empty and self.origin.timestamp_ms is None)
+
     def age_ms(self, now_ms: int) -> int | None:
         """Return the time since the letter was written; 0 if this clock is behind the broker's."""
         return None if self.timestamp_ms is None else max(0, now_ms - self.timestamp_ms)

@@ -22,7 +22,12 @@ def as_json(letter: Letter, topic: str, now_ms: int) -> dict[str, Any]:
         "offset": letter.offset,
         "timestamp": letter.timestamp_ms,
         "age_ms": letter.age_ms(now_ms),
-        "origin": {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset},
+        "origin": {
+            "topic": origin.topic,
+            "partition": origin.partition,
+            "offset": origin.offset,
+            "timestamp": origin.timestamp_ms,
+        },
         "group": origin.group,
         "cause": origin.cause,
         "message": origin.message,
@@ -86,7 +91,8 @@ def _origin(letter: Letter) -> str:
         return "-"
     partition = "" if origin.partition is None else f"-{origin.partition}"
     offset = "" if origin.offset is None else f", offset {origin.offset}"
-    return f"{_plain(origin.topic)}{partition}{offset}"
+    at = "" if origin.timestamp_ms is None else f", {moment(origin.timestamp_ms)}"
+    return f"{_plain(origin.topic)}{partition}{offset}{at}"
 
 
 def _own_headers(letter: Letter) -> Iterator[tuple[str, bytes | None]]:

@@ -59,7 +59,7 @@ def plan(letters: Iterable[Letter], topic: str, *, to: str | None, topics: Colle
     made = RedrivePlan()
     for letter in letters:
         target = to or letter.origin.topic
-        if letter.origin.omitted is not None:
+        if not letter.has_content:
             made.skipped[Skip.NO_CONTENT] += 1
         elif target is None or (to is None and letter.origin.partition is None):
             made.skipped[Skip.NO_ORIGIN] += 1

@@ -38,7 +38,8 @@ class Origin:
     attempts: int | None = None  # the number of deliveries
     message: str | None = None
     cause: Cause | None = None  # also None if `message` is not one of MESSAGES
-    omitted: str | None = None  # why the letter does not have the content of the dead record; None: it has
+    timestamp_ms: int | None = None  # of the dead record; Tidemill sends it together with the content
+    omitted: str | None = None  # why the letter does not have the content of the dead record
 
 
 def origin_of(headers: Iterable[tuple[str, bytes | None]]) -> Origin:
@@ -61,6 +62,7 @@ def origin_of(headers: Iterable[tuple[str, bytes | None]]) -> Origin:
         attempts=_number(found.get(names.DELIVERY_COUNT), _INT_MAX),
         message=message,
         cause=_CAUSES.get(message) if message is not None else None,
+        timestamp_ms=_number(found.get(names.TIMESTAMP), _LONG_MAX),
         omitted=found.get(names.OMITTED),
     )
 

@@ -13,6 +13,7 @@ def dead_letter(
     group: str = "billing",
     cause: Cause | None = Cause.REJECTED,
     omitted: str | None = None,
+    origin_ms: int | None = None,
     timestamp_ms: int | None = 1_700_000_000_000,
     key: bytes | None = b"k",
     value: bytes | None = b"v",
@@ -25,6 +26,7 @@ def dead_letter(
         "__dlq.errors.group": group,
         "__dlq.errors.delivery.count": 3,
         "__dlq.errors.message": None if cause is None else MESSAGES[cause],
+        "__dlq.errors.timestamp": origin_ms,
         "__dlq.errors.omitted": omitted,
     }
     own = [(name, str(value).encode()) for name, value in told.items() if value is not None]

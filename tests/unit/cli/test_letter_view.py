@@ -12,11 +12,11 @@ def test_a_letter_shows_the_dead_record() -> None:
     """
     A person sees where the record was, who gave it up and why, and its content.
     """
-    letter = dead_letter(7, timestamp_ms=AT_MS, headers=(("trace", b"t-1"), ("empty", None)))
+    letter = dead_letter(7, timestamp_ms=AT_MS, origin_ms=AT_MS - 1_000, headers=(("trace", b"t-1"), ("empty", None)))
 
     assert [
         ("letter", "dlq.orders-0, offset 7"),
-        ("origin", "orders-2, offset 107"),
+        ("origin", "orders-2, offset 107, 2026-01-01T11:59:59Z"),
         ("group", "billing"),
         ("cause", "rejected"),
         ("attempts", 3),
@@ -38,7 +38,7 @@ def test_an_object_has_the_whole_record() -> None:
     row = as_json(letter, "dlq.orders", AT_MS)
 
     assert (long.decode(), {"base64": "/w=="}, [["trace", "t-1"]]) == (row["value"], row["key"], row["headers"])
-    assert {"topic": "orders", "partition": 2, "offset": 107} == row["origin"]
+    assert {"topic": "orders", "partition": 2, "offset": 107, "timestamp": None} == row["origin"]
     assert ("rejected", 3, 0, None) == (row["cause"], row["attempts"], row["age_ms"], row["omitted"])
 
 

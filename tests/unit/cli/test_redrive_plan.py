@@ -42,6 +42,22 @@ def test_letters_that_cannot_be_sent_back_are_counted() -> None:
     assert {Skip.NO_ORIGIN: 2, Skip.UNKNOWN_TOPIC: 1, Skip.OWN_TOPIC: 1, Skip.NO_CONTENT: 1} == planned.skipped
 
 
+def test_an_empty_record_is_sent_back_only_if_it_was_empty() -> None:
+    """
+    A group may send letters without the content of their records, and no header says so.  Tidemill adds the timestamp
+    of the record to every letter that has the content, so a record without key and value can be told from it.
+    """
+    letters = [
+        dead_letter(0, key=None, value=None),
+        dead_letter(1, key=None, value=None, origin_ms=5),
+        dead_letter(2, value=None),
+    ]
+
+    planned = plan(letters, "dlq.orders", to=None, topics=TOPICS)
+
+    assert {0: deque([OffsetRun(1, 2)])} == planned.runs and {Skip.NO_CONTENT: 1} == planned.skipped
+
+
 def test_another_topic_takes_letters_of_any_origin() -> None:
     """
     With --to, the origin does not matter, but the content of the record does.
