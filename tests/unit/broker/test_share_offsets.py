@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.broker_world import Client
+from tests.unit.broker.broker_world import BrokerWorld, Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.share_member import STATIC, Got, ShareMember, configure_group
+from tidemill.broker.coordinators.group_coordinator import GROUPS
+from tidemill.broker.shares.share_closings import AGAIN_MS
 from tidemill.broker.shares.share_leaders import RETRY_MS_MAX
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
@@ -17,6 +19,7 @@ from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.share.share_session import FINAL_EPOCH
 from tidemill.wire.messages import (
     alter_share_group_offsets,
+    delete_groups,
     delete_records,
     delete_share_group_offsets,
     describe_share_group_offsets,
@@ -292,3 +295,25 @@ def test_deleted_offsets_begin_anew(world: ClusterWorld) -> None:
     assert errors.NONE == delete(world, "jobs").error_code
     world.pass_time(3_000)
     assert [None, None, None] == [shares_of(world[it].partition("jobs")).of_group("g") for it in (1, 2, 3)]
+
+
+def test_shares_that_were_never_opened_are_closed_at_once() -> None:
+    """
+    The broker that coordinates two deleted groups, and leads the partition, closes both in one tick, although neither
+    has ever read a record.
+    """
+    single = BrokerWorld({**STATIC, "offsets.topic.num.partitions": "1"})
+    single.create("jobs")
+    groups = ("a", "b")
+    for group in groups:
+        member = ShareMember(single, group=group)
+        member.join("jobs")
+        member.member_epoch = -1
+        member.heartbeat()
+
+    deleted = single.ask(delete_groups.Request(groups_names=groups)).results
+    single.pass_time(2 * AGAIN_MS)
+
+    assert [errors.NONE] * 2 == [it.error_code for it in deleted]
+    for hosted in single.broker.coordinators.of(GROUPS).hosted():
+        assert [] == list(hosted.core.groups.shares_to_close())

@@ -54,7 +54,7 @@ class ShareClosings:
         self._next_ms = now_ms + AGAIN_MS
         for hosted in self._coordinators.of(GROUPS).hosted():
             if hosted.is_loaded:
-                for share in hosted.core.groups.shares_to_close():
+                for share in [*hosted.core.groups.shares_to_close()]:  # an answer at once changes the original
                     if share not in self._asked:
                         self._close(hosted, share)
 
