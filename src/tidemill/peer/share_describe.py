@@ -34,6 +34,7 @@ class Response(Message):
         expired_unread: int = field(INT64, default=0)  # offsets that retention removed before they were finished
         oldest_ms: int = field(INT64, default=-1)  # the timestamp of the first record that is not finished; -1: none
         blocked_by: str | None = field(STRING, default=None)  # why available records are not delivered; None: nothing
+        incarnation: int = field(INT64, default=0)  # of the group's use of the topic; 0 if there is no share
 
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)

@@ -290,6 +290,7 @@ def test_deleted_offsets_begin_anew(world: ClusterWorld) -> None:
     assert {} == offsets(world)
     assert {("jobs", 0): (-1, -1)} == offsets(world, ["jobs"])
     again = joined(world, "again")
+    assert {("jobs", 0): (-1, -1)} == offsets(world)
     assert [Got(0, b"a", 1), Got(1, b"b", 1), Got(2, b"c", 1)] == again.receive(max_wait_ms=WAIT_MS)
     left(again)
     assert errors.NONE == delete(world, "jobs").error_code

@@ -157,7 +157,7 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         share_describe.API,
         share_describe.Response(shares=[share_describe.Response.Share(leader_epoch=3, start=4, lag=5)]),
         FINE + NULL + "02" + "0000" + "00000003" + "0000000000000004" + "0000000000000005" + "ff" * 8 + "00" * 40
-        + "ff" * 8 + NULL + NO_TAGS + NO_TAGS,
+        + "ff" * 8 + NULL + "00" * 8 + NO_TAGS + NO_TAGS,
     ),
     (
         share_reset.API,

@@ -7,7 +7,7 @@ the next one if it moves.  A partition that a group has not read has the start o
 v1  lag: offsets that are not finished (KIP-1226)
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from tidemill.broker.coordinators.group_coordinator import ask_group
@@ -54,14 +54,13 @@ def _describe(asked: Request.Group, context: RequestContext) -> Pending[Group]:
             )
             pending.complete(failed)
             return
-        # A leader may still have a share of a topic that the group no longer knows, because its offsets were deleted.
-        known_ids = frozenset(reply.topic_ids)
-        known = [topic for topic_id in reply.topic_ids if (topic := image.topic_by_id(topic_id)) is not None]
+        incarnations = reply.incarnations
+        known = [topic for topic_id in incarnations if (topic := image.topic_by_id(topic_id)) is not None]
         topics = _of_topics(known) if asked.topics is None else _asked(asked.topics, image)
         partitions = [
             (topic.topic_id, number)
             for topic, _, numbers in topics
-            if topic is not None and topic.topic_id in known_ids
+            if topic is not None and topic.topic_id in incarnations
             for number in numbers
             if 0 <= number < topic.partition_count
         ]
@@ -71,7 +70,7 @@ def _describe(asked: Request.Group, context: RequestContext) -> Pending[Group]:
             lambda ones: _request(asked.group_id, ones),
             lambda request: ShareDescriptions(context.broker.shares, context.broker.machine, request),
             lambda response: response.shares,
-        ).then(lambda shares: pending.complete(_group(asked.group_id, topics, known_ids, shares)))
+        ).then(lambda shares: pending.complete(_group(asked.group_id, topics, incarnations, shares)))
 
     ask_group(context.broker.coordinators, asked.group_id, ReadShareTopics(waiter=read, group_id=asked.group_id))
     return pending
@@ -100,7 +99,7 @@ def _request(group: str, partitions: Sequence[PartitionKey]) -> share_describe.R
     )
 
 
-def _group(group: str, topics: Sequence[_Asked], known_ids: Collection[TopicId], shares: _Shares) -> Group:
+def _group(group: str, topics: Sequence[_Asked], incarnations: Mapping[TopicId, int], shares: _Shares) -> Group:
     return Group(
         group_id=group,
         error_code=errors.NONE,
@@ -108,7 +107,7 @@ def _group(group: str, topics: Sequence[_Asked], known_ids: Collection[TopicId],
             Group.Topic(
                 topic_name=name,
                 topic_id=NO_TOPIC_ID if topic is None else topic.topic_id,
-                partitions=[_partition(topic, number, known_ids, shares) for number in numbers],
+                partitions=[_partition(topic, number, incarnations, shares) for number in numbers],
             )
             for topic, name, numbers in topics
         ],
@@ -118,18 +117,21 @@ def _group(group: str, topics: Sequence[_Asked], known_ids: Collection[TopicId],
 def _partition(
     topic: Topic | None,
     number: int,
-    known_ids: Collection[TopicId],
+    incarnations: Mapping[TopicId, int],
     shares: _Shares,
 ) -> Partition:
     if topic is None or not 0 <= number < topic.partition_count:
         code = errors.UNKNOWN_TOPIC_OR_PARTITION
         return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=code)
-    if topic.topic_id not in known_ids:
-        return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=errors.NONE)
+    not_read = Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=errors.NONE)
+    if topic.topic_id not in incarnations:
+        return not_read
     share = shares.get((topic.topic_id, number))
     if share is None:
         code = errors.LEADER_NOT_AVAILABLE
         return Partition(partition_index=number, start_offset=-1, leader_epoch=-1, error_code=code)
+    if share.start >= 0 and share.incarnation < incarnations[topic.topic_id]:
+        return not_read  # The group's offsets were deleted, and the leader has not removed or replaced its share yet.
     return Partition(
         partition_index=number,
         start_offset=share.start,

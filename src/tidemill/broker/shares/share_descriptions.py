@@ -94,6 +94,7 @@ def _counted(host: ShareHost, key: ShareKey, partition: Partition) -> Described:
         archiving=counts.archiving,
         expired_unread=share.expired_unread,
         blocked_by=None if led is None else led.blocked_by,
+        incarnation=share.incarnation,
     )
 
 

@@ -44,7 +44,7 @@ class ShareOpen:
 
 @dataclass(slots=True, kw_only=True)
 class ReadShareTopics:
-    """Asks which topics a share group reads or has read."""
+    """Asks which topics a share group reads or has read, and in which incarnation."""
 
     waiter: Waiter
     group_id: str

@@ -1,5 +1,6 @@
 """Responses about share groups: values that handlers turn into wire responses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ class ShareGroupsDescribed:
 class ShareTopicsRead:
     error_code: int = errors.NONE
     error_message: str | None = None
-    topic_ids: tuple[TopicId, ...] = ()
+    incarnations: Mapping[TopicId, int] = field(default_factory=dict)  # of the topics that the group knows
 
 
 @dataclass(slots=True, kw_only=True)

@@ -171,7 +171,8 @@ class ShareGroups:
     def _topics(self, group_id: str) -> ShareTopicsRead:
         if group_id not in self:
             return ShareTopicsRead(error_code=errors.GROUP_ID_NOT_FOUND, error_message=self._missing(group_id))
-        return ShareTopicsRead(topic_ids=tuple(self._logged.topics_of(group_id).known))
+        known = self._logged.topics_of(group_id).known
+        return ShareTopicsRead(incarnations={topic_id: topic.incarnation for topic_id, topic in known.items()})
 
     def _alter_offsets(self, request: AlterShareOffsets, decision: Decision) -> ShareOffsetsAltered:
         group_id = request.group_id

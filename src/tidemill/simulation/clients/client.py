@@ -20,9 +20,12 @@ from tidemill.simulation.machine.network import Network, Socket
 from tidemill.wire.api import ALL
 from tidemill.wire.client_connection import ClientConnection
 from tidemill.wire.messages import (
+    alter_share_group_offsets,
     create_topics,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
+    describe_share_group_offsets,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -49,6 +52,9 @@ Address = tuple[str, int]
 APIS: Final = {
     message.Request: ALL[message.API.key]
     for message in (
+        alter_share_group_offsets,
+        delete_share_group_offsets,
+        describe_share_group_offsets,
         create_topics,
         delete_records,
         delete_topics,

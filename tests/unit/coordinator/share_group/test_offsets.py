@@ -24,7 +24,7 @@ def delete(world: ShareWorld, *topics: str, group_id: str = "g") -> ShareOffsets
 
 
 def known(world: ShareWorld) -> set[TopicId]:
-    return set(world.ask(ReadShareTopics(waiter=world.waiter(), group_id="g")).topic_ids)
+    return set(world.ask(ReadShareTopics(waiter=world.waiter(), group_id="g")).incarnations)
 
 
 def left(world: ShareWorld, *topics: str) -> None:
