@@ -14,7 +14,7 @@ from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import dead_letters as names
 from tidemill.shard.partition import Partition
 from tidemill.share.dead_letter import header
-from tidemill.share.letters import Letters
+from tidemill.share.letters import UNMARKED_MAX, Letters
 from tidemill.share.record_status import RecordState
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC
@@ -24,7 +24,7 @@ from tidemill.simulation.invariant_violation import InvariantViolation
 DEAD: Final = "dlq.flights"
 ENABLE: Final = "errors.deadletterqueue.group.enable"
 READ_BYTES: Final = 1 << 20
-STRIKES: Final = 0.1  # the probability of a fault when the number of letters on their way changes
+STRIKES: Final = 0.1  # the probability of a fault when as many letters as possible are assigned
 
 
 class LetterRun(ShareRun):
@@ -132,14 +132,16 @@ class InterruptedRun(LetterRun):
             return
         share = shares_of(partition).of_group(GROUP)
         unmarked = 0 if share is None else len(share.letters)
-        if unmarked not in (0, self._unmarked.get(machine)) and self._strikes.random() < STRIKES:
+        if unmarked >= UNMARKED_MAX > self._unmarked.get(machine, 0) and self._strikes.random() < STRIKES:
             self._strike_soon(machine, partition)
         self._unmarked[machine] = unmarked
 
     def _strike_soon(self, machine: BrokerMachine, partition: Partition) -> None:
         voters = {f"broker-{voter.broker_id}" for voter in partition.shard.replica.voters}
         letters = next((it.name for it in self.machines if self._leads_letters(it)), None)
-        starts, delay_us = machine.starts, self._strikes.randrange(1 + 3 * self.knobs.delay_us)
+        starts = machine.starts
+        # About the time from the commit of LETTER to that of LETTERED.
+        delay_us = self._strikes.randrange(self.knobs.delay_us, 8 * self.knobs.delay_us + 3 * self.knobs.sync_us)
 
         def strike() -> None:
             if self.faults.is_over or machine.starts != starts or machine.loop is None:

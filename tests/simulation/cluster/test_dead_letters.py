@@ -1,4 +1,7 @@
-"""Dead letters on simulated brokers: one for each dead record, whatever fails."""
+"""Dead letters on simulated brokers: one for each dead record, whatever fails.
+
+`tests/unit/share/test_letters_model.py` has the planted bugs that need a target with exact memory.
+"""
 
 import os
 from collections.abc import Iterator
@@ -21,9 +24,9 @@ from tidemill.share.record_status import RecordState
 from tidemill.share.share import Share
 from tidemill.share.share_row import AssignLetters
 
-SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "15")))
-EVENTFUL_SEEDS = range(2 * len(SEEDS))
-MUTANT_SEEDS = range(100)
+SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "4")) // 2)
+INTERRUPTED_SEEDS = range(2 * len(SEEDS))
+MUTANT_SEEDS = range(40)
 
 
 def test_each_dead_record_has_one_letter(explored: list[str]) -> None:
@@ -34,12 +37,16 @@ def test_each_dead_record_has_one_letter(explored: list[str]) -> None:
     count = 0
 
     with with_share_settings(), refuse_lost_letters():
-        for run in (*map(letter_run, SEEDS), *map(eventful_letter_run, SEEDS), *map(interrupted_run, EVENTFUL_SEEDS)):
+        for run in (
+            *map(letter_run, SEEDS),
+            *map(eventful_letter_run, SEEDS),
+            *map(interrupted_run, INTERRUPTED_SEEDS),
+        ):
             run.run()
             count += run.letter_count
 
     assert count > len(SEEDS)
-    explored.append(f"Dead letters: 2 * {len(SEEDS)} and {len(EVENTFUL_SEEDS)} seeds, {count} letters")
+    explored.append(f"Dead letters: 2 * {len(SEEDS)} and {len(INTERRUPTED_SEEDS)} seeds, {count} letters")
 
 
 @contextmanager
@@ -62,26 +69,6 @@ def sends_before_the_assignment_commits() -> Iterator[None]:
 @contextmanager
 def sends_without_a_sequence() -> Iterator[None]:
     with patch.object(letter_reader, "letter_batch", lambda record, letter: build_batch([record])):
-        yield
-
-
-@contextmanager
-def has_six_letters_in_flight() -> Iterator[None]:
-    with patch.object(letters, "UNMARKED_MAX", 6):
-        yield
-
-
-@contextmanager
-def sends_two_first_letters() -> Iterator[None]:
-    """Send the second letter of a producer id before the first one is answered."""
-    to_send = Letters.to_send
-
-    def eager(self: Any, now: int, letters_max: int) -> Any:
-        for lane in self._lanes.values():
-            lane.is_known = True
-        return to_send(self, now, letters_max)
-
-    with patch.object(Letters, "to_send", eager):
         yield
 
 
@@ -124,23 +111,14 @@ def the_next_leader_assigns_all_letters_again() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def forgets_dead_records_of_the_last_leader() -> Iterator[None]:
-    with patch.object(LetterWriter, "lead", lambda self, led: None):
-        yield
-
-
 @pytest.mark.parametrize(
     "planted",
     [
         sends_before_the_assignment_commits,
         sends_without_a_sequence,
-        has_six_letters_in_flight,
-        sends_two_first_letters,
         the_start_passes_dead_records,
         marks_letters_without_an_answer,
         the_next_leader_assigns_all_letters_again,
-        forgets_dead_records_of_the_last_leader,
     ],
 )
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:

@@ -19,7 +19,7 @@ from tidemill.share.look_ahead import LookAhead
 from tidemill.share.record_status import RecordState
 from tidemill.share.share import Share
 
-SEEDS = range(int(os.environ.get("TIDEMILL_ORDER_SEEDS", "5")))
+SEEDS = range(int(os.environ.get("TIDEMILL_ORDER_SEEDS", "2")))
 MUTANT_SEEDS = range(40)
 
 

@@ -22,7 +22,7 @@ from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.invariant_violation import InvariantViolation
 
-SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "15")))
+SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "5")))
 MUTANT_SEEDS = range(40)
 GROUP: Final = "administered"
 
