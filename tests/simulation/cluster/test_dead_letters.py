@@ -24,7 +24,7 @@ from tidemill.share.record_status import RecordState
 from tidemill.share.share import Share
 from tidemill.share.share_row import AssignLetters
 
-SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "4")) // 2)
+SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "8")) // 2)
 INTERRUPTED_SEEDS = range(2 * len(SEEDS))
 MUTANT_SEEDS = range(40)
 
