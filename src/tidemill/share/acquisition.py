@@ -38,6 +38,7 @@ class ShareFetched(NamedTuple):
 
     records: list[memoryview]  # complete batches, ascending, each with an acquired record
     acquired: list[Acquired]  # ascending and disjoint
+    is_repeated: bool = False  # the consumer held the records before, so they stay held if the response is not sent
 
     @property
     def size_bytes(self) -> int:
@@ -163,7 +164,8 @@ class BatchesRead:
         )
         acquired = [Acquired(*one) for one in joined(held)]
         leases.renew(member, acquired, now=now)
-        return ShareFetched([one.bytes for one in _with_records_of(self._data, acquired)], acquired)
+        records = [one.bytes for one in _with_records_of(self._data, acquired)]
+        return ShareFetched(records, acquired, is_repeated=True)
 
 
 def _is_aborted(header: BatchHeader, aborted: Sequence[AbortedRecords]) -> bool:

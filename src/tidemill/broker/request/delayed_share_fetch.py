@@ -421,4 +421,5 @@ class DelayedShareFetch(Pending[R], Generic[R]):
     def _undo(self) -> None:
         """Release the acquired records, which the client does not get, without counting a delivery."""
         for led, found in (self._fetched or {}).values():
-            self._context.broker.shares.undo(led, found.acquired)
+            if not found.is_repeated:
+                self._context.broker.shares.undo(led, found.acquired)

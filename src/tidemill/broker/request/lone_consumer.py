@@ -68,8 +68,9 @@ class LoneConsumer:
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
         if not self._has_bytes:
-            held = self._renewed(led)
-            return ShareFetched([], held) if held else self._acquire_new(led, read, limits)._replace(records=[])
+            if held := self._renewed(led):
+                return ShareFetched([], held, is_repeated=True)
+            return self._acquire_new(led, read, limits)._replace(records=[])
         if read.held_bytes(led.leases, self.member):
             return read.acquire_again(led.leases, self.member, now=self._host.lock_now)
         return self._acquire_new(led, read, limits)

@@ -6,6 +6,7 @@ from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.group_member import GroupMember
 from tests.unit.broker.lone_consumer import ResolvesShares, received
 from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, configure_group
+from tidemill.broker.request.lone_consumer import LoneConsumer
 from tidemill.model import errors
 from tidemill.model.back_off import DELAY_MS_MAX
 from tidemill.share.acknowledgement import Acknowledgement
@@ -67,6 +68,25 @@ def test_a_repeated_receive_returns_what_the_consumer_holds(world: BrokerWorld) 
     assert [Got(1, b"b", 1)] == consumer.receive()
     assert (1, 0, 0) == consumer.counts((1, 1, ACCEPT))
     assert [] == consumer.receive(max_wait_ms=0)
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1 << 20])
+def test_what_a_consumer_held_before_stays_held_if_the_response_is_lost(
+    world: BrokerWorld, max_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    If a repeated receive cannot be answered, the records are not given to others, and the delivery still counts.
+    """
+    world.produce("jobs", b"a")
+    consumer, other = ResolvesShares(world, "w"), ResolvesShares(world, "other")
+    first = consumer.receive()
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LoneConsumer, "response", lambda self, fetched, failures: fetched["missing"])
+        assert ResolvesShares(world, "w").client.ask(consumer.receive_request(max_bytes=max_bytes)).error_code
+
+    assert [] == other.receive(max_wait_ms=0)
+    assert [Got(0, b"a", 1)] == first == consumer.receive()
 
 
 def test_a_receive_without_bytes_acquires_records_that_are_fetched_later(world: BrokerWorld) -> None:
