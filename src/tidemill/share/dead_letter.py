@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.records import Record
 from tidemill.model import dead_letters as names
+from tidemill.model.letter_origin import origin_of
 from tidemill.share.record_status import Reason, RecordStatus
 from tidemill.share.share_row import Letter
 
@@ -36,6 +37,13 @@ class SentFrom(NamedTuple):
 
     topic: str
     partition: int
+
+
+class ToSendBack(NamedTuple):
+    """A dead letter that a redrive sends back."""
+
+    sent_from: SentFrom | None  # None if its headers do not say it
+    has_content: bool  # whether it has the content of the dead record
 
 
 def dead_letter(origin: Origin, record: Record | None, now_ms: int, omitted: str | None = None) -> RecordTuple:
@@ -68,16 +76,21 @@ def dead_letter(origin: Origin, record: Record | None, now_ms: int, omitted: str
 def sent_back(record: Record, now_ms: int) -> RecordTuple:
     """Return the record that a redrive produces from a dead letter: the original one, with the number of redrives."""
     kept = [it for it in record.headers if not it[0].startswith(names.PREFIX) and it[0] != names.REDRIVE_COUNT]
-    count = _number(header(record, names.REDRIVE_COUNT)) or 0
-    return record.key, record.value, [*kept, (names.REDRIVE_COUNT, str(count + 1).encode())], now_ms
+    count = (names.REDRIVE_COUNT, str(_redrive_count(record) + 1).encode())
+    return record.key, record.value, [*kept, count], now_ms
 
 
-def sent_from(record: Record) -> SentFrom | None:
-    """Return the partition from which a dead letter came; None if its headers do not name one."""
-    topic, partition = header(record, names.TOPIC), _number(header(record, names.PARTITION))
-    if not topic or partition is None:
-        return None
-    return SentFrom(topic.decode(errors="replace"), partition)
+def to_send_back(record: Record) -> ToSendBack:
+    """Return what a redrive has to know about a dead letter."""
+    origin = origin_of(record.headers)
+    own = [name for name, _ in record.headers if not name.startswith(names.PREFIX)]
+    is_empty = record.key is None and record.value is None and not own
+    # A letter that was written without its record's content, as the group's configuration asked, has no header for it.
+    is_header_only = is_empty and origin.topic is not None and origin.timestamp_ms is None
+    sent_from = None
+    if origin.topic and origin.partition is not None:
+        sent_from = SentFrom(origin.topic, origin.partition)
+    return ToSendBack(sent_from, has_content=origin.omitted is None and not is_header_only)
 
 
 def letter_batch(record: RecordTuple, letter: Letter) -> bytearray:
@@ -85,12 +98,6 @@ def letter_batch(record: RecordTuple, letter: Letter) -> bytearray:
     return build_batch([record], producer_id=letter.producer_id, producer_epoch=_EPOCH, base_sequence=letter.sequence)
 
 
-def header(record: Record, name: str) -> bytes | None:
-    """Return the value of the first header with a name: the broker writes its headers before all others."""
-    return next((value for key, value in record.headers if key == name), None)
-
-
-def _number(text: bytes | None) -> int | None:
-    if text is None or not text.isdigit() or len(text) > _NUMBER_DIGITS_MAX:
-        return None
-    return int(text)
+def _redrive_count(record: Record) -> int:
+    text = dict(record.headers).get(names.REDRIVE_COUNT)
+    return int(text) if text is not None and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX else 0

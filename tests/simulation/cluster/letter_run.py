@@ -11,9 +11,8 @@ from tests.simulation.cluster.share_run import GROUP, ShareRun
 from tidemill.batches.batch import spans
 from tidemill.batches.records import Record, read_records
 from tidemill.broker.shares.share_openings import shares_of
-from tidemill.model import dead_letters as names
+from tidemill.model.letter_origin import origin_of
 from tidemill.shard.partition import Partition
-from tidemill.share.dead_letter import header
 from tidemill.share.letters import UNMARKED_MAX, Letters
 from tidemill.share.record_status import RecordState
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
@@ -160,9 +159,9 @@ class InterruptedRun(LetterRun):
 
 
 def _origin(record: Record) -> tuple[int, int]:
-    partition, offset = header(record, names.PARTITION), header(record, names.OFFSET)
-    assert partition is not None and offset is not None, "a letter says where its record is"
-    return int(partition), int(offset)
+    origin = origin_of(record.headers)
+    assert origin.partition is not None and origin.offset is not None, "a letter says where its record is"
+    return origin.partition, origin.offset
 
 
 def letter_run(seed: int) -> LetterRun:

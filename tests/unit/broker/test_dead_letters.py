@@ -530,3 +530,18 @@ def test_a_redrive_to_an_unknown_topic_waits(world: ClusterWorld) -> None:
     (waiting,) = [it for it in world[3].broker.shares.led_shares if it.key.group == "__redrive"]
     assert "record 1 has no header that names its topic" in str(waiting.letter_problem)
     assert 1 == waiting.share.start
+
+
+def test_a_letter_without_content_is_not_sent_back(world: ClusterWorld) -> None:
+    configure(world, errors_deadletterqueue_copy_record_enable="false")
+    create_dead_letter_topic(world)
+    world.create("again", brokers=(1, 2, 3))
+    kill_records(world, [b"a"])
+    wait_for(world, 1)
+    joined_group(world, "__redrive.again")
+    resolve(world, "__redrive.again", range(1))
+    world.pass_time(3_000)
+
+    assert [] == letters(world, "again")
+    (waiting,) = [it for it in world[3].broker.shares.led_shares if it.key.group == "__redrive.again"]
+    assert "letter 0 does not have the content of its record" in str(waiting.letter_problem)

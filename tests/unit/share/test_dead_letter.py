@@ -5,7 +5,7 @@ import pytest
 from tidemill.batches.batch import read_header
 from tidemill.batches.records import Record, read_records
 from tidemill.model import dead_letters as names
-from tidemill.share.dead_letter import Origin, SentFrom, dead_letter, letter_batch, sent_back, sent_from
+from tidemill.share.dead_letter import Origin, SentFrom, dead_letter, letter_batch, sent_back, to_send_back
 from tidemill.share.record_status import Reason, RecordState, RecordStatus
 from tidemill.share.share_row import Letter
 
@@ -78,7 +78,7 @@ def test_a_letter_is_one_record_of_its_producer() -> None:
     assert (b"key", b"value", NOW) == (record.key, record.value, record.timestamp)
 
 
-def from_letter(**changed: object) -> Record:
+def from_letter() -> Record:
     key, value, headers, timestamp = dead_letter(ORIGIN, RECORD, NOW)
     return Record(key, value, tuple(headers), timestamp, 0)
 
@@ -100,7 +100,7 @@ def test_redrives_are_counted() -> None:
 
 
 def test_a_letter_names_its_origin() -> None:
-    assert sent_from(from_letter()) == SentFrom("jobs", 2)
+    assert to_send_back(from_letter()) == (SentFrom("jobs", 2), True)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,23 @@ def test_a_letter_names_its_origin() -> None:
     ],
 )
 def test_other_records_name_no_origin(headers: tuple[tuple[str, bytes | None], ...]) -> None:
-    assert sent_from(Record(None, None, headers)) is None
+    assert to_send_back(Record(b"key", None, headers)) == (None, True)
+
+
+@pytest.mark.parametrize("omitted", [names.TOO_LARGE, None])
+def test_a_letter_without_the_content_of_its_record_is_recognized(omitted: str | None) -> None:
+    """Also if the configuration of the group left it out, although no header says so."""
+    key, value, headers, timestamp = dead_letter(ORIGIN, None, NOW, omitted)
+
+    assert not to_send_back(Record(key, value, tuple(headers), timestamp, 0)).has_content
+
+
+def test_an_empty_record_has_its_content() -> None:
+    empty = Record(None, None, (), 5, 41)
+    key, value, headers, timestamp = dead_letter(ORIGIN, empty, NOW)
+
+    assert to_send_back(Record(key, value, tuple(headers), timestamp, 0)).has_content
+    assert to_send_back(empty).has_content
 
 
 def test_groups_that_send_back() -> None:

@@ -7,7 +7,7 @@ from tidemill.batches.records import Record, read_record
 from tidemill.model import dead_letters as names
 from tidemill.model.dead_letters import is_redrive
 from tidemill.shard.partition import Partition
-from tidemill.share.dead_letter import Origin, SentFrom, dead_letter, letter_batch, sent_back, sent_from
+from tidemill.share.dead_letter import Origin, ToSendBack, dead_letter, letter_batch, sent_back, to_send_back
 from tidemill.share.share_row import Letter
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
@@ -47,10 +47,10 @@ def read_dead_record(partition: Partition, offset: int, end: int) -> Record | No
     return NoRecord(names.UNREADABLE)
 
 
-def read_sent_from(partition: Partition, offset: int, end: int) -> SentFrom | NoRecord | SegmentDamaged | None:
-    """Return where a dead letter came from; None if its headers do not say so."""
+def read_to_send_back(partition: Partition, offset: int, end: int) -> ToSendBack | NoRecord | SegmentDamaged:
+    """Return what a redrive has to know about the dead letter at `offset`."""
     record = read_dead_record(partition, offset, end)
-    return sent_from(record) if isinstance(record, Record) else record
+    return to_send_back(record) if isinstance(record, Record) else record
 
 
 def build_letter(

@@ -62,14 +62,16 @@ class LetterTargets:
 
     def of(self, source: ShareKey, sent_from: SentFrom | None = None) -> Target | NoTarget | Cycle:
         """
-        Return the target of the dead records of a share.  `sent_from` is where a dead letter came from; without it,
-        the target is the same for all records of the share.
+        Return the target of the dead records of a share.  For a group that sends dead letters back, `sent_from` is
+        where the letter came from; it is not used if the group names a topic.
         """
         image = self._image()
-        if sent_from is not None:
-            return _target(image, source, sent_from.topic, sent_from.partition)
         if is_redrive(source.group):
-            return _target(image, source, redrive_topic(source.group) or "", source.partition)
+            named = redrive_topic(source.group)
+            if named is not None:
+                return _target(image, source, named, source.partition)
+            assert sent_from is not None, "without a topic of the group, the letter names one"
+            return _target(image, source, sent_from.topic, sent_from.partition)
         name = self._group_configs.of(source.group).dead_letter_topic
         if not name:
             return NoTarget(

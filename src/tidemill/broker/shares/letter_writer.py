@@ -20,7 +20,7 @@ from tidemill.broker.machine import Machine
 from tidemill.broker.peers.unanswered import Unanswered
 from tidemill.broker.shares.led_share import LedShare, ShareKey
 from tidemill.broker.shares.letter_events import LetterEvents
-from tidemill.broker.shares.letter_reader import LetterToBuild, NoRecord, build_letter, read_sent_from
+from tidemill.broker.shares.letter_reader import LetterToBuild, NoRecord, build_letter, read_to_send_back
 from tidemill.broker.shares.letter_targets import Cycle, LetterTargets, NoTarget
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_leaders import Outcome, ShareLeaders
@@ -30,12 +30,13 @@ from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.dead_letters import is_redrive, redrive_topic
+from tidemill.model.share_group_config import DEAD_LETTER_FAILURE
 from tidemill.model.topic import TopicId
 from tidemill.peer import share_letter
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
-from tidemill.share.dead_letter import Origin, SentFrom
-from tidemill.share.letters import BACK_OFF_MS, BACK_OFF_MS_MAX, TRIES_MAX, UNANSWERED, Letters
+from tidemill.share.dead_letter import Origin, ToSendBack
+from tidemill.share.letters import BACK_OFF_MS, BACK_OFF_MS_MAX, TRIES_MAX, UNANSWERED, Letters, Target
 from tidemill.share.record_status import RecordState, Run
 from tidemill.share.share import Removed, Share
 from tidemill.share.share_row import AssignLetters, Letter, LettersWritten
@@ -78,8 +79,8 @@ class _ShareLetters:
         "is_waiting_for_id",
         "led",
         "letters",
-        "origins",
         "retry_at",
+        "to_send_back",
         "tries",
     )
 
@@ -89,7 +90,7 @@ class _ShareLetters:
         self.is_scheduled = False
         self.is_reading = False  # one read at a time, so that letters are sent in the order of their sequences
         self.is_waiting_for_id = False
-        self.origins: dict[int, SentFrom | None] = {}  # where dead letters came from, if the group sends them back
+        self.to_send_back: dict[int, ToSendBack] = {}  # what has been read, if the group sends dead letters back
         self.tries = 0  # failures to find a target
         self.retry_at = 0  # when the next such failure counts
 
@@ -202,8 +203,8 @@ class LetterWriter:
         letters, key = it.letters, it.led.key
         if next(letters.dead(), None) is None:
             return
-        if is_redrive(key.group) and redrive_topic(key.group) is None:
-            self._assign_by_origin(it)
+        if is_redrive(key.group):
+            self._assign_redrive(it)
             return
         target = self._targets.of(key)
         if isinstance(target, NoTarget):
@@ -216,34 +217,45 @@ class LetterWriter:
             room = letters.room(target)
             self._propose(it, [letters.assign(offset, target) for offset in islice(letters.dead(), room)])
 
-    def _assign_by_origin(self, it: _ShareLetters) -> None:
-        """Assign letters that go back to where their records came from, as their headers say."""
+    def _assign_redrive(self, it: _ShareLetters) -> None:
+        """Assign letters that are sent back.  Their records are read first: their headers say where they came from."""
         letters, key = it.letters, it.led.key
         offsets = [*islice(letters.dead(), ORIGINS_MAX)]
-        if unread := [offset for offset in offsets if offset not in it.origins]:
-            self._read_origins(it, unread)
+        if unread := [offset for offset in offsets if offset not in it.to_send_back]:
+            self._read_to_send_back(it, unread)
             return
         if not self._has_producer_id(it):
             return
         assigned: list[Letter] = []
         for offset in offsets:
-            origin = it.origins[offset]
-            target = NoTarget(_nameless(offset)) if origin is None else self._targets.of(key, origin)
+            target = self._redrive_target(key, offset, it.to_send_back[offset])
             if isinstance(target, NoTarget):
                 letters.hold(offset)
-                del it.origins[offset]
+                del it.to_send_back[offset]
                 self._no_target(it, target.problem)
             elif isinstance(target, Cycle):
-                del it.origins[offset]
+                del it.to_send_back[offset]
                 self._archive(it, [offset], "the record would be sent to its own topic")
             elif letters.room(target) > 0:
-                del it.origins[offset]
+                del it.to_send_back[offset]
                 assigned.append(letters.assign(offset, target))
         if not letters.held:
             it.tries = it.retry_at = 0
         self._propose(it, assigned)
 
-    def _read_origins(self, it: _ShareLetters, offsets: Sequence[int]) -> None:
+    def _redrive_target(self, key: ShareKey, offset: int, letter: ToSendBack) -> Target | NoTarget | Cycle:
+        if not letter.has_content:
+            return NoTarget(
+                f"letter {offset} does not have the content of its record, so it cannot be sent back: set "
+                f"{DEAD_LETTER_FAILURE}=drop on group {key.group} to finish it"
+            )
+        if letter.sent_from is None and redrive_topic(key.group) is None:
+            return NoTarget(
+                f"record {offset} has no header that names its topic: choose one, tidemill dlq redrive --to TOPIC"
+            )
+        return self._targets.of(key, letter.sent_from)
+
+    def _read_to_send_back(self, it: _ShareLetters, offsets: Sequence[int]) -> None:
         if it.is_reading:
             return
         it.is_reading = True
@@ -251,21 +263,21 @@ class LetterWriter:
         end = partition.high_watermark
 
         def read() -> _Read:
-            return [read_sent_from(partition, offset, end) for offset in offsets]
+            return [read_to_send_back(partition, offset, end) for offset in offsets]
 
         def done(found: _Read) -> None:
             it.is_reading = False
             if not self._is_led(it):
                 return
-            for offset, origin in zip(offsets, found, strict=True):
-                if isinstance(origin, SegmentDamaged):
-                    self._broker.read_failed(partition, origin)
+            for offset, letter in zip(offsets, found, strict=True):
+                if isinstance(letter, SegmentDamaged):
+                    self._broker.read_failed(partition, letter)
                     it.letters.hold(offset)
-                    self._no_target(it, str(origin))
-                elif isinstance(origin, NoRecord):
-                    self._archive(it, [offset], f"the record is {origin.why}")
+                    self._no_target(it, str(letter))
+                elif isinstance(letter, NoRecord):
+                    self._archive(it, [offset], f"the record is {letter.why}")
                 else:
-                    it.origins[offset] = origin
+                    it.to_send_back[offset] = letter
             self._schedule(it)
 
         self._machine.read_jobs.submit(read, done, self._machine.failed)
@@ -463,10 +475,6 @@ class LetterWriter:
 def has_dead_records(share: Share) -> bool:
     """Return whether a letter of the share is not written."""
     return bool(share.letters) or any(run.value.state == RecordState.ARCHIVING for run in share.runs)
-
-
-def _nameless(offset: int) -> str:
-    return f"record {offset} has no header that names its topic: choose one, tidemill dlq redrive --to TOPIC"
 
 
 def _not_wired(request: share_letter.Request) -> Pending[share_letter.Response]:
