@@ -137,6 +137,26 @@ def test_every_record_is_accepted_or_rejected_once(tmp_path: Path, capsys: pytes
         broker.stop()
 
 
+def kills(cluster: ClusterProcesses, work: Work, count: int, *, records: int, away_s: float) -> Callable[[], bool]:
+    """
+    Return a function that produces records and kills the next broker, which starts again after `away_s`.  It returns
+    False when there have been `count` kills.
+    """
+    victims = iter([number % 3 + 1 for number in range(count)])
+
+    def strike() -> bool:
+        victim = next(victims, None)
+        if victim is None:
+            return False
+        work.produce(records)
+        cluster.kill(victim)
+        time.sleep(away_s)
+        cluster.start(victim)
+        return True
+
+    return strike
+
+
 @pytest.mark.timeout(times(300, 3_600))
 def test_nothing_is_lost_when_brokers_are_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
@@ -146,21 +166,7 @@ def test_nothing_is_lost_when_brokers_are_killed(tmp_path: Path, capsys: pytest.
     with ClusterProcesses(tmp_path, settings=SETTINGS) as cluster:
         cluster.start_all()
         work = Work(cluster.bootstrap, replicas=3)
-        faults = times(3, 20)
-        struck: list[int] = []
-
-        def strike() -> bool:
-            if len(struck) == faults:
-                return False
-            work.produce(5_000)
-            victim = len(struck) % 3 + 1
-            struck.append(victim)
-            cluster.kill(victim)
-            time.sleep(1)
-            cluster.start(victim)
-            return True
-
-        work.work_off(strike, seconds=times(240, 3_000))
+        work.work_off(kills(cluster, work, times(3, 20), records=5_000, away_s=1), seconds=times(240, 3_000))
         work.check(capsys)
 
 
@@ -176,20 +182,7 @@ def test_dead_letters_are_written_once_when_brokers_are_killed(
         cluster.start_all()
         work = Work(cluster.bootstrap, replicas=3, reject_share=0.25, dead_letters="dlq.work")
         faults = times(2, 20)
-        struck: list[int] = []
-
-        def strike() -> bool:
-            if len(struck) == faults:
-                return False
-            work.produce(500)
-            victim = len(struck) % 3 + 1
-            struck.append(victim)
-            cluster.kill(victim)
-            time.sleep(0.5)
-            cluster.start(victim)
-            return True
-
-        work.work_off(strike, seconds=times(90, 3_000))
+        work.work_off(kills(cluster, work, faults, records=500, away_s=0.5), seconds=times(90, 3_000))
         work.check(capsys)
         letters = letters_of(cluster.bootstrap, "dlq.work")
         ledger = work.ledger
