@@ -8,21 +8,21 @@ from unittest.mock import patch
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld, Node
-from tests.unit.broker.share_member import STATIC, WAIT_MS, ShareMember, configure_group
+from tests.unit.broker.share_member import WAIT_MS, ShareMember, configure_group
+from tests.unit.broker.sharing_cluster import sharing_cluster
 from tidemill.batches.records import Record
 from tidemill.broker.shares.led_share import LedShare, ShareKey
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model import dead_letters as names
 from tidemill.model import errors
-from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.peer import share_letter
 from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.share.interval_map import Interval
 from tidemill.share.record_status import Reason, RecordState, RecordStatus
 from tidemill.share.share import Share
 from tidemill.share.share_row import Letter
-from tidemill.wire.messages import find_coordinator, incremental_alter_configs
+from tidemill.wire.messages import incremental_alter_configs
 
 DEAD = "dlq.jobs"
 ENABLE = "errors.deadletterqueue.group.enable"
@@ -32,12 +32,7 @@ TOPIC_TYPE, BROKER_TYPE = 2, 4
 @pytest.fixture
 def world() -> ClusterWorld:
     """A cluster whose broker 1 coordinates the share group `g`, and whose broker 2 leads the topic `jobs`."""
-    made = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
-    made.create("jobs", brokers=(2, 1, 3))
-    made[1].ask(find_coordinator.Request(coordinator_keys=["g"]))
-    made.until(lambda: made.led_by(OFFSETS_TOPIC) != 0, "the group's partition is led")
-    made.lead(OFFSETS_TOPIC, by=1)
-    made.lead("jobs", by=2)
+    made = sharing_cluster()
     configure(made, errors_deadletterqueue_topic_name=DEAD)
     return made
 

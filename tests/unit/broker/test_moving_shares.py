@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
-from tests.unit.broker.share_member import STATIC, Got, ShareMember, acquired_records, configure_group
+from tests.unit.broker.share_member import Got, ShareMember, acquired_records, configure_group
+from tests.unit.broker.sharing_cluster import sharing_cluster
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
-from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.share.acknowledgement import Acknowledgement
-from tidemill.wire.messages import delete_groups, describe_share_group_offsets, find_coordinator
+from tidemill.wire.messages import delete_groups, describe_share_group_offsets
 
 WAIT_MS = 500
 
@@ -18,12 +18,7 @@ WAIT_MS = 500
 @pytest.fixture
 def world() -> ClusterWorld:
     """A cluster whose broker 1 coordinates the share group `g`, and whose broker 2 leads the topic `jobs`."""
-    made = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
-    made.create("jobs", brokers=(2, 1, 3))
-    made[1].ask(find_coordinator.Request(coordinator_keys=["g"]))
-    made.until(lambda: made.led_by(OFFSETS_TOPIC) != 0, "the group's partition is led")
-    made.lead(OFFSETS_TOPIC, by=1)
-    made.lead("jobs", by=2)
+    made = sharing_cluster()
     configure_group(made.controller, share_auto_offset_reset="earliest")
     return made
 

@@ -8,12 +8,13 @@ import pytest
 from tests.unit.broker.broker_world import BrokerWorld, Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.share_member import STATIC, Got, ShareMember, configure_group
+from tests.unit.broker.sharing_cluster import sharing_cluster
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.broker.shares.share_closings import AGAIN_MS
 from tidemill.broker.shares.share_leaders import RETRY_MS_MAX
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
-from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC
+from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.peer import share_reset
 from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.share.share_session import FINAL_EPOCH
@@ -23,7 +24,6 @@ from tidemill.wire.messages import (
     delete_records,
     delete_share_group_offsets,
     describe_share_group_offsets,
-    find_coordinator,
 )
 
 WAIT_MS = 500
@@ -35,12 +35,7 @@ def world() -> ClusterWorld:
     A cluster whose broker 1 coordinates the share group `g`, and whose broker 2 leads the topic `jobs` with the records
     a, b and c.
     """
-    made = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
-    made.create("jobs", brokers=(2, 1, 3))
-    made[1].ask(find_coordinator.Request(coordinator_keys=["g"]))
-    made.until(lambda: made.led_by(OFFSETS_TOPIC) != 0, "the group's partition is led")
-    made.lead(OFFSETS_TOPIC, by=1)
-    made.lead("jobs", by=2)
+    made = sharing_cluster()
     made[2].produce("jobs", b"a", b"b", b"c")
     configure_group(made.controller, share_auto_offset_reset="earliest")
     return made
