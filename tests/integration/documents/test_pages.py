@@ -18,6 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 PAGES: Final = ("README.md",)
 INSTALLED_PAGES: Final = (
     "docs/quick-start.md",
+    "docs/queues.md",
     "docs/operations/settings.md",
     "docs/operations/restart.md",
     "docs/operations/failures.md",
