@@ -1,6 +1,7 @@
 """One program reads and writes topics on every kind of Spark cluster: several processes, standalone, Connect.
 
-The other tests of this folder run in one process, `local[2]`.
+The other tests of this folder run in one process, `local[2]`.  The test suite runs a standalone cluster and Connect when
+it types the commands of docs/spark.md; here they run in `make soak`, with two workers.
 """
 
 import os
@@ -18,6 +19,7 @@ import confluent_kafka
 import pyspark
 import pytest
 
+from tests.fault.extent import soak_only
 from tests.integration.spark.conftest import SOURCE
 
 HOME: Final = Path(pyspark.__file__).parent
@@ -78,6 +80,7 @@ def test_a_job_runs_in_several_processes(run_job, environment: Environment) -> N
     run_job(_submit("local-cluster[2,1,1024]"), environment)
 
 
+@soak_only
 def test_a_job_runs_on_a_standalone_cluster(run_job, environment: Environment) -> None:
     """
     `spark-submit` sends the job to a master with two workers.
@@ -92,6 +95,7 @@ def test_a_job_runs_on_a_standalone_cluster(run_job, environment: Environment) -
         run_job(_submit(address), environment)
 
 
+@soak_only
 def test_a_job_runs_through_spark_connect(run_job, environment: Environment) -> None:
     """
     The program has no JVM of its own: it sends its plans to a Spark Connect server.

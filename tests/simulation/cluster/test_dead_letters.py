@@ -3,9 +3,9 @@
 `tests/unit/share/test_letters_model.py` has the planted bugs that need a target with exact memory.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.simulation.cluster.letter_run import eventful_letter_run, interrupted_run, letter_run, refuse_lost_letters
 from tests.simulation.cluster.share_run import with_share_settings
+from tests.simulation.cluster.share_seeds import EVENTFUL_LETTER, INTERRUPTED_LETTER, LETTER, LOTS
 from tests.simulation.planted_bugs import assert_fits
 from tidemill.batches.builder import build_batch
 from tidemill.broker.shares import letter_reader
@@ -24,29 +25,33 @@ from tidemill.share.record_status import RecordState
 from tidemill.share.share import Share
 from tidemill.share.share_row import AssignLetters
 
-SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "8")) // 2)
-INTERRUPTED_SEEDS = range(2 * len(SEEDS))
 MUTANT_SEEDS = range(40)
 
 
-def test_each_dead_record_has_one_letter(explored: list[str]) -> None:
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_each_dead_record_has_one_letter(lot: int, explored: list[str]) -> None:
     """
     A record that was rejected, or was delivered too often, has one letter in the right partition, and no other record
     has one.  No target refuses a letter for ever.
     """
+    seeds, eventful_seeds, interrupted_seeds = (it[lot::LOTS] for it in (LETTER, EVENTFUL_LETTER, INTERRUPTED_LETTER))
     count = 0
 
     with with_share_settings(), refuse_lost_letters():
-        for run in (
-            *map(letter_run, SEEDS),
-            *map(eventful_letter_run, SEEDS),
-            *map(interrupted_run, INTERRUPTED_SEEDS),
+        for run in chain(
+            map(letter_run, seeds),
+            map(eventful_letter_run, eventful_seeds),
+            map(interrupted_run, interrupted_seeds),
         ):
             run.run()
             count += run.letter_count
 
-    assert count > len(SEEDS)
-    explored.append(f"Dead letters: 2 * {len(SEEDS)} and {len(INTERRUPTED_SEEDS)} seeds, {count} letters")
+    assert count > len(seeds)
+    explored.append(
+        f"Dead letters, lot {lot}: {len(seeds)}, {len(eventful_seeds)} and {len(interrupted_seeds)} seeds, "
+        f"{count} letters"
+    )
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Ordered and exclusive share groups on simulated brokers: what is in flight, and that everything is finished."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 from tests.simulation.cluster.ordered_share_run import BY_KEY, BY_PARTITION, EXCLUSIVE, ordered_run
 from tests.simulation.cluster.share_run import with_share_settings
+from tests.simulation.cluster.share_seeds import ORDERED
 from tests.simulation.planted_bugs import assert_fits
 from tidemill.share.active_member import ActiveMember
 from tidemill.share.availability import Availability
@@ -19,10 +19,10 @@ from tidemill.share.look_ahead import LookAhead
 from tidemill.share.record_status import RecordState
 from tidemill.share.share import Share
 
-SEEDS = range(int(os.environ.get("TIDEMILL_ORDER_SEEDS", "2")))
 MUTANT_SEEDS = range(40)
 
 
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("settings", [BY_KEY, BY_PARTITION, EXCLUSIVE], ids=str)
 def test_an_order_holds_in_every_term(settings: Mapping[str, str], explored: list[str]) -> None:
     """
@@ -31,15 +31,15 @@ def test_an_order_holds_in_every_term(settings: Mapping[str, str], explored: lis
     """
     deliveries = changes = compared = 0
     with with_share_settings():
-        for seed in SEEDS:
+        for seed in ORDERED:
             run = ordered_run(seed, settings)
             run.run()
             deliveries += run.shared.deliveries
             changes += run.changes
             compared += run.compared
 
-    assert compared >= len(SEEDS)
-    explored.append(f"Shares with {dict(settings)}: {len(SEEDS)} seeds, {deliveries} deliveries, {changes} changes")
+    assert compared >= len(ORDERED)
+    explored.append(f"Shares with {dict(settings)}: {len(ORDERED)} seeds, {deliveries} deliveries, {changes} changes")
 
 
 @contextmanager

@@ -1,15 +1,16 @@
 """A share group on simulated brokers: nothing that is accepted is delivered again, and everything is finished."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from tests.simulation.cluster.share_run import eventful_run, share_run, with_share_settings
+from tests.simulation.cluster.share_seeds import EVENTFUL, LOTS, SHARE
 from tests.simulation.planted_bugs import assert_fits
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_host import ShareHost
@@ -20,22 +21,23 @@ from tidemill.share.share import Share
 from tidemill.share.share_waiters import ShareWaiters
 from tidemill.storage.machine.share_machine import ShareMachine
 
-SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "15")))
-EVENTFUL_SEEDS = range(4 * len(SEEDS))
 MUTANT_SEEDS = range(60)
 
 
-def test_a_share_group_keeps_its_promises(explored: list[str]) -> None:
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_a_share_group_keeps_its_promises(lot: int, explored: list[str]) -> None:
     """
     After an answered accept, the newest leader never delivers the record again; delivery counts stay within the limit;
     acquired records are in the response; no lock and no delay ends early; only leaders have leases; starts never move
     back; and in the end every record is finished because of what a member did, with the same state on all replicas.
     """
+    seeds, eventful_seeds = SHARE[lot::LOTS], EVENTFUL[lot::LOTS]
     outcomes: Counter[str] = Counter()
     deliveries = accepted = compared = delayed = 0
 
     with with_share_settings():
-        for run in (*map(share_run, SEEDS), *map(eventful_run, EVENTFUL_SEEDS)):
+        for run in chain(map(share_run, seeds), map(eventful_run, eventful_seeds)):
             run.run()
             outcomes += run.shared.outcomes
             deliveries += run.shared.deliveries
@@ -43,13 +45,12 @@ def test_a_share_group_keeps_its_promises(explored: list[str]) -> None:
             accepted += len(run.shared.accepted)
             compared += run.compared
 
-    assert compared >= len(SEEDS) + len(EVENTFUL_SEEDS)
-    assert delayed > len(SEEDS)
+    assert compared >= len(seeds) + len(eventful_seeds)
+    assert delayed > len(seeds)
     assert min(outcomes[name] for name in ("NONE", "INVALID_RECORD_STATE")) > 0, outcomes
     explored.append(
-        f"Share groups: {len(SEEDS)} and {len(EVENTFUL_SEEDS)} seeds, {deliveries} deliveries, {accepted} accepted, "
-        f"{delayed} after a delay, "
-        f"{dict(outcomes)}"
+        f"Share groups, lot {lot}: {len(seeds)} and {len(eventful_seeds)} seeds, {deliveries} deliveries, "
+        f"{accepted} accepted, {delayed} after a delay, {dict(outcomes)}"
     )
 
 

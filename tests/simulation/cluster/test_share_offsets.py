@@ -1,6 +1,5 @@
 """The offsets of share groups on simulated brokers: what is answered as set or deleted is what is described."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.simulation.cluster.share_seeds import OFFSET
 from tests.simulation.planted_bugs import assert_fits
 from tidemill.broker.shares import share_resets
 from tidemill.broker.shares.share_openings import shares_of
@@ -22,7 +22,6 @@ from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.invariant_violation import InvariantViolation
 
-SEEDS = range(int(os.environ.get("TIDEMILL_SHARE_SEEDS", "5")))
 MUTANT_SEEDS = range(40)
 GROUP: Final = "administered"
 
@@ -68,6 +67,7 @@ def offset_run(seed: int) -> OffsetRun:
     return OffsetRun(seed, replace(faults, duration_s=4, partitions=2, producers=1, pause_s=0.05))
 
 
+@pytest.mark.timeout(7200)
 def test_offsets_are_those_that_were_set_last(explored: list[str]) -> None:
     """
     After an answered AlterShareGroupOffsets or DeleteShareGroupOffsets, the described start is the new one, or that of
@@ -75,14 +75,14 @@ def test_offsets_are_those_that_were_set_last(explored: list[str]) -> None:
     """
     outcomes: Counter[str] = Counter()
 
-    for seed in SEEDS:
+    for seed in OFFSET:
         run = offset_run(seed)
         run.run()
         for administrator in run.administrators:
             outcomes += administrator.outcomes
 
     assert min(outcomes[name] for name in ("alter done", "alter unknown", "delete done", "described")) > 0, outcomes
-    explored.append(f"Offsets of share groups: {len(SEEDS)} seeds, {dict(outcomes)}")
+    explored.append(f"Offsets of share groups: {len(OFFSET)} seeds, {dict(outcomes)}")
 
 
 @contextmanager
