@@ -129,6 +129,18 @@ class BatchesRead:
             return 0
         return sum(len(one.bytes) for one in self._data if leases.next_available(one.first, one.end, wall))
 
+    def count_available(self, leases: Leases, wall: int, count_max: int) -> tuple[int, int]:
+        """
+        Count the available records up to about `count_max`.  Return their number, and how many offsets were looked at.
+        """
+        if not self._data:
+            return 0, 0
+        count, offset, end = 0, self._data[0].first, self._data[-1].end
+        while count < count_max and (found := leases.next_available(offset, end, wall)):
+            count += found.end - found.first
+            offset = found.end
+        return count, offset - self._data[0].first
+
     def acquire(self, leases: Leases, member: str, limits: FetchLimits, *, now: int, wall: int) -> ShareFetched:
         """Acquire the available records for a consumer."""
         acquired = leases.acquire(

@@ -100,7 +100,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         "_limits",
         "_max_bytes",
         "_min_bytes",
-        "_offsets_read",
+        "_records_read",
         "_reserved",
         "_timer",
         "_unconfirmed",
@@ -129,7 +129,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         self._reserved = 0  # bytes counted in `ConnectionMemory` for the read in progress
         self._batches: dict[ShareKey, tuple[LedShare, BatchesRead]] = {}  # what this evaluation has read
         self._bytes_read = 0  # by this evaluation
-        self._offsets_read = 0
+        self._records_read = 0  # those that are available
         self._failures: Failures = {}
         self._fetched: Fetched | None = None  # None: not yet
         self._is_ready = False
@@ -166,7 +166,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         if not self.is_done:
             self._failures.clear()
             self._batches.clear()
-            self._bytes_read = self._offsets_read = 0
+            self._bytes_read = self._records_read = 0
             self._evaluate()
 
     def _evaluate(self) -> None:
@@ -246,7 +246,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         host, wall = broker.shares, broker.shares.wall_ms
         unread: list[_Unread] = []
         room = min(self._max_bytes, broker.memory.response_room()) - self._bytes_read
-        wanted = self._limits.records_max - self._offsets_read
+        wanted = self._limits.records_max - self._records_read
         for key in self._keys:
             if key in self._batches or key in self._failures:
                 continue
@@ -276,7 +276,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
             elif read[1] <= room or is_first:  # a batch that does not fit is left for the next response
                 self._take(key, led, *read)
                 room -= read[1]
-                wanted -= self._batches[key][1].offset_count
+                wanted = self._limits.records_max - self._records_read
         return unread
 
     def _take(self, key: ShareKey, led: LedShare, parts: Sequence[Buffer], size: int) -> None:
@@ -286,9 +286,14 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         if led.time_to_live.is_limited:
             read.check_ages(led.leases, led.time_to_live, self._context.broker.shares.wall_ms)
         self._bytes_read += size
-        self._offsets_read += read.offset_count
         if read.offset_count:
             led.record_bytes = max(size // read.offset_count, 1)
+        available, looked_at = read.count_available(
+            led.leases, self._context.broker.shares.wall_ms, self._limits.records_max
+        )
+        if available:
+            led.spread = looked_at / available
+        self._records_read += available
 
     def _read_elsewhere(self, unread: Sequence[_Unread]) -> None:
         """Read in a reader thread, and then evaluate again."""

@@ -12,6 +12,7 @@ from tidemill.broker.shares.led_share import LedShare
 from tidemill.shard.partition import Partition
 
 READ_BYTES_MIN: Final = 64 << 10  # read for one partition, so that a wrong guess of the size of records costs little
+READ_BYTES_MAX: Final = 1 << 20  # read of a partition with few available records among the others
 RANGES_MAX: Final = 16
 
 
@@ -34,7 +35,9 @@ def ranges_to_read(led: LedShare, member: str, records_max: int, bytes_max: int,
     found = leases.next_available(led.share.start, high_watermark, wall)
     if found is None:
         return []
-    return [ReadRange(found.first, high_watermark, _bytes_for(led, wanted, bytes_max))]
+    least = led.record_bytes * wanted
+    likely = max(least, min(round(least * led.spread), READ_BYTES_MAX))
+    return [ReadRange(found.first, high_watermark, _with_margin(likely, bytes_max))]
 
 
 def read_ranges(
@@ -72,10 +75,9 @@ def _scattered(led: LedShare, wanted: int, bytes_max: int, wall: int) -> list[Re
     for first, end in sorted(chosen):
         if ranges and first - ranges[-1].end < near:
             first = ranges.pop().first
-        ranges.append(ReadRange(first, end, _bytes_for(led, end - first, bytes_max)))
+        ranges.append(ReadRange(first, end, _with_margin(led.record_bytes * (end - first), bytes_max)))
     return ranges
 
 
-def _bytes_for(led: LedShare, records: int, bytes_max: int) -> int:
-    expected = max(READ_BYTES_MIN, led.record_bytes * records * 5 // 4)
-    return max(min(bytes_max, expected), 1)
+def _with_margin(likely: int, bytes_max: int) -> int:
+    return max(min(bytes_max, max(READ_BYTES_MIN, likely * 5 // 4)), 1)
