@@ -5,7 +5,7 @@ from collections import Counter
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as LibraryTopicPartition
 
-from tests.fault.share_groups.share_members import RecordId
+from tests.fault.share_groups.ledger import RecordId
 
 READ_S = 30.0
 

@@ -1,63 +1,22 @@
-"""Members of a share group that treat their records at random, and what became of each record."""
+"""Members of a share group that treat their records at random."""
 
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
 from confluent_kafka import TopicPartition as LibraryTopicPartition
 
+from tests.fault.share_groups.ledger import Ledger, RecordId
+from tidemill.share.acknowledgement import Acknowledgement
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 POLL_S = 0.3
 RELEASED, REJECTED, SLOW = 0.08, 0.01, 0.05  # the fractions of records that are released and rejected, of slow polls
-NO_EFFECT = ("INVALID_RECORD_STATE", "INVALID_REQUEST", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH")
-"""Errors after which an acknowledgement has certainly not been applied."""
-RecordId = tuple[int, int]  # partition, offset
-
-
-class Ledger:
-    """What the members were told about each record."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.accepted: Counter[RecordId] = Counter()  # confirmations of acceptances within the lock duration
-        self.late: set[RecordId] = set()  # accepted or rejected, but possibly after the lock had expired
-        self.rejected: set[RecordId] = set()  # the broker has confirmed it
-        self.unknown: set[RecordId] = set()  # acknowledged at least once without a known outcome
-        self.deliveries: Counter[RecordId] = Counter()
-        self.counts: Counter[int] = Counter()  # deliveries by delivery count
-        self.refusals: Counter[str] = Counter()
-
-    def delivered(self, places: list[tuple[RecordId, int]]) -> None:
-        with self._lock:
-            for place, count in places:
-                self.deliveries[place] += 1
-                self.counts[count] += 1
-
-    def acknowledged(self, decided: dict[RecordId, AcknowledgeType], refused: dict[int, str], is_late: bool) -> None:
-        """
-        Note the answers.  A broker also confirms a late answer about a record that the group has finished meanwhile.
-        """
-        with self._lock:
-            self.refusals.update(refused.values())
-            for place, kind in decided.items():
-                if place[0] in refused:
-                    if refused[place[0]] not in NO_EFFECT:
-                        self.unknown.add(place)
-                    continue
-                if kind == AcknowledgeType.RELEASE:
-                    continue
-                if is_late:
-                    self.late.add(place)
-                elif kind == AcknowledgeType.ACCEPT:
-                    self.accepted[place] += 1
-                else:
-                    self.rejected.add(place)
 
 
 class Member(threading.Thread):
@@ -102,24 +61,30 @@ class Member(threading.Thread):
             return
         if not messages:
             return
-        self._ledger.delivered([((it.partition(), it.offset()), it.delivery_count()) for it in messages])
+        counts: dict[RecordId, int] = {(it.partition(), it.offset()): it.delivery_count() for it in messages}
+        self._ledger.delivered([*counts.items()])
         if self._random.random() < SLOW:
             time.sleep(1.5 * self._lock_s)  # the locks expire meanwhile
-        decided = {(it.partition(), it.offset()): self._choice() for it in messages}
-        for (partition, offset), kind in decided.items():
-            consumer.acknowledge_offset(self._topic, partition, offset, kind)
+        decisions = {record: self._choice() for record in counts}
+        self._ledger.decided(decisions, counts)
+        for (partition, offset), kind in decisions.items():
+            consumer.acknowledge_offset(self._topic, partition, offset, AcknowledgeType[kind.name])
         try:
             outcomes = consumer.commit_sync(30)
         except KafkaException as failure:
-            outcomes = {LibraryTopicPartition(self._topic, partition): failure for partition, _ in decided}
-        refused = {place.partition: str(failure.args[0].name()) for place, failure in outcomes.items() if failure}
-        self._ledger.acknowledged(decided, refused, is_late=time.monotonic() - began > self._lock_s / 2)
+            outcomes = {LibraryTopicPartition(self._topic, partition): failure for partition, _ in decisions}
+        is_late = time.monotonic() - began > self._lock_s / 2
+        failures = {it.partition: str(failure.args[0].name()) for it, failure in outcomes.items() if failure}
+        for partition, error in failures.items():
+            self._ledger.refused([record for record in decisions if record[0] == partition], error)
+        confirmed = {record: kind for record, kind in decisions.items() if record[0] not in failures}
+        self._ledger.confirmed(confirmed, is_late=is_late)
 
-    def _choice(self) -> AcknowledgeType:
+    def _choice(self) -> Acknowledgement:
         drawn = self._random.random()
         if drawn < self._reject_share:
-            return AcknowledgeType.REJECT
-        return AcknowledgeType.RELEASE if drawn < self._reject_share + RELEASED else AcknowledgeType.ACCEPT
+            return Acknowledgement.REJECT
+        return Acknowledgement.RELEASE if drawn < self._reject_share + RELEASED else Acknowledgement.ACCEPT
 
 
 def share_consumer(bootstrap: str, group: str, topic: str) -> ShareConsumer:
