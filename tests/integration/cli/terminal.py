@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import suppress
 
 from tests.integration.cli.command import ENVIRONMENT, Finished
 
@@ -67,6 +68,9 @@ def live_view(*arguments: str, redraws: int, **variables: str) -> str:
         while drawn.count(b"Cluster ") < redraws:
             drawn += os.read(controlling, 65_536)
         process.send_signal(signal.SIGINT)
+        with suppress(OSError):  # EIO: the command has ended
+            while True:  # a command whose output is not read would wait for ever
+                drawn += os.read(controlling, 65_536)
         _, errors = process.communicate(timeout=30)
     os.close(controlling)
     assert (0, b"") == (process.returncode, errors)
