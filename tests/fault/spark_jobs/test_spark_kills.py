@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.fault.cluster_processes import wait_until
-from tests.fault.extent import times
+from tests.fault.extent import soak_only, times
 
 pytest.importorskip("pyspark", reason="extra 'spark' is not installed")
 
@@ -50,6 +50,7 @@ def test_a_job_keeps_its_promise_when_something_is_killed(
         scene.close()
 
 
+@soak_only
 def test_an_archive_without_a_manifest_has_duplicates(tmp_path: Path) -> None:
     """
     A query that appends to files and trusts Spark's checkpoint writes a batch twice if it is killed between the files
