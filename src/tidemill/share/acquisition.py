@@ -119,15 +119,19 @@ class BatchesRead:
         without_data = [run for first, end in self._without_data for run in leases.archive(first, end)]
         return without_data + [run for first, end in self._expired for run in leases.archive_expired(first, end)]
 
-    def available_bytes(self, leases: Leases, wall: int) -> int:
+    def available_bytes(self, leases: Leases, wall: int, enough: int) -> int:
         """
-        Return the size of the batches with available records.
+        Return the size of the batches with available records; stop counting at `enough`.
 
         A fetch compares it with min_bytes before it acquires anything, because it acquires only what it returns.
         """
-        if leases.lock_room <= 0:
-            return 0
-        return sum(len(one.bytes) for one in self._data if leases.next_available(one.first, one.end, wall))
+        size = 0
+        for one in self._data if leases.lock_room > 0 else ():
+            if size >= enough:
+                break
+            if leases.next_available(one.first, one.end, wall):
+                size += len(one.bytes)
+        return size
 
     def count_available(self, leases: Leases, wall: int, count_max: int) -> tuple[int, int]:
         """

@@ -120,19 +120,13 @@ class Availability:
 
     def find(self, offset: int, end: int, wall: int) -> Interval[int] | None:
         """Find available records, also if they wait for others.  With a later time, find delayed records, too."""
-        while offset < end:
-            claim = self._claims.at(offset, end)
-            if claim.value is None:
-                run = self._share.runs.at(offset, claim.end)
-                if run.value.state == RecordState.AVAILABLE and run.value.release_at <= wall:
-                    return Interval(offset, run.end, run.value.delivery_count)
-                offset = run.end
-            elif (
-                isinstance(claim.value, Decided) and claim.value.is_available and claim.value.status.release_at <= wall
-            ):
-                return Interval(offset, claim.end, claim.value.status.delivery_count)
-            else:
-                offset = claim.end
+        for first, claim_end, claim in self._claims.cover(offset, end):
+            if claim is None:
+                for run_first, run_end, status in self._share.runs.cover(first, claim_end):
+                    if status.state == RecordState.AVAILABLE and status.release_at <= wall:
+                        return Interval(run_first, run_end, status.delivery_count)
+            elif isinstance(claim, Decided) and claim.is_available and claim.status.release_at <= wall:
+                return Interval(first, claim_end, claim.status.delivery_count)
         return None
 
     def lower(self, offset: int) -> None:
@@ -141,9 +135,11 @@ class Availability:
 
     def committed(self, run: Run) -> None:
         """Note that the share has applied a decision."""
-        self.lower(run.first)
-        if self.look_ahead is not None and run.value.state != RecordState.AVAILABLE:
+        if run.value.state == RecordState.AVAILABLE:
+            self.lower(run.first)
+        elif self.look_ahead is not None:  # the next records of the keys are free
             self.look_ahead.finish(run.first, run.end)
+            self._free_from = min(self._free_from, run.first)
 
     def start_moved(self) -> None:
         """Note that the share's start may have moved."""

@@ -75,12 +75,51 @@ class IntervalMap(Generic[V]):
                 return
             yield Interval(max(first, found.first), min(end, found.end), found.value)
 
+    def cover(self, first: int, end: int) -> Iterator[tuple[int, int, V]]:
+        """
+        Yield intervals (first, end, value) that together are all offsets from `first` up to `end`, also those with the
+        default.  The map must not change during the iteration.
+        """
+        intervals = self._intervals
+        for place in range(self._first_ending_after(first), len(intervals)):
+            found_first, found_end, value = intervals[place]
+            if found_first >= end:
+                break
+            if found_first > first:
+                yield first, found_first, self.default
+                first = found_first
+            if found_end >= end:
+                yield first, end, value
+                return
+            yield first, found_end, value
+            first = found_end
+        if first < end:
+            yield first, end, self.default
+
     def assign(self, first: int, end: int, value: V) -> None:
         """Set the value of the offsets from `first` up to, but not including, `end`.  The range must not be empty."""
+        self._splice(first, end, [Interval(first, end, value)])
+
+    def assign_all(self, assigned: Iterable[Interval[V]]) -> None:
+        """Set the values of intervals, one after the other.  This is quick if they ascend and are near each other."""
+        pieces: list[Interval[V]] = []
+        offset = 0
+        for one in assigned:
+            if pieces and one.first < offset:
+                self._splice(pieces[0].first, offset, pieces)
+                pieces = []
+            elif pieces and one.first > offset:
+                pieces += [Interval(*between) for between in self.cover(offset, one.first)]
+            pieces.append(one)
+            offset = one.end
+        if pieces:
+            self._splice(pieces[0].first, offset, pieces)
+
+    def _splice(self, first: int, end: int, pieces: list[Interval[V]]) -> None:
+        """Replace what is between `first` and `end` by `pieces`, which have all of these offsets."""
         intervals = self._intervals
         low = self._first_ending_after(first)
         high = bisect_left(intervals, (end,), low)  # the first interval that begins at `end` or later
-        pieces = [Interval(first, end, value)]
         if low < high and intervals[low].first < first:
             pieces.insert(0, intervals[low]._replace(end=first))
         elif low and intervals[low - 1].end == first:

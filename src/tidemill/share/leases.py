@@ -146,12 +146,13 @@ class Leases:
             self.active.acquired(member)
             if look_ahead is not None:
                 look_ahead.acquired()
-        return [self._hold(member, one.first, one.end, one.value + 1, now) for one in joined(chosen)]
+        acquired = [Acquired(one.first, one.end, one.value + 1) for one in joined(chosen)]
+        self._hold(member, acquired, now)
+        return acquired
 
-    def renew(self, member: str, acquired: Iterable[Acquired], *, now: int) -> None:
-        """Renew the locks on records that a consumer holds."""
-        for first, end, delivery_count in acquired:
-            self._hold(member, first, end, delivery_count, now)
+    def renew(self, member: str, acquired: Sequence[Acquired], *, now: int) -> None:
+        """Renew the locks on records that a consumer holds, in ascending order."""
+        self._hold(member, acquired, now)
 
     def undo(self, acquired: Iterable[Acquired]) -> None:
         """Release acquired records whose response could not be sent, without counting a delivery."""
@@ -175,20 +176,21 @@ class Leases:
         with INVALID_REQUEST for offsets that were never acquired, and INVALID_RECORD_STATE if the consumer does not
         hold one of the records.
         """
-        for acknowledged in ranges:
-            self._check(member, *acknowledged)
+        settings = self.settings
         decided: list[Run] = []
+        renewed: list[Acquired] = []
         for first, end, kind in ranges:
-            for held in list(self._claims.within(max(first, self._share.start), end)):
-                assert isinstance(held.value, Held), "it was checked"
-                count = held.value.delivery_count
+            for held_first, held_end, held in self._held_by(member, first, end, kind):
+                count = held.delivery_count
                 if kind == Acknowledgement.RENEW:
-                    self._hold(member, held.first, held.end, count, now)
+                    renewed.append(Acquired(held_first, held_end, count))
                     continue
                 is_delayed = kind in (Acknowledgement.GAP, Acknowledgement.RELEASE)
-                release_at = self._release_time(held.value, wall, delay_ms) if is_delayed else 0
-                status = after_acknowledgement(kind, count, self.settings, release_at=release_at)
-                decided.append(self._decide(held, status))
+                release_at = self._release_time(held, wall, delay_ms) if is_delayed else 0
+                status = after_acknowledgement(kind, count, settings, release_at=release_at)
+                decided.append(Interval(held_first, held_end, status))
+        self._hold(member, renewed, now)
+        self._decide(decided)
         return decided
 
     def decide(self, first: int, end: int, status: RecordStatus) -> Run:
@@ -234,11 +236,15 @@ class Leases:
 
     def committed(self, runs: Iterable[Run]) -> None:
         """Drop the claims that these decisions have replaced.  Call this when the share has applied the decisions."""
+        replaced: list[Interval[Claim | None]] = []
         for run in runs:
-            for claim in list(self._claims.within(run.first, run.end)):
-                if is_replaced_by(claim.value, run.value):
-                    self._claims.assign(claim.first, claim.end, None)
+            replaced += [
+                Interval(claim.first, claim.end, None)
+                for claim in self._claims.within(run.first, run.end)
+                if is_replaced_by(claim.value, run.value)
+            ]
             self.availability.committed(run)
+        self._claims.assign_all(replaced)
         self.start_moved()
 
     def start_moved(self) -> None:
@@ -246,9 +252,7 @@ class Leases:
         Drop the claims on records below the share's start: the records are finished, or retention has removed them.
         """
         start = self._share.start
-        self._held_count -= sum(
-            one.end - one.first for one in self._claims.within(0, start) if isinstance(one.value, Held)
-        )
+        self._held_count -= self._held_within(0, start)
         self._claims.drop_below(start)
         self.availability.start_moved()
 
@@ -329,31 +333,39 @@ class Leases:
             room -= count
             is_first = False
 
-    def _hold(self, member: str, first: int, end: int, delivery_count: int, now: int) -> Acquired:
+    def _hold(self, member: str, acquired: Sequence[Acquired], now: int) -> None:
+        """Lock records, in ascending order, for a consumer.  It may hold them already."""
+        if not acquired:
+            return
         deadline = now + self.settings.lock_ms
-        before = sum(one.end - one.first for one in self._claims.within(first, end) if isinstance(one.value, Held))
-        self._held_count += end - first - before
-        self._claims.assign(first, end, Held(member, deadline, delivery_count))
+        first, end = acquired[0].first, acquired[-1].end
+        self._held_count += sum(one.end - one.first - self._held_within(one.first, one.end) for one in acquired)
+        self._claims.assign_all(Interval(*one[:2], Held(member, deadline, one.delivery_count)) for one in acquired)
         heapq.heappush(self._deadlines, (deadline, first, end))
         self._window_end = max(self._window_end, end)
-        return Acquired(first, end, delivery_count)
+
+    def _held_within(self, first: int, end: int) -> int:
+        return sum(one.end - one.first for one in self._claims.within(first, end) if isinstance(one.value, Held))
 
     def _unhold(self, held: Interval[Claim | None], claim: Claim) -> None:
         self._held_count -= held.end - held.first
         self._claims.assign(held.first, held.end, claim)
         self.availability.lower(held.first)
 
-    def _decide(self, held: Interval[Claim | None], status: RecordStatus) -> Run:
-        """Mark an acquired interval as waiting for the commit of its new status."""
-        self._unhold(held, Decided(status, is_available=False))
-        self.availability.note_due(held.first, status.release_at)
-        return Interval(held.first, held.end, status)
+    def _decide(self, decided: Sequence[Run]) -> None:
+        """Mark acquired records, in ascending order, as waiting for the commit of their new status."""
+        self._held_count -= sum(run.end - run.first for run in decided)
+        self._claims.assign_all(Interval(run.first, run.end, Decided(run.value, is_available=False)) for run in decided)
+        for run in decided:
+            self.availability.note_due(run.first, run.value.release_at)
 
     def _return(self, interval: Interval[Claim | None], held: Held, release_at: int) -> Run:
         """Release an interval that its consumer did not acknowledge; it is available immediately, unless it is dead."""
         status = after_failure(held.delivery_count, self.settings, release_at=release_at)
         if status.state != RecordState.AVAILABLE:
-            return self._decide(interval, status)
+            run = Interval(interval.first, interval.end, status)
+            self._decide([run])
+            return run
         self._unhold(interval, Decided(status, is_available=True))
         self.availability.note_due(interval.first, status.release_at)
         return Interval(interval.first, interval.end, status)
@@ -381,8 +393,13 @@ class Leases:
             return self._back_off(held, wall)
         return self.availability.latest(wall) + delay_ms if delay_ms else 0
 
-    def _check(self, member: str, first: int, end: int, kind: int) -> None:
-        if end <= self._share.start:
+    def _held_by(self, member: str, first: int, end: int, kind: int) -> Iterator[tuple[int, int, Held]]:
+        """
+        Yield what a consumer acknowledges, without the offsets below the share's start.  Raise AcknowledgementRefused
+        if it may not.
+        """
+        first = max(first, self._share.start)
+        if first >= end:
             return
         if end > self._window_end:
             raise AcknowledgementRefused(
@@ -392,9 +409,7 @@ class Leases:
             raise AcknowledgementRefused(
                 errors.INVALID_RECORD_STATE, "group.share.renew.acknowledge.enable is false: locks are not renewed"
             )
-        offset = max(first, self._share.start)
-        while offset < end:
-            claim = self._claims.at(offset, end)
-            if not isinstance(claim.value, Held) or claim.value.member != member:
+        for offset, claim_end, claim in self._claims.cover(first, end):
+            if not isinstance(claim, Held) or claim.member != member:
                 raise AcknowledgementRefused(errors.INVALID_RECORD_STATE, f"{member} does not hold offset {offset}")
-            offset = claim.end
+            yield offset, claim_end, claim

@@ -44,21 +44,19 @@ class Share:
 
     def unfinished(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the ascending intervals (first, end) of offsets whose records are neither finished nor dead."""
-        while first < end:
-            run = self.runs.at(first, end)
-            if run.value.state == RecordState.AVAILABLE:
-                yield first, run.end
-            first = run.end
+        for run_first, run_end, status in self.runs.cover(first, end):
+            if status.state == RecordState.AVAILABLE:
+                yield run_first, run_end
 
     def set_runs(self, runs: Iterable[Run]) -> None:
         """Apply decided statuses.  Offsets below the start are ignored: they are finished."""
-        for run in runs:
-            first = max(run.first, self.start)
-            if first >= run.end:
-                continue
-            self.runs.assign(first, run.end, run.value)
-            if self.letters and run.value.state != RecordState.ARCHIVING:
-                for offset in [offset for offset in self.letters if first <= offset < run.end]:
+        applied = [
+            run if run.first >= self.start else run._replace(first=self.start) for run in runs if run.end > self.start
+        ]
+        self.runs.assign_all(applied)
+        for first, end, status in applied if self.letters else ():
+            if status.state != RecordState.ARCHIVING:
+                for offset in [offset for offset in self.letters if first <= offset < end]:
                     del self.letters[offset]
         self._advance()
 

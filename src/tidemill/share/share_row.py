@@ -220,6 +220,9 @@ def _encoded(section: Section) -> bytes:
 
 def _divided(run: Run) -> Iterator[Run]:
     """Split the run into parts whose lengths fit into the length field of a row."""
+    if run.end - run.first <= _RUN_OFFSETS_MAX:
+        yield run
+        return
     for first in range(run.first, run.end, _RUN_OFFSETS_MAX):
         yield run._replace(first=first, end=min(run.end, first + _RUN_OFFSETS_MAX))
 

@@ -231,10 +231,11 @@ def test_available_bytes_count_whole_batches() -> None:
     batches = [batch(0, 10), batch(10, 12, "control"), batch(12, 22), batch(22, 30)]
     read = BatchesRead(batches, 30)
 
-    assert len(batches[2]) + len(batches[3]) == read.available_bytes(leases, WALL)
+    assert len(batches[2]) + len(batches[3]) == read.available_bytes(leases, WALL, 1 << 30)
+    assert len(batches[2]) == read.available_bytes(leases, WALL, 1)
     assert 0 == leases.held_count
     acquired_from(leases, batches[2])
-    assert 0 == read.available_bytes(leases, WALL), "the limit on locks is reached"
+    assert 0 == read.available_bytes(leases, WALL, 1), "the limit on locks is reached"
 
 
 @dataclass(frozen=True)
@@ -341,7 +342,7 @@ def test_acquisition_agrees_with_a_model_of_single_offsets(layout: Layout, limit
     settings = ShareSettings(delivery_limit=5, locks_max=locks_max)
     leases = Leases(layout.share, settings, lambda: 0.0)
     for first, end in layout.held:
-        leases._hold("other", first, end, 1, 0)
+        leases._hold("other", [Acquired(first, end, 1)], 0)
     held_count = leases.held_count
     expected = model_of(layout, limits, settings, max(locks_max - held_count, 0))
     without_data = layout.available(("control", "aborted"), 10 * WALL)

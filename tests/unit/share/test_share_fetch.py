@@ -114,7 +114,7 @@ class Leader:
         leases = {number: self.partitions[number].leases for number in fetch.reads}
         for number, read in fetch.reads.items():
             self.propose(number, read.archive(leases[number]))
-        found = sum(read.available_bytes(leases[number], self.now) for number, read in fetch.reads.items())
+        found = sum(read.available_bytes(leases[number], self.now, 1 << 30) for number, read in fetch.reads.items())
         is_answered = found > 0 or self.now >= fetch.deadline or not fetch.session.is_open
         if is_answered:
             self.answer(self.fetches.pop(name))

@@ -72,8 +72,8 @@ class ShareConsumer(Protocol[R_co]):
         """Return what to read; nothing if the share has no records for the consumer."""
         ...
 
-    def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
-        """Return the size of the batches that the consumer can get now."""
+    def wanted_bytes(self, led: LedShare, read: BatchesRead, enough: int, wall: int) -> int:
+        """Return the size of the batches that the consumer can get now; `enough` or more is enough."""
         ...
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched: ...
@@ -195,11 +195,12 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         host = self._context.broker.shares
         wall = host.wall_ms
         consumer = self._consumer
-        is_enough = consumer.is_open and sum(
-            consumer.wanted_bytes(led, read, wall) for led, read in batches.values()
-        ) >= max(self._min_bytes, 1)
+        missing = max(self._min_bytes, 1)
+        for led, read in batches.values() if consumer.is_open else ():
+            if missing > 0:
+                missing -= consumer.wanted_bytes(led, read, missing, wall)
         is_over = self._deadline <= self._context.broker.clock.monotonic_ms() or not consumer.is_open
-        if not (is_enough or is_over or self._failures or not self._keys):
+        if missing > 0 and not (is_over or self._failures or not self._keys):
             host.keep_waiting(self, self._left(wall))
             return
         self._fetched = self._acquire(batches) if consumer.is_open else {}

@@ -63,8 +63,8 @@ class LoneConsumer:
             return [ReadRange(held.first, led.partition.high_watermark, max(bytes_max, 1))]
         return ranges_to_read(led, self.member, records_max, bytes_max, wall)
 
-    def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
-        return read.held_bytes(led.leases, self.member) or read.available_bytes(led.leases, wall)
+    def wanted_bytes(self, led: LedShare, read: BatchesRead, enough: int, wall: int) -> int:
+        return read.held_bytes(led.leases, self.member) or read.available_bytes(led.leases, wall, enough)
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
         if not self._has_bytes:

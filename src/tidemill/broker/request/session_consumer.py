@@ -46,8 +46,8 @@ class SessionConsumer:
     def wanted(self, led: LedShare, records_max: int, bytes_max: int, wall: int) -> Sequence[ReadRange]:
         return ranges_to_read(led, self.member, records_max, bytes_max, wall)
 
-    def wanted_bytes(self, led: LedShare, read: BatchesRead, wall: int) -> int:
-        return read.available_bytes(led.leases, wall)
+    def wanted_bytes(self, led: LedShare, read: BatchesRead, enough: int, wall: int) -> int:
+        return read.available_bytes(led.leases, wall, enough)
 
     def acquire(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
         found = read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)

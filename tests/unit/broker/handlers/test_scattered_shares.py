@@ -32,7 +32,7 @@ def consumer() -> ShareMember:
         for first in range(0, RECORDS, 10)
         for decision in ((first, first + 8, Acknowledgement.ACCEPT), (first + 9, first + 9, Acknowledgement.RELEASE))
     ]
-    made.fetch({number: decisions for number in range(PARTITIONS)}, max_records=0)
+    made.fetch(dict.fromkeys(range(PARTITIONS), decisions), max_records=0)
     return made
 
 
