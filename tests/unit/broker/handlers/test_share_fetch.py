@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.handlers import test_create_partitions
 from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, acquired_records, configure_group
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.metadata.topics import DeleteTopics
@@ -72,6 +73,24 @@ def test_latest_begins_at_the_end(world: BrokerWorld) -> None:
     assert [Got(1, b"new", 1)] == consumer.receive()
 
 
+def test_added_partitions_are_read_from_their_start(world: BrokerWorld) -> None:
+    """
+    A group that began at the end gets the records that were produced to a new partition before any member knew of it.
+    """
+    consumer = ShareMember(world, group="late")
+    consumer.join("jobs")
+    assert [] == consumer.receive()
+    world.ask(test_create_partitions.request("jobs", 2))
+    world.produce("jobs", b"early", number=1)
+
+    while [1] != [number for numbers in consumer.assigned.values() for number in numbers if number]:
+        world.pass_time(1_000)
+        consumer.heartbeat()
+    consumer.session_epoch = 0
+
+    assert [Got(0, b"early", 1)] == consumer.receive(max_wait_ms=WAIT_MS)
+
+
 def test_a_fetch_waits_for_records(world: BrokerWorld) -> None:
     """
     A fetch that finds nothing is answered when a record is committed, or with nothing when its wait is over.
@@ -118,6 +137,24 @@ def test_a_lock_expires(world: BrokerWorld) -> None:
 
     assert [Got(0, b"a", 2)] == second.receive()
     assert errors.INVALID_RECORD_STATE == first.acknowledge(0, 0)
+
+
+def test_a_stall_expires_no_lock(world: BrokerWorld) -> None:
+    """
+    A broker that was stalled for longer than the lock duration takes no records away: the acknowledgements that arrived
+    meanwhile are applied, whether the broker reads them before or after its next tick.
+    """
+    first, second = member(world, "first"), member(world, "second")
+    world.produce("jobs", b"a", b"b")
+    first.receive(max_wait_ms=WAIT_MS)
+    second.receive()
+
+    world.pass_time(10 * LOCK_MS)
+
+    assert [] == second.receive()
+    assert errors.NONE == first.acknowledge(0, 0)
+    world.clock.now_ms += 10 * LOCK_MS
+    assert errors.NONE == first.acknowledge(1, 1)
 
 
 def test_a_renewed_lock_does_not_expire(world: BrokerWorld) -> None:
@@ -307,3 +344,31 @@ def test_a_deleted_topic_ends_the_wait(world: BrokerWorld) -> None:
 
     assert answer is not None, "the fetch still waits"
     assert errors.UNKNOWN_TOPIC_ID == answer.responses[0].partitions[0].error_code
+
+
+def test_a_recreated_topic_begins_anew(world: BrokerWorld) -> None:
+    """
+    The records of a topic that is created again have neither the delivery counts nor the locks of those that had their
+    offsets before, and none of them counts as accepted.
+    """
+    consumer = member(world)
+    world.produce("jobs", b"old a", b"old b", b"old c")
+    consumer.receive(max_wait_ms=WAIT_MS)
+    assert errors.NONE == consumer.acknowledge(0, 0)
+    assert errors.NONE == consumer.acknowledge(1, 1, Acknowledgement.RELEASE)
+    (old_id,) = consumer.assigned
+    world.broker.controller.submit(DeleteTopics(topics=("jobs",)))
+    world.stabilize()
+    world.create("jobs")
+    new_id = world.partition("jobs").log.topic_id
+
+    while [new_id] != [*consumer.assigned]:
+        world.pass_time(1_000)
+        consumer.heartbeat()
+    consumer.session_epoch = 0
+    world.produce("jobs", b"a", b"b", b"c")
+
+    assert new_id != old_id
+    assert [Got(0, b"a", 1), Got(1, b"b", 1), Got(2, b"c", 1)] == consumer.receive(max_wait_ms=WAIT_MS)
+    assert [0] == [share.start for share in shares(world).by_number.values()]
+    assert [new_id] == [led.key.topic_id for led in world.broker.shares.led_shares]
