@@ -15,3 +15,9 @@ def sharing_cluster() -> ClusterWorld:
     made.lead(OFFSETS_TOPIC, by=1)
     made.lead("jobs", by=2)
     return made
+
+
+def elect_another(world: ClusterWorld) -> int:
+    """Wait until another broker than 2 leads the topic `jobs`, and return its number."""
+    world.until(lambda: world[3].shard("jobs").is_serving or world[1].shard("jobs").is_serving, "another leader")
+    return 3 if world[3].shard("jobs").is_serving else 1

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.share_member import Got, ShareMember, acquired_records, configure_group
-from tests.unit.broker.sharing_cluster import sharing_cluster
+from tests.unit.broker.sharing_cluster import elect_another, sharing_cluster
 from tidemill.model import errors
 from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.wire.messages import share_acknowledge
@@ -36,11 +36,6 @@ def joined(world: ClusterWorld, wait_ms: int = 1_000, **settings: str) -> ShareM
     world[2].produce("jobs", b"second")
     world.stabilize()
     return member
-
-
-def elect_another(world: ClusterWorld) -> int:
-    world.until(lambda: world[3].shard("jobs").is_serving or world[1].shard("jobs").is_serving, "another leader")
-    return 3 if world[3].shard("jobs").is_serving else 1
 
 
 @pytest.mark.parametrize(

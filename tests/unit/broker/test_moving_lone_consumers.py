@@ -5,6 +5,7 @@ import pytest
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.lone_consumer import ResolvesShares, received
 from tests.unit.broker.share_member import STATIC, Got, configure_group
+from tests.unit.broker.sharing_cluster import elect_another
 from tidemill.model import errors
 from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.peer import share_describe, share_receive, share_resolve
@@ -60,6 +61,27 @@ def test_a_decision_that_is_lost_is_not_reported_as_success(world: ClusterWorld)
 
     assert errors.NOT_LEADER_OR_FOLLOWER == consumer.client.answer(*sent).error_code
     assert errors.NOT_LEADER_OR_FOLLOWER == other.client.answer(*waiting).error_code
+
+
+def test_a_row_that_commits_without_its_leader_counts_as_finished(world: ClusterWorld) -> None:
+    """
+    The row of a decision reaches a majority, and the leader loses its leadership before it learns that.  The client is
+    told that the outcome is unknown, and the next leader finds the record finished.
+    """
+    consumer = ResolvesShares(world[2], "w")
+    world[2].produce("jobs", b"a", b"b")
+    assert [Got(0, b"a", 1), Got(1, b"b", 1)] == consumer.receive()
+    world.hold(to=[2])
+    sent = consumer.client.send(consumer.resolve_request((0, 0, ACCEPT)))
+    world.stabilize()
+    assert consumer.client.answer(*sent) is None, "the leader cannot know that the row is committed"
+
+    leader = elect_another(world)
+
+    assert errors.NOT_LEADER_OR_FOLLOWER == consumer.client.answer(*sent).error_code
+    moved = ResolvesShares(world[leader], "w")
+    assert (0, 1, 0) == moved.counts((0, 0, ACCEPT))
+    assert [Got(1, b"b", 1)] == moved.receive()
 
 
 def test_brokers_ask_each_other(world: ClusterWorld) -> None:

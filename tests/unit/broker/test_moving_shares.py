@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.share_member import Got, ShareMember, acquired_records, configure_group
-from tests.unit.broker.sharing_cluster import sharing_cluster
+from tests.unit.broker.sharing_cluster import elect_another, sharing_cluster
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
 from tidemill.share.acknowledgement import Acknowledgement
@@ -93,6 +93,46 @@ def test_an_acknowledgement_that_is_not_committed_is_not_answered_as_success(wor
     answer = member.client.answer(*sent)
     assert errors.NOT_LEADER_OR_FOLLOWER == answer.responses[0].partitions[0].acknowledge_error_code
     assert [] == [*answer.responses[0].partitions[0].acquired_records]
+
+
+def test_an_acknowledgement_that_commits_without_its_leader_counts(world: ClusterWorld) -> None:
+    """
+    The row of an acknowledgement reaches a majority, and the leader loses its leadership before it learns that.  The
+    next leader does not deliver the record again.
+    """
+    member = joined(world)
+    world[2].produce("jobs", b"a", b"b")
+    member.receive(max_wait_ms=WAIT_MS)
+    world.hold(to=[2])
+    sent = member.client.send(member.fetch_request({0: [(0, 0, Acknowledgement.ACCEPT)]}))
+    world.stabilize()
+    assert member.client.answer(*sent) is None, "the leader cannot know that the row is committed"
+
+    leader = elect_another(world)
+
+    (partition,) = member.client.answer(*sent).responses[0].partitions
+    assert errors.NOT_LEADER_OR_FOLLOWER == partition.acknowledge_error_code
+    assert [Got(1, b"b", 1)] == member.at(world[leader]).receive(max_wait_ms=WAIT_MS)
+
+
+@pytest.mark.parametrize("fetches", [False, True], ids=["no fetch", "a fetch without acknowledgement"])
+def test_the_start_is_in_the_log_before_the_first_record(world: ClusterWorld, fetches: bool) -> None:
+    """
+    A group that begins at the end gets all records since its first fetch, although the leader has moved before the
+    first acknowledgement.
+    """
+    configure_group(world.controller, share_auto_offset_reset="latest")
+    member = joined(world)
+    world[2].produce("jobs", b"old")
+    assert [] == member.receive()
+    world[2].produce("jobs", b"a")
+    if fetches:
+        assert [Got(1, b"a", 1)] == member.receive()
+
+    world.lead("jobs", by=3)
+    world[3].produce("jobs", b"b")
+
+    assert [Got(1, b"a", 1), Got(2, b"b", 1)] == member.at(world[3]).receive(max_wait_ms=WAIT_MS)
 
 
 def test_offsets_are_those_of_the_leaders(world: ClusterWorld) -> None:
