@@ -1,15 +1,23 @@
 """Share groups on a cluster: coordinator and leaders are different brokers, and move."""
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.lone_consumer import ResolvesShares, received
 from tests.unit.broker.share_member import Got, ShareMember, acquired_records, configure_group
 from tests.unit.broker.sharing_cluster import elect_another, sharing_cluster
+from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
+from tidemill.peer import share_close, share_open
 from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.share.share_session import FINAL_EPOCH
 from tidemill.wire.messages import delete_groups, describe_share_group_offsets
 
 WAIT_MS = 500
@@ -168,22 +176,116 @@ def test_offsets_are_those_of_the_leaders(world: ClusterWorld) -> None:
     assert (errors.GROUP_ID_NOT_FOUND, {}) == offsets("unknown", None)
 
 
+def delete_group(world: ClusterWorld, member: ShareMember) -> None:
+    """Let the only member of the group leave, and delete the group."""
+    if member.session_epoch:
+        assert [] == acquired_records(member.client.ask(member.fetch_request(share_session_epoch=FINAL_EPOCH)))
+    member.member_epoch = -1
+    member.heartbeat()
+    (deleted,) = world[1].ask(delete_groups.Request(groups_names=["g"])).results
+    assert errors.NONE == deleted.error_code
+
+
 def test_a_deleted_group_begins_anew(world: ClusterWorld) -> None:
     """
-    The leaders remove the shares of a deleted group.  A group with the same id begins where a new group begins, even if
-    the removal has not reached the leader yet.
+    The leaders remove the shares of a deleted group.  A group with the same id begins where a new group begins.
     """
     member = joined(world)
     world[2].produce("jobs", b"a", b"b")
     member.receive(max_wait_ms=WAIT_MS)
     member.acknowledge(0, 1)
-    assert [] == acquired_records(member.client.ask(member.fetch_request(share_session_epoch=-1)))
-    member.member_epoch = -1
-    member.heartbeat()
 
-    (deleted,) = world[1].ask(delete_groups.Request(groups_names=["g"])).results
-    assert errors.NONE == deleted.error_code
+    delete_group(world, member)
+
     world.pass_time(3_000)
     assert [None, None, None] == [start(world, number) for number in (1, 2, 3)]
     again = joined(world)
     assert [Got(0, b"a", 1), Got(1, b"b", 1)] == again.receive(max_wait_ms=WAIT_MS)
+
+
+def test_a_deleted_group_begins_anew_although_its_leader_was_away(world: ClusterWorld) -> None:
+    """
+    The request to remove the group's share does not reach the leader before the group exists again.  The first fetch
+    replaces the old share, and the request, when it arrives, does not remove the new one.
+    """
+    member = joined(world)
+    world[2].produce("jobs", b"a", b"b")
+    member.receive(max_wait_ms=WAIT_MS)
+    member.acknowledge(0, 1)
+    with unreachable_leaders(world):
+        delete_group(world, member)
+        world.pass_time(3_000)
+        assert 2 == start(world, 2)
+        again = joined(world)
+
+        assert [Got(0, b"a", 1), Got(1, b"b", 1)] == again.receive(max_wait_ms=WAIT_MS)
+
+    world.pass_time(3_000)
+    hosted = world[1].broker.coordinators.of(GROUPS).hosted()
+    assert [] == [share for it in hosted for share in it.core.groups.shares_to_close()]
+    assert errors.NONE == again.acknowledge(0, 0)
+    assert 1 == start(world, 2)
+
+
+@contextmanager
+def unreachable_leaders(world: ClusterWorld) -> Iterator[None]:
+    """Lose the requests to remove shares that broker 1 sends to other brokers."""
+    peers = world[1].broker.cluster.peers
+    ask = peers.ask
+
+    def losing(voter: Any, api: Any, *args: Any, **kwargs: Any) -> bool:
+        return api is not share_close.API and ask(voter, api, *args, **kwargs)
+
+    with patch.object(peers, "ask", losing):
+        yield
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["the newer share is open", "the newer share is proposed"])
+def test_a_late_answer_of_the_coordinator_changes_nothing(world: ClusterWorld, is_open: bool) -> None:
+    """
+    The leader has asked for a group that was deleted and created again before the answer arrived.  A later question has
+    opened the share of the new group, or its row is proposed: the old answer does not replace it.
+    """
+    world[2].produce("jobs", b"a", b"b")
+    member, lone = joined(world), ResolvesShares(world[2], "w")
+    with held_answers(world) as held:
+        assert [] == member.receive()
+        delete_group(world, member)
+        joined(world, "again")
+        sent = lone.client.send(lone.receive_request(max_wait_ms=WAIT_MS))
+        world.stabilize()
+    old, new = held
+
+    new.arrive()
+    if is_open:
+        world.stabilize()
+        assert [Got(0, b"a", 1), Got(1, b"b", 1)] == received(lone.client.answer(*sent))
+        assert (1, 0, 0) == lone.counts((0, 0, Acknowledgement.ACCEPT))
+    old.arrive()
+    world.pass_time(WAIT_MS)
+
+    share = shares_of(world[2].partition("jobs")).of_group("g")
+    assert share is not None
+    assert old.response.incarnation < new.response.incarnation == share.incarnation
+    assert int(is_open) == share.start
+
+
+class HeldAnswer(NamedTuple):
+    response: share_open.Response
+    arrive: Callable[[], None]
+
+
+@contextmanager
+def held_answers(world: ClusterWorld) -> Iterator[list[HeldAnswer]]:
+    """Hold back the coordinator's answers to the questions of broker 2 about shares.  Yield them."""
+    held: list[HeldAnswer] = []
+    peers = world[2].broker.cluster.peers
+    ask = peers.ask
+
+    def holding(voter: Any, api: Any, request: Any, answered: Callable[[Any], None], **kwargs: Any) -> bool:
+        if api is not share_open.API:
+            return ask(voter, api, request, answered, **kwargs)
+        return ask(voter, api, request, lambda it: held.append(HeldAnswer(it, partial(answered, it))), **kwargs)
+
+    with patch.object(peers, "ask", holding):
+        yield held
