@@ -1,8 +1,12 @@
 """Records that retention removes before a share group has finished them are counted, and warned about."""
 
-from tests.unit.broker.broker_world import BrokerWorld
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
 from tests.unit.broker.handlers.test_delete_records import deleted
-from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, configure_group
+from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, acquired_records, configure_group
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
 
@@ -79,6 +83,36 @@ def test_the_locks_of_removed_records_are_free_at_once() -> None:
     assert answer is not None, "the fetch still waits"
     (partition,) = answer.responses[0].partitions
     assert [(100, 100)] == [(it.first_offset, it.last_offset) for it in partition.acquired_records]
+
+
+@pytest.mark.parametrize("order", ["none", "key"])
+def test_a_read_that_retention_overtakes_is_no_error(order: str) -> None:
+    """
+    The records that a fetch has begun to read are removed before a reader thread gets to them.  The fetch waits for
+    later records, as if it had come after the removal.
+    """
+    world = BrokerWorld(STATIC, options=replace(OPTIONS, cache_bytes_max=0))
+    world.disk.reads_cached = False
+    world.create("jobs", internal_segment_bytes="1")
+    configure_group(world, tidemill_share_order=order)
+    consumer = member(world)
+    assert [] == consumer.receive()
+    for value in (b"0", b"1", b"2"):
+        world.produce("jobs", value)
+        world.pass_time(1_000)  # the record is written to its segment, and leaves the memory when the next one comes
+    world.reads = False
+    sent = consumer.client.send(consumer.fetch_request(max_wait_ms=DAY_MS))
+    consumer.session_epoch += 1
+    world.stabilize()
+    assert world.read_jobs.unreported, "the read has not begun"
+
+    assert (errors.NONE, 3) == deleted(world, 3, "jobs")
+    world.reads = True
+    world.stabilize()
+
+    assert consumer.client.answer(*sent) is None, "there was nothing to fetch"
+    world.produce("jobs", b"3")
+    assert [Got(3, b"3", 1)] == acquired_records(consumer.client.answer(*sent))
 
 
 def test_retention_warns_as_well() -> None:
