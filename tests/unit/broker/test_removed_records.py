@@ -8,7 +8,9 @@ from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
 from tests.unit.broker.handlers.test_delete_records import deleted
 from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, acquired_records, configure_group
 from tidemill.broker.shares.share_openings import shares_of
+from tidemill.model import dead_letters as names
 from tidemill.model import errors
+from tidemill.share.acknowledgement import Acknowledgement
 
 DAY_MS = 86_400_000
 
@@ -91,15 +93,11 @@ def test_a_read_that_retention_overtakes_is_no_error(order: str) -> None:
     The records that a fetch has begun to read are removed before a reader thread gets to them.  The fetch waits for
     later records, as if it had come after the removal.
     """
-    world = BrokerWorld(STATIC, options=replace(OPTIONS, cache_bytes_max=0))
-    world.disk.reads_cached = False
-    world.create("jobs", internal_segment_bytes="1")
+    world = world_without_caches()
     configure_group(world, tidemill_share_order=order)
     consumer = member(world)
     assert [] == consumer.receive()
-    for value in (b"0", b"1", b"2"):
-        world.produce("jobs", value)
-        world.pass_time(1_000)  # the record is written to its segment, and leaves the memory when the next one comes
+    produce_to_files(world, b"0", b"1", b"2")
     world.reads = False
     sent = consumer.client.send(consumer.fetch_request(max_wait_ms=DAY_MS))
     consumer.session_epoch += 1
@@ -113,6 +111,48 @@ def test_a_read_that_retention_overtakes_is_no_error(order: str) -> None:
     assert consumer.client.answer(*sent) is None, "there was nothing to fetch"
     world.produce("jobs", b"3")
     assert [Got(3, b"3", 1)] == acquired_records(consumer.client.answer(*sent))
+
+
+def test_the_letter_of_a_removed_record_has_only_headers() -> None:
+    """
+    The record is removed after its letter got a producer id, and before a reader thread gets to it.  The letter says
+    where the record was, and why its content is missing.
+    """
+    world = world_without_caches()
+    world.create("dlq.jobs", errors_deadletterqueue_group_enable="true")
+    configure_group(world, errors_deadletterqueue_topic_name="dlq.jobs")
+    consumer = member(world)
+    produce_to_files(world, b"a", b"b")
+    consumer.receive(max_wait_ms=WAIT_MS)
+    world.reads = False
+    assert errors.NONE == consumer.acknowledge(0, 0, Acknowledgement.REJECT)
+    assert world.read_jobs.unreported, "the record is not being read"
+
+    assert (errors.NONE, 1) == deleted(world, 1, "jobs")
+    world.reads = True
+    world.stabilize()
+
+    (letter,) = world.read("dlq.jobs")
+    headers = dict(letter.headers)
+    assert (None, b"removed by retention") == (letter.value, headers[names.OMITTED])
+    assert (b"0", b"Offset rejected by client.") == (headers[names.OFFSET], headers[names.MESSAGE])
+    (share,) = shares_of(world.partition("jobs")).by_number.values()
+    assert (1, {}) == (share.start, share.letters)
+
+
+def world_without_caches() -> BrokerWorld:
+    """Return a broker that reads every record in a reader thread, from a segment of its own."""
+    world = BrokerWorld(STATIC, options=replace(OPTIONS, cache_bytes_max=0))
+    world.disk.reads_cached = False
+    world.create("jobs", internal_segment_bytes="1")
+    return world
+
+
+def produce_to_files(world: BrokerWorld, *values: bytes) -> None:
+    """Produce records of which all but the last have left the memory."""
+    for value in values:
+        world.produce("jobs", value)
+        world.pass_time(1_000)  # the record is written to its segment; it leaves the memory when the next one comes
 
 
 def test_retention_warns_as_well() -> None:
