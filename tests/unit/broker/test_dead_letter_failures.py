@@ -77,6 +77,23 @@ def test_the_next_leader_sends_the_letters_with_the_same_ids(world: ClusterWorld
     assert 6 == share(world[1]).start
 
 
+def test_a_new_leader_continues_without_consumers(world: ClusterWorld) -> None:
+    """
+    The records have no letters yet, because their topic is missing, and no consumer fetches from the next leader
+    (KAFKA-20672).
+    """
+    member = kill_records(world, [b"a", b"b"])
+    member.disconnect()
+    world.pass_time(1_000)
+    assert {} == share(world[2]).letters
+    world.lead("jobs", by=1)
+
+    create_dead_letter_topic(world)
+
+    assert [b"a", b"b"] == values(wait_for(world, 2))
+    assert 2 == share(world[1]).start
+
+
 @pytest.mark.parametrize("answers", range(4))
 def test_a_leader_that_fails_after_a_letter_is_written_writes_it_once(world: ClusterWorld, answers: int) -> None:
     """The letters are written, but `answers` of the answers, and what follows from them, arrive at the old leader."""

@@ -11,6 +11,7 @@ from tests.unit.broker.letter_cluster import (
     configure,
     create_dead_letter_topic,
     headers,
+    joined,
     kill_records,
     led,
     letter_cluster,
@@ -20,7 +21,9 @@ from tests.unit.broker.letter_cluster import (
     values,
     wait_for,
 )
-from tests.unit.broker.share_member import WAIT_MS, ShareMember
+from tests.unit.broker.lone_consumer import ResolvesShares
+from tests.unit.broker.share_member import WAIT_MS, Got, ShareMember
+from tidemill.batches.records import Record
 from tidemill.model import dead_letters as names
 from tidemill.model import errors
 from tidemill.share.acknowledgement import Acknowledgement
@@ -54,6 +57,41 @@ def test_a_rejected_record_becomes_a_letter(world: ClusterWorld) -> None:
     }
     assert [1, 1, 1] == [share(node).start for node in world.nodes]
     assert 1 == world[2].broker.metrics.letters_written
+
+
+def test_the_letter_of_a_record_that_failed_too_often(world: ClusterWorld) -> None:
+    """A record whose last delivery has ended in vain has the delivery limit as the cause."""
+    configure(world, share_delivery_count_limit="2")
+    create_dead_letter_topic(world)
+    member = joined(world)
+    world[2].produce("jobs", b"a")
+    for count in (1, 2):
+        assert [Got(0, b"a", count)] == member.receive(max_wait_ms=WAIT_MS)
+        assert errors.NONE == member.acknowledge(0, 0, Acknowledgement.RELEASE)
+
+    (letter,) = wait_for(world, 1)
+
+    assert (b"a", b"Offset delivery count exceeded the threshold.", b"2") == cause(letter)
+
+
+def test_the_letter_of_an_expired_record(world: ClusterWorld) -> None:
+    """A record that is older than the group permits was never delivered, and its letter has its age as the cause."""
+    configure(world, tidemill_share_ttl_ms="60000")
+    create_dead_letter_topic(world)
+    member = joined(world)
+    world[2].produce("jobs", b"a", timestamp_ms=world.clock.now_ms - 60_000)
+    world[2].produce("jobs", b"young")
+    assert [Got(1, b"young", 1)] == member.receive(max_wait_ms=WAIT_MS)
+
+    (letter,) = wait_for(world, 1)
+
+    assert (b"a", b"Record expired.", b"0") == cause(letter)
+
+
+def cause(letter: Record) -> tuple[bytes | None, bytes | None, bytes | None]:
+    """Return the value of a letter, why the record is dead, and how often it was delivered."""
+    found = headers(letter)
+    return letter.value, found[names.MESSAGE], found[names.DELIVERY_COUNT]
 
 
 def test_many_dead_records_become_letters_in_order(world: ClusterWorld) -> None:
@@ -100,9 +138,15 @@ def test_a_missing_topic_holds_the_records(world: ClusterWorld) -> None:
     assert problem.startswith("topic dlq.jobs does not exist: create it with " + ENABLE)
     assert 1 == sum("dead letters wait" in line for line in world[2].events)
     assert [] == member.receive()
+    described = ResolvesShares(world[2]).describe()
+    assert (2, f"dead letters wait: {problem}") == (described.archiving, described.blocked_by)
+
     create_dead_letter_topic(world)
+
     assert [b"a", b"b"] == values(wait_for(world, 2))
     assert led(world[2]).letter_problem is None
+    described = ResolvesShares(world[2]).describe()
+    assert (0, None) == (described.archiving, described.blocked_by)
 
 
 def test_a_topic_that_does_not_take_dead_letters_gets_none(world: ClusterWorld) -> None:
