@@ -139,11 +139,13 @@ class BatchesRead:
         """
         if not self._data:
             return 0, 0
-        count, offset, end = 0, self._data[0].first, self._data[-1].end
-        while count < count_max and (found := leases.next_available(offset, end, wall)):
-            count += found.end - found.first
-            offset = found.end
-        return count, offset - self._data[0].first
+        begin, end = self._data[0].first, self._data[-1].end
+        count, offset = 0, begin
+        for found in leases.availability.available(begin, end, wall):
+            count, offset = count + found.end - found.first, found.end
+            if count >= count_max:
+                break
+        return count, offset - begin
 
     def acquire(self, leases: Leases, member: str, limits: FetchLimits, *, now: int, wall: int) -> ShareFetched:
         """Acquire the available records for a consumer."""

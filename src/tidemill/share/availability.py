@@ -54,9 +54,7 @@ class Availability:
 
         While the share tracks as many runs and letters as it may, records behind the last run cannot be acquired.
         """
-        if self.is_tracking_full:
-            end = min(end, max(self._share.runs.end, self._share.start))
-        wall = self._at(wall)
+        end, wall = self._limited(end), self._at(wall)
         if self._waits_for_all():
             return None
         if self.settings.order is Order.PARTITION:
@@ -68,6 +66,16 @@ class Availability:
         if offset <= begin < end:
             self._free_from = end if found is None else found.first
         return found
+
+    def available(self, offset: int, end: int, wall: int) -> Iterator[Interval[int]]:
+        """Yield what `next` returns for one offset after the other.  No claim may change during the iteration."""
+        found = self.next(offset, end, wall)
+        if found is None or self.look_ahead is not None or self.settings.order is Order.PARTITION:
+            while found is not None:
+                yield found
+                found = self.next(found.end, end, wall)
+            return
+        yield from self._each(found.first, self._limited(end), self.latest(wall))
 
     def has_waiting(self, end: int) -> bool:
         """Return whether a record below `end` could be acquired now if it were not for the limits."""
@@ -120,14 +128,7 @@ class Availability:
 
     def find(self, offset: int, end: int, wall: int) -> Interval[int] | None:
         """Find available records, also if they wait for others.  With a later time, find delayed records, too."""
-        for first, claim_end, claim in self._claims.cover(offset, end):
-            if claim is None:
-                for run_first, run_end, status in self._share.runs.cover(first, claim_end):
-                    if status.state == RecordState.AVAILABLE and status.release_at <= wall:
-                        return Interval(run_first, run_end, status.delivery_count)
-            elif isinstance(claim, Decided) and claim.is_available and claim.status.release_at <= wall:
-                return Interval(first, claim_end, claim.status.delivery_count)
-        return None
+        return next(self._each(offset, end, wall), None)
 
     def lower(self, offset: int) -> None:
         """Note that records from `offset` on may have become available."""
@@ -158,6 +159,19 @@ class Availability:
         return self._wall
 
     # Methods that the methods above share.
+
+    def _each(self, offset: int, end: int, wall: int) -> Iterator[Interval[int]]:
+        for first, claim_end, claim in self._claims.cover(offset, end):
+            if claim is None:
+                for run_first, run_end, status in self._share.runs.cover(first, claim_end):
+                    if status.state == RecordState.AVAILABLE and status.release_at <= wall:
+                        yield Interval(run_first, run_end, status.delivery_count)
+            elif isinstance(claim, Decided) and claim.is_available and claim.status.release_at <= wall:
+                yield Interval(first, claim_end, claim.status.delivery_count)
+
+    def _limited(self, end: int) -> int:
+        """Return `end`, or the end of the runs while nothing behind them can be acquired."""
+        return min(end, max(self._share.runs.end, self._share.start)) if self.is_tracking_full else end
 
     def _at(self, wall: int) -> int:
         """Return `wall`, or the latest time seen, and note which delays have ended by then."""

@@ -2,9 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 V = TypeVar("V")
+W = TypeVar("W")
 
 
 class Interval(NamedTuple, Generic[V]):
@@ -80,21 +83,33 @@ class IntervalMap(Generic[V]):
         Yield intervals (first, end, value) that together are all offsets from `first` up to `end`, also those with the
         default.  The map must not change during the iteration.
         """
-        intervals = self._intervals
-        for place in range(self._first_ending_after(first), len(intervals)):
-            found_first, found_end, value = intervals[place]
-            if found_first >= end:
-                break
-            if found_first > first:
-                yield first, found_first, self.default
-                first = found_first
-            if found_end >= end:
-                yield first, end, value
-                return
-            yield first, found_end, value
-            first = found_end
-        if first < end:
-            yield first, end, self.default
+        return ((part_first, part_end, value) for part_first, part_end, value, _ in self.meet([(first, end, None)]))
+
+    def meet(self, others: Iterable[tuple[int, int, W]]) -> Iterator[tuple[int, int, V, W]]:
+        """
+        Yield the parts (first, end, value, the other's value) in which intervals of another map have one value here.
+        This is quick if the others ascend.  The map must not change during the iteration.
+        """
+        intervals, place, before = self._intervals, 0, 0
+        count = len(intervals)
+        for first, end, other in others:
+            if first != before:
+                place = self._first_ending_after(first)
+            while first < end:
+                if place == count or intervals[place].first >= end:
+                    yield first, end, self.default, other
+                    break
+                found_first, found_end, value = intervals[place]
+                if found_first > first:
+                    yield first, found_first, self.default, other
+                    first = found_first
+                if found_end > end:
+                    yield first, end, value, other
+                    break
+                yield first, found_end, value, other
+                first = found_end
+                place += 1
+            before = end
 
     def assign(self, first: int, end: int, value: V) -> None:
         """Set the value of the offsets from `first` up to, but not including, `end`.  The range must not be empty."""
@@ -103,17 +118,21 @@ class IntervalMap(Generic[V]):
     def assign_all(self, assigned: Iterable[Interval[V]]) -> None:
         """Set the values of intervals, one after the other.  This is quick if they ascend and are near each other."""
         pieces: list[Interval[V]] = []
-        offset = 0
         for one in assigned:
-            if pieces and one.first < offset:
-                self._splice(pieces[0].first, offset, pieces)
+            if pieces and one.first < pieces[-1].end:
+                self._assign_ascending(pieces)
                 pieces = []
-            elif pieces and one.first > offset:
-                pieces += [Interval(*between) for between in self.cover(offset, one.first)]
             pieces.append(one)
-            offset = one.end
         if pieces:
-            self._splice(pieces[0].first, offset, pieces)
+            self._assign_ascending(pieces)
+
+    def _assign_ascending(self, pieces: list[Interval[V]]) -> None:
+        gaps = [(one.end, next_one.first, None) for one, next_one in pairwise(pieces) if one.end < next_one.first]
+        first, end = pieces[0].first, pieces[-1].end
+        if gaps:
+            pieces += [Interval(*part[:3]) for part in self.meet(gaps)]
+            pieces.sort(key=itemgetter(0))
+        self._splice(first, end, pieces)
 
     def _splice(self, first: int, end: int, pieces: list[Interval[V]]) -> None:
         """Replace what is between `first` and `end` by `pieces`, which have all of these offsets."""

@@ -176,19 +176,22 @@ class Leases:
         with INVALID_REQUEST for offsets that were never acquired, and INVALID_RECORD_STATE if the consumer does not
         hold one of the records.
         """
+        for acknowledged in ranges:
+            self._check(acknowledged)
         settings = self.settings
         decided: list[Run] = []
         renewed: list[Acquired] = []
-        for first, end, kind in ranges:
-            for held_first, held_end, held in self._held_by(member, first, end, kind):
-                count = held.delivery_count
-                if kind == Acknowledgement.RENEW:
-                    renewed.append(Acquired(held_first, held_end, count))
-                    continue
-                is_delayed = kind in (Acknowledgement.GAP, Acknowledgement.RELEASE)
-                release_at = self._release_time(held, wall, delay_ms) if is_delayed else 0
-                status = after_acknowledgement(kind, count, settings, release_at=release_at)
-                decided.append(Interval(held_first, held_end, status))
+        current = ((max(first, self._share.start), end, kind) for first, end, kind in ranges)
+        for first, end, held, kind in self._claims.meet(current):
+            if not isinstance(held, Held) or held.member != member:
+                raise AcknowledgementRefused(errors.INVALID_RECORD_STATE, f"{member} does not hold offset {first}")
+            count = held.delivery_count
+            if kind == Acknowledgement.RENEW:
+                renewed.append(Acquired(first, end, count))
+                continue
+            is_delayed = kind in (Acknowledgement.GAP, Acknowledgement.RELEASE)
+            release_at = self._release_time(held, wall, delay_ms) if is_delayed else 0
+            decided.append(Interval(first, end, after_acknowledgement(kind, count, settings, release_at=release_at)))
         self._hold(member, renewed, now)
         self._decide(decided)
         return decided
@@ -236,13 +239,13 @@ class Leases:
 
     def committed(self, runs: Iterable[Run]) -> None:
         """Drop the claims that these decisions have replaced.  Call this when the share has applied the decisions."""
-        replaced: list[Interval[Claim | None]] = []
+        runs = list(runs)
+        replaced: list[Interval[Claim | None]] = [
+            Interval(first, end, None)
+            for first, end, claim, status in self._claims.meet(runs)
+            if is_replaced_by(claim, status)
+        ]
         for run in runs:
-            replaced += [
-                Interval(claim.first, claim.end, None)
-                for claim in self._claims.within(run.first, run.end)
-                if is_replaced_by(claim.value, run.value)
-            ]
             self.availability.committed(run)
         self._claims.assign_all(replaced)
         self.start_moved()
@@ -292,8 +295,7 @@ class Leases:
         for first, end in batches:
             if wanted <= 0:
                 return
-            offset = first
-            while found := self.next_available(offset, end, wall):
+            for found in self.availability.available(first, end, wall):
                 at_once = self.settings.records_at_once(found.value, batch_size)
                 if at_once is not None and not is_first:
                     return
@@ -307,7 +309,6 @@ class Leases:
                 room -= count
                 wanted -= count
                 is_first = False
-                offset = found.first + count
             if self.settings.order is Order.PARTITION and not is_first:
                 return  # one batch at a time
 
@@ -339,7 +340,9 @@ class Leases:
             return
         deadline = now + self.settings.lock_ms
         first, end = acquired[0].first, acquired[-1].end
-        self._held_count += sum(one.end - one.first - self._held_within(one.first, one.end) for one in acquired)
+        self._held_count += sum(
+            end - first for first, end, claim, _ in self._claims.meet(acquired) if not isinstance(claim, Held)
+        )
         self._claims.assign_all(Interval(*one[:2], Held(member, deadline, one.delivery_count)) for one in acquired)
         heapq.heappush(self._deadlines, (deadline, first, end))
         self._window_end = max(self._window_end, end)
@@ -393,13 +396,10 @@ class Leases:
             return self._back_off(held, wall)
         return self.availability.latest(wall) + delay_ms if delay_ms else 0
 
-    def _held_by(self, member: str, first: int, end: int, kind: int) -> Iterator[tuple[int, int, Held]]:
-        """
-        Yield what a consumer acknowledges, without the offsets below the share's start.  Raise AcknowledgementRefused
-        if it may not.
-        """
-        first = max(first, self._share.start)
-        if first >= end:
+    def _check(self, acknowledged: AcknowledgedRange) -> None:
+        """Check what can be checked without the claims."""
+        _, end, kind = acknowledged
+        if end <= self._share.start:
             return
         if end > self._window_end:
             raise AcknowledgementRefused(
@@ -409,7 +409,3 @@ class Leases:
             raise AcknowledgementRefused(
                 errors.INVALID_RECORD_STATE, "group.share.renew.acknowledge.enable is false: locks are not renewed"
             )
-        for offset, claim_end, claim in self._claims.cover(first, end):
-            if not isinstance(claim, Held) or claim.member != member:
-                raise AcknowledgementRefused(errors.INVALID_RECORD_STATE, f"{member} does not hold offset {offset}")
-            yield offset, claim_end, claim

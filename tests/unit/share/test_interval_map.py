@@ -86,3 +86,30 @@ def test_offsets_with_the_same_value_are_found_at_once(assignments: list[Assignm
     assert first + length == offset
     values = [one.value for one in walked for _ in range(one.first, one.end)]
     assert [model.get(place, DEFAULT) for place in range(first, first + length)] == values
+
+
+@given(ASSIGNMENTS, ASSIGNMENTS)
+def test_intervals_are_assigned_together_as_one_by_one(before: list[Assignment], together: list[Assignment]) -> None:
+    """
+    `assign_all` has the effect of repeated calls of `assign`, whatever the order of the intervals and their gaps.
+    """
+    table, _ = assigned(before)
+    table.assign_all(Interval(*one) for one in together)
+
+    assert assigned(before + together)[0] == table
+
+    table.assign_all(Interval(*one) for one in sorted(together))
+    assert assigned(before + together + sorted(together))[0] == table
+
+
+@given(ASSIGNMENTS, ASSIGNMENTS)
+def test_maps_meet_at_every_offset(assignments: list[Assignment], others: list[Assignment]) -> None:
+    """`meet` yields every offset of the other intervals once, in their order, with both values, in long parts."""
+    table, model = assigned(assignments)
+    for order in (others, sorted(others)):
+        parts = [*table.meet(order)]
+
+        assert [
+            (offset, model.get(offset, DEFAULT), other) for first, end, other in order for offset in range(first, end)
+        ] == [(offset, value, other) for first, end, value, other in parts for offset in range(first, end)]
+        assert all(first < end for first, end, _, _ in parts)

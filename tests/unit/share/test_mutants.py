@@ -19,7 +19,7 @@ from tests.unit.share import (
 )
 from tidemill.batches.batch import BatchHeader
 from tidemill.share import acquisition, leases
-from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement
 from tidemill.share.availability import Availability
 from tidemill.share.claim import Claim, Decided, Held
 from tidemill.share.leases import Leases
@@ -63,10 +63,17 @@ def delayed_counts_as_lock() -> AbstractContextManager[object]:
 
 
 def acknowledges_what_others_hold() -> AbstractContextManager[object]:
-    def lax(self: Any, member: str, first: int, end: int, kind: int) -> Iterator[Any]:
-        return (it for it in self._claims.within(max(first, self._share.start), end) if isinstance(it.value, Held))
+    acknowledge = Leases.acknowledge
 
-    return patch.object(Leases, "_held_by", lax)
+    def lax(self: Leases, member: str, ranges: Any, **times: int) -> list[Run]:
+        return [
+            run
+            for first, end, held, kind in [*self._claims.meet(ranges)]
+            if isinstance(held, Held)
+            for run in acknowledge(self, held.member, [AcknowledgedRange(first, end, kind)], **times)
+        ]
+
+    return patch.object(Leases, "acknowledge", lax)
 
 
 def acknowledges_range_by_range() -> AbstractContextManager[object]:

@@ -289,11 +289,10 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         self._bytes_read += size
         if read.offset_count:
             led.record_bytes = max(size // read.offset_count, 1)
-        available, looked_at = read.count_available(
-            led.leases, self._context.broker.shares.wall_ms, self._limits.records_max
-        )
+        wall, count_max = self._context.broker.shares.wall_ms, self._limits.records_max
+        available, looked_at = read.count_available(led.leases, wall, count_max)
         if available:
-            led.spread = looked_at / available
+            led.sparseness = looked_at / available
         self._records_read += available
 
     def _read_elsewhere(self, unread: Sequence[_Unread]) -> None:

@@ -38,7 +38,7 @@ class LedShare:
         "problem",
         "record_bytes",
         "share",
-        "spread",
+        "sparseness",
         "watcher",
     )
 
@@ -58,7 +58,7 @@ class LedShare:
         self.leases = leases
         self.letter_problem: str | None = None  # why dead letters are not written; None: they are, or there are none
         self.record_bytes = RECORD_BYTES_GUESS  # of an average record of the last read
-        self.spread = 1.0  # offsets for each available record in the last read: more than 1 if others are finished
+        self.sparseness = 1.0  # offsets for each available record in the last read: more than 1 among finished ones
         self.is_opening = False  # whether batches are being opened for the look-ahead
         self.problem: KafkaError | None = None  # why batches could not be opened, until a fetch is answered with it
         self.watcher = watcher  # called when the partition's high watermark has moved

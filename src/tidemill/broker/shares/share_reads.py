@@ -36,7 +36,7 @@ def ranges_to_read(led: LedShare, member: str, records_max: int, bytes_max: int,
     if found is None:
         return []
     least = led.record_bytes * wanted
-    likely = max(least, min(round(least * led.spread), READ_BYTES_MAX))
+    likely = max(least, min(round(least * led.sparseness), READ_BYTES_MAX))
     return [ReadRange(found.first, high_watermark, _with_margin(likely, bytes_max))]
 
 
