@@ -131,9 +131,9 @@ class Leases:
         Acquire the available records of `batches` (first offset, end offset; ascending) for a consumer.
 
         Without `is_limit_strict`, the batch in which `records_max` is reached is acquired as a whole (KIP-1206).  The
-        limit on locks is always strict.  A record that has failed often is delivered with few others, a fraction of
-        `batch_size`, and finally alone, so that a record that crashes consumers does not use up the delivery attempts
-        of its neighbours.
+        limit on locks is always strict.  A record that has failed often is delivered with few others, together a
+        fraction of `batch_size`, and finally alone, so that a record that crashes consumers does not use up the
+        delivery attempts of its neighbours.
         """
         if not self.admits(member):
             return []
@@ -291,25 +291,24 @@ class Leases:
         self, batches: Iterable[tuple[int, int]], records_max: int, batch_size: int, is_limit_strict: bool, wall: int
     ) -> Iterator[Interval[int]]:
         """Yield the records to acquire.  An interval's value is the number of earlier deliveries."""
-        room, wanted, is_first = self.lock_room, records_max, True
+        room, taken = self.lock_room, 0
         for first, end in batches:
-            if wanted <= 0:
+            if taken >= records_max:
                 return
             for found in self.availability.available(first, end, wall):
                 at_once = self.settings.records_at_once(found.value, batch_size)
-                if at_once is not None and not is_first:
-                    return
-                count = min(found.end - found.first, room, wanted if is_limit_strict else room)
-                count = count if at_once is None else min(count, at_once)
+                if at_once is not None and at_once <= taken:
+                    if self.settings.order is Order.PARTITION:
+                        return
+                    continue  # a later fetch begins with these records
+                room = room if at_once is None else min(room, at_once - taken)
+                count = min(found.end - found.first, room, records_max - taken if is_limit_strict else room)
                 if count <= 0:
                     return
                 yield found._replace(end=found.first + count)
-                if at_once is not None:
-                    return
                 room -= count
-                wanted -= count
-                is_first = False
-            if self.settings.order is Order.PARTITION and not is_first:
+                taken += count
+            if self.settings.order is Order.PARTITION and taken:
                 return  # one batch at a time
 
     def _choose_preferred(
@@ -321,18 +320,21 @@ class Leases:
         present = IntervalMap(False)
         for first, end in batches:
             present.assign(first, end, True)
-        room, is_first = min(self.lock_room, records_max), True
+        room, taken = min(self.lock_room, records_max), 0
         for found in self.availability.preferred(wall):
-            here = present.at(found.first, found.end)
             at_once = self.settings.records_at_once(found.value, batch_size)
-            if room <= 0 or not here.value or (at_once is not None and not is_first):
+            if at_once is not None and at_once <= taken:
+                continue
+            here = present.at(found.first, found.end)
+            room = room if at_once is None else min(room, at_once - taken)
+            count = min(here.end - here.first, room)
+            if count <= 0 or not here.value:
                 return
-            count = min(here.end - here.first, room, room if at_once is None else at_once)
             yield found._replace(end=found.first + count)
-            if at_once is not None or here.end < found.end:
+            if here.end < found.end:
                 return
             room -= count
-            is_first = False
+            taken += count
 
     def _hold(self, member: str, acquired: Sequence[Acquired], now: int) -> None:
         """Lock records, in ascending order, for a consumer.  It may hold them already."""

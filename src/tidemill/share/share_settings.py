@@ -53,7 +53,8 @@ class ShareSettings:
 
     def records_at_once(self, delivery_count: int, batch_size: int) -> int | None:
         """
-        Return how many records with `delivery_count` earlier deliveries are delivered together; None: no limit.
+        Return how many records may be in a response with a record that has `delivery_count` earlier deliveries; None:
+        any number.
 
         After half of the permitted deliveries, the number is half of `batch_size`, and each further delivery halves it.
         For its last delivery, a record is delivered alone.

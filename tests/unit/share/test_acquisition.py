@@ -210,13 +210,13 @@ def test_records_that_fail_often_come_in_small_numbers(limit: int, at_once: list
     assert at_once == [settings.records_at_once(count, batch_size=100) for count in range(limit)]
 
 
-def test_a_throttled_record_waits_for_its_own_delivery() -> None:
+def test_a_record_is_delivered_alone_for_the_last_time() -> None:
     """
-    If a record has failed often, a fetch delivers the records before it without it, and the next fetch begins with it.
+    If a record has failed often, a fetch delivers the records around it without it, and the next fetch begins with it.
     """
     leases = leases_of(share_with(run(4, 8, RecordState.AVAILABLE, delivery_count=4)))
 
-    assert [Acquired(0, 4, 1)] == acquired_from(leases, batch(0, 10)).acquired
+    assert [Acquired(0, 4, 1), Acquired(8, 10, 1)] == acquired_from(leases, batch(0, 10)).acquired
     assert [Acquired(4, 5, 5)] == acquired_from(leases, batch(0, 10)).acquired
     assert [Acquired(5, 6, 5)] == acquired_from(leases, batch(0, 10)).acquired
 
@@ -315,15 +315,10 @@ def model_of(layout: Layout, limits: FetchLimits, settings: ShareSettings, room:
             if len(acquired) >= room or (limits.is_strict and len(acquired) >= limits.records_max):
                 return acquired
             count = available[offset]
-            at_once = settings.records_at_once(count, limits.batch_size)
-            if at_once is not None and acquired:
-                return acquired
-            if at_once is not None:
-                at_once = min(at_once, room, limits.records_max if limits.is_strict else room)
-                while len(acquired) < at_once and offset < end and available.get(offset) == count:
-                    acquired[offset] = count + 1
-                    offset += 1
-                return acquired
+            at_once = settings.records_at_once(count, limits.batch_size) or room
+            if at_once <= len(acquired):
+                continue
+            room = min(room, at_once)
             acquired[offset] = count + 1
     return acquired
 

@@ -88,7 +88,7 @@ class Model:
                 continue
             is_last = count >= SETTINGS.delivery_limit - 1
             if is_last and acquired:
-                break
+                continue
             acquired[offset] = count + 1
             one = self.records[offset]
             one.holder, one.deadline, one.count = member, now + SETTINGS.lock_ms, count + 1
