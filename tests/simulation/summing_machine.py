@@ -156,14 +156,21 @@ def machines_apply_at_append() -> Iterator[None]:
     Plant a bug: state machines apply a command when it is appended instead of when it is committed, so a truncation
     does not undo it.
     """
-    appended = ShardLog._command_appended
+    append, replay = ShardLog.append, ShardLog.replay
 
     def hasty(self: Any, entry: Any) -> None:
-        appended(self, entry)
-        self.machines.entry_committed(entry)
+        append(self, entry)
+        if entry.kind == COMMAND:
+            self.machines.entry_committed(entry)
+
+    def hasty_replay(self: Any, entry: Any, header: Any) -> None:
+        replay(self, entry, header)
+        if entry.kind == COMMAND:
+            self.machines.entry_committed(entry)
 
     with (
-        patch.object(ShardLog, "_command_appended", hasty),
+        patch.object(ShardLog, "append", hasty),
+        patch.object(ShardLog, "replay", hasty_replay),
         patch.object(ShardLog, "_entries_committed", lambda *_: None),
     ):
         yield

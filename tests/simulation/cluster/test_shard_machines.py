@@ -55,15 +55,23 @@ def test_a_shards_state_machine_survives_whatever_happens_to_its_broker(
     explored.append(f"Shard machines: {len(SEEDS)} seeds, {starts} starts, {committed} commands committed")
 
 
-@pytest.mark.parametrize("planted", [machines_apply_at_append, machines_keep_what_was_truncated])
-def test_a_machine_that_is_told_wrongly_is_found(planted: Any, explored: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("planted", "machine"),
+    [
+        (machines_apply_at_append, TOY),
+        (machines_keep_what_was_truncated, TOY),
+        (machines_apply_at_append, SHARE_GROUPS),
+    ],
+    ids=["applied at append", "truncations ignored", "share groups applied at append"],
+)
+def test_a_machine_that_is_told_wrongly_is_found(planted: Any, machine: MachineUnderTest, explored: list[str]) -> None:
     """
     The simulation detects, with one of the first seeds, a storage layer that calls its state machines incorrectly.
     """
     for seed in MUTANT_SEEDS:
         with planted():
             try:
-                machine_run(seed, 3, TOY).run()
+                machine_run(seed, 3, machine).run()
             except AssertionError as found:
                 assert_fits(found)
                 explored.append(f"Shard machines, {planted.__name__}: seed {seed}: {str(found)[:120]}")

@@ -9,12 +9,15 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.simulation.summing_machine import machines_apply_at_append, machines_keep_what_was_truncated
+from tidemill.raft.entry import Command
 from tidemill.storage import recovery, store
 from tidemill.storage.checkpoint import checkpoint, checkpointer
 from tidemill.storage.checkpoint.checkpointer import Checkpointer
 from tidemill.storage.journal import block, block_queue, journal, journal_block, row_queue
 from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.journal.row import RowKind
+from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.machine.share_machine import ShareMachine
 
 
 class Mutant(NamedTuple):
@@ -203,6 +206,32 @@ def removes_before_trimmed_is_synced() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def skips_what_a_trim_commits() -> Iterator[None]:
+    """Let recovery raise the commit index to the last trimmed entry without applying the commands up to it."""
+    note_trimmed = ShardLog.note_trimmed
+
+    def without(self: Any) -> None:
+        with patch.object(ShardLog, "_entries_committed", lambda *_: None):
+            note_trimmed(self)
+
+    with patch.object(ShardLog, "note_trimmed", without):
+        yield
+
+
+@contextmanager
+def log_starts_leave_the_shares() -> Iterator[None]:
+    """Let retention move the log start without dropping the state that share groups have of the removed records."""
+    committed = ShareMachine.committed
+
+    def deaf(self: Any, entry: Any) -> None:
+        if entry.payload[0] != Command.LOG_START:
+            committed(self, entry)
+
+    with patch.object(ShareMachine, "committed", deaf):
+        yield
+
+
 LOST, REFUSED, DIFFERENT, INVENTED = "lost", "refused", "different", "invented"
 MUTANTS = (
     Mutant("reports a block before its sync", "J6", answers_before_its_sync, frozenset({LOST})),
@@ -224,6 +253,8 @@ MUTANTS = (
     Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
     Mutant("truncates before all is replayed", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
     Mutant("machines apply at append", "C5", machines_apply_at_append, frozenset({DIFFERENT, REFUSED})),
+    Mutant("skips the commands below a trim", "C5", skips_what_a_trim_commits, frozenset({DIFFERENT})),
+    Mutant("log starts leave the shares", "C5", log_starts_leave_the_shares, frozenset({DIFFERENT})),
     Mutant("machines keep what was truncated", "C5", machines_keep_what_was_truncated, frozenset({DIFFERENT, REFUSED})),
     Mutant(
         "removes before the offset is synced",

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from tidemill.raft.entry import no_op
+from tidemill.raft.entry import COMMAND, Entry, no_op
+from tidemill.share.share_row import OpenShare, encode_row
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Alone
+from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 
@@ -125,6 +127,27 @@ def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[
 
     assert (5, 7) == (again.shard.commit_index, again.shard.last_index)
     assert 4 == again.log.segments[0].base_offset
+
+
+def test_commands_below_a_trimmed_batch_are_applied_at_a_restart(make_hand: Callable[..., Any]) -> None:
+    """A command before a trimmed batch is committed, so its state machine has its effect after a restart."""
+    hand = make_hand(OPTIONS, segment_bytes=1)
+    hand.append(1)
+    opened = Entry(COMMAND, encode_row([OpenShare(0, "g", 1, 0, 0)]), partition=0, append_time=hand.next_timestamp)
+    opened.index, opened.term = hand.shard.last_index + 1, 1
+    hand.store.append(hand.shard, [opened])
+    hand.append(1)
+    hand.write_all()
+    hand.shard.commit(3)
+
+    hand.store.trim(hand.shard, 0, 2)
+    hand.append(1)
+    hand.write_all()
+    again = hand.restarted().shard
+
+    machine = again.machines.by_number[MachineNumber.SHARE_PARTITIONS]
+    assert (3, 4) == (again.commit_index, again.last_index)
+    assert ["g"] == [share.group for share in machine.shares[0].by_number.values()]
 
 
 def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: Callable[..., Any]) -> None:
