@@ -26,6 +26,7 @@ class Mutant(NamedTuple):
     planted: Callable[[], AbstractContextManager[None]]
     kinds: frozenset[str]  # the kinds of violation by which the bug may be found
     states_max: int = 3_000  # the number of opened disks within which the bug must be found
+    seed: int = 1  # of the script; a bug needs a script in which its rule matters
 
 
 @contextmanager
@@ -253,7 +254,7 @@ MUTANTS = (
     Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
     Mutant("truncates before all is replayed", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
     Mutant("machines apply at append", "C5", machines_apply_at_append, frozenset({DIFFERENT, REFUSED})),
-    Mutant("skips the commands below a trim", "C5", skips_what_a_trim_commits, frozenset({DIFFERENT})),
+    Mutant("skips the commands below a trim", "C5", skips_what_a_trim_commits, frozenset({DIFFERENT}), seed=5),
     Mutant("log starts leave the shares", "C5", log_starts_leave_the_shares, frozenset({DIFFERENT})),
     Mutant("machines keep what was truncated", "C5", machines_keep_what_was_truncated, frozenset({DIFFERENT, REFUSED})),
     Mutant(

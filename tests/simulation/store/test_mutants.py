@@ -13,7 +13,7 @@ def test_a_broken_rule_is_found(mutant: Mutant, explored: list[str]) -> None:
     explorer = Explorer(states_max=mutant.states_max)
 
     with mutant.planted(), pytest.raises(Violation) as found:
-        explorer.run()
+        explorer.run(mutant.seed)
 
     assert_fits(found.value)
     explored.append(f"Mutant of {mutant.rule}, {mutant.name}: {found.value.kind} after {explorer.states} states")
