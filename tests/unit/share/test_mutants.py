@@ -12,6 +12,7 @@ from tests.unit.share import (
     test_acquisition,
     test_leases,
     test_limits,
+    test_partition_shares,
     test_redelivery,
     test_share,
     test_share_session,
@@ -23,7 +24,9 @@ from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement
 from tidemill.share.availability import Availability
 from tidemill.share.claim import Claim, Decided, Held
 from tidemill.share.leases import Leases
+from tidemill.share.partition_shares import PartitionShares
 from tidemill.share.record_status import RecordState, RecordStatus, Run
+from tidemill.share.share_row import OpenShare
 from tidemill.share.share_session import ShareSession, ShareSessions
 from tidemill.share.share_settings import ShareSettings
 from tidemill.share.share_waiters import ShareWaiters
@@ -233,6 +236,33 @@ def tracks_without_a_limit() -> AbstractContextManager[object]:
     return patch.object(Availability, "is_tracking_full", False)
 
 
+def older_incarnation_replaces() -> AbstractContextManager[object]:
+    opened = PartitionShares._open
+
+    def replace(self: Any, section: OpenShare) -> None:
+        if (old := self.of_group(section.group)) is not None:
+            self._remove(old)
+        opened(self, section)
+
+    return patch.object(PartitionShares, "_open", replace)
+
+
+def share_number_is_reused() -> AbstractContextManager[object]:
+    """Give a new share the lowest number that no share has."""
+    opened = PartitionShares._open
+
+    def reuse(self: Any, section: OpenShare) -> None:
+        number, old = self.next_number, self.of_group(section.group)
+        opened(self, section)
+        new = self.of_group(section.group)
+        if new is not old:
+            del self.by_number[new.number]
+            new.number = next(it for it in range(1, number + 1) if it not in self.by_number)
+            self.by_number[new.number] = new
+
+    return patch.object(PartitionShares, "_open", reuse)
+
+
 def a_clock_set_back() -> None:
     test_redelivery.test_a_step_of_the_clock_shortens_no_delay_and_no_lock(-3_600_000)
 
@@ -272,6 +302,16 @@ MUTANTS = [
         "start passes ARCHIVING",
         start_passes_dead_records,
         test_share.test_a_record_whose_letter_is_not_written_holds_the_start,
+    ),
+    Mutant(
+        "older incarnation replaces",
+        older_incarnation_replaces,
+        test_partition_shares.test_a_newer_incarnation_replaces_the_share,
+    ),
+    Mutant(
+        "share number reused",
+        share_number_is_reused,
+        test_partition_shares.test_a_row_for_a_replaced_share_is_ignored,
     ),
     Mutant("release time by the clock of the moment", delay_by_the_clock_of_the_moment, a_clock_set_back),
     Mutant(
