@@ -28,6 +28,7 @@ class Availability:
         self._is_draining = False  # whether nothing is available, because the order has changed, until nothing is held
         self._due = [(run.value.release_at, run.first) for run in share.runs if run.value.release_at]
         heapq.heapify(self._due)  # heap of (release time, first offset); some are outdated
+        self._has_become_due = False  # whether a delay has ended since the last call of `takes_due`
         self._wall = 0  # the latest time seen: if the clock steps back, a record whose delay has ended stays available
 
     @property
@@ -120,9 +121,11 @@ class Availability:
         self.look_ahead.skip(first)
         return first
 
-    def next_due(self) -> int | None:
-        """Return the earliest time, in ms since the epoch, at which a delayed record may become available."""
-        return self._due[0][0] if self._due else None
+    def takes_due(self, wall: int) -> bool:
+        """Return whether a delay has ended since the last call, by whichever method that was noticed."""
+        self._at(wall)
+        has_become_due, self._has_become_due = self._has_become_due, False
+        return has_become_due
 
     # Methods for `Leases`, which changes the claims.
 
@@ -178,6 +181,7 @@ class Availability:
         wall = self.latest(wall)
         while self._due and self._due[0][0] <= wall:
             self.lower(heapq.heappop(self._due)[1])
+            self._has_become_due = True
         return wall
 
     def _waits_for_all(self) -> bool:

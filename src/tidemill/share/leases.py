@@ -103,9 +103,9 @@ class Leases:
         """See `Availability.next`."""
         return self.availability.next(offset, end, wall)
 
-    def next_due(self) -> int | None:
-        """Return the earliest time, in ms since the epoch, at which a delayed record may become available."""
-        return self.availability.next_due()
+    def takes_due(self, wall: int) -> bool:
+        """See `Availability.takes_due`."""
+        return self.availability.takes_due(wall)
 
     def admits(self, member: str) -> bool:
         """Return whether a consumer may acquire records now."""

@@ -76,6 +76,30 @@ def test_a_failed_record_waits(world: BrokerWorld, fail: Callable[[ShareMember],
     assert [Got(0, b"a", 2)] == acquired_records(consumer.client.answer(*sent))
 
 
+def test_a_renewal_does_not_hide_that_a_delay_has_ended(world: BrokerWorld) -> None:
+    """
+    With an order by key, a renewal extends the look-ahead, and so notices that a delay has ended.  A fetch that waits
+    gets the delayed record nevertheless, and not only when something else wakes it.
+    """
+    set_delay(world, 1_000)
+    configure_group(world, tidemill_share_order="key")
+    consumer, other = member(world), member(world, "other")
+    world.produce("jobs", b"a")
+    consumer.receive(max_wait_ms=WAIT_MS)
+    world.produce("jobs", b"b")
+    assert [Got(1, b"b", 1)] == other.receive(max_wait_ms=WAIT_MS)
+    assert errors.NONE == consumer.acknowledge(0, 0, RELEASE)
+    (due,) = filter(None, release_times(world))
+    sent = consumer.client.send(consumer.fetch_request(max_wait_ms=2 * DELAY_MS))
+    world.stabilize()
+
+    world.clock.now_ms = due
+    assert errors.NONE == other.acknowledge(1, 1, Acknowledgement.RENEW)
+    world.pass_time(1)
+
+    assert [Got(0, b"a", 2)] == acquired_records(consumer.client.answer(*sent))
+
+
 def test_a_restart_keeps_delays(world: BrokerWorld) -> None:
     """The broker that leads after a restart does not deliver a delayed record early, and delivers it in time."""
     consumer = member(world)

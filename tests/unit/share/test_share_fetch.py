@@ -186,9 +186,9 @@ class Leader:
     def pass_time(self, duration: int) -> None:
         self.now += duration
         for number, partition in enumerate(self.partitions):
-            due = partition.leases.next_due()
+            is_due = partition.leases.takes_due(self.now)
             self.release(number, partition.leases.expire(now=self.now, wall=self.now))
-            if due is not None and due <= self.now:
+            if is_due:
                 self.wake(number)
         self.evaluate(self.waiters.due(self.now))
 

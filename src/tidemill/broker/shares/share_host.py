@@ -396,11 +396,10 @@ class ShareHost:
         """Release records whose locks have expired, wake shares whose delayed records are due, and end waits."""
         now, wall = self.lock_now, self.wall_ms
         for led in [*self._led.values()]:
-            due = led.leases.next_due()
+            is_due = led.leases.takes_due(wall)
             if runs := led.leases.expire(now=now, wall=self.append_time(led.partition)):
                 led.counters.locks_expired += sum(run.end - run.first for run in runs)
                 self.decide(led, runs)
-            is_due = due is not None and due <= wall
             if runs or is_due or led.leases.resumes(now) or self._replaces_silent(led, now, wall):
                 self.wake(led.key)
         for proposals in [*self._proposals.values()]:
