@@ -22,12 +22,15 @@ _run = st.builds(
     st.sampled_from([0, 0, 1_000]),
 )
 _letter = st.builds(Letter, _offset, st.integers(0, 3), st.integers(0, 9), st.just(b"t" * 16), st.integers(0, 2))
+CHANGES = st.one_of(  # of the shares that are open
+    st.builds(SetRuns, _partition, _share, st.lists(_run, max_size=4).map(tuple)),
+    st.builds(AssignLetters, _partition, _share, st.lists(_letter, max_size=4).map(tuple)),
+    st.builds(LettersWritten, _partition, _share, st.lists(_offset, max_size=4).map(tuple)),
+)
 SECTIONS = st.one_of(
     st.builds(
         OpenShare, _partition, st.sampled_from(["a", "b", "größe"]), st.integers(1, 5), st.integers(0, 2), _offset
     ),
     st.builds(CloseShare, _partition, _share, st.integers(1, 5)),
-    st.builds(SetRuns, _partition, _share, st.lists(_run, max_size=4).map(tuple)),
-    st.builds(AssignLetters, _partition, _share, st.lists(_letter, max_size=4).map(tuple)),
-    st.builds(LettersWritten, _partition, _share, st.lists(_offset, max_size=4).map(tuple)),
+    CHANGES,
 )
