@@ -4,6 +4,8 @@ Counts the faults and their effects in all processes of a test run, because a fa
 
 from collections import Counter
 
+from tests.simulation.cluster import share_seeds
+from tidemill.model.letter_origin import Cause
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
 from tidemill.storage.journal.row import RowKind, kind_name
@@ -12,6 +14,17 @@ from tidemill.storage.journal.row import RowKind, kind_name
 # that a failure is reported early.
 LOTS = 4
 EFFECTS = (RowKind.TRUNCATE.name, RowKind.INSTALLED.name, RowKind.TRIMMED.name, "SyncFailed", "PowerLost")
+# What must happen in all lots of a kind of runs of share groups.
+SHARE_EFFECTS = {
+    "lots of share groups": (
+        "INVALID_RECORD_STATE",
+        "NOT_LEADER_OR_FOLLOWER",
+        "locks exhausted",
+        "locks renewed",
+        "settings changed",
+    ),
+    "lots of dead letters": (Cause.REJECTED, Cause.LIMIT),
+}
 
 
 def note(met: Counter[str], run: ClusterRun) -> None:
@@ -25,6 +38,10 @@ def never_happened(met: Counter[str]) -> list[str]:
     """Return the faults and effects that never happened, or an empty list if not all tests that share the seeds have
     run.
     """
-    if met["lots"] < 2 * LOTS:
-        return []
-    return [str(what) for what in (*Fault, *EFFECTS) if not met[str(what)]]
+    expected: list[str] = []
+    if met["lots"] >= 2 * LOTS:
+        expected += map(str, (*Fault, *EFFECTS))
+    for lots, effects in SHARE_EFFECTS.items():
+        if met[lots] >= share_seeds.LOTS:
+            expected += effects
+    return [what for what in expected if not met[what]]

@@ -12,12 +12,18 @@ import pytest
 from tests.simulation.cluster.share_run import eventful_run, share_run, with_share_settings
 from tests.simulation.cluster.share_seeds import EVENTFUL, LOTS, SHARE
 from tests.simulation.planted_bugs import assert_fits
+from tests.unit.share.test_mutants import (
+    end_of_session_lowers_the_count,
+    gap_archives_data,
+)
 from tidemill.broker.shares.shard_proposals import ShardProposals
 from tidemill.broker.shares.share_host import ShareHost
+from tidemill.broker.shares.share_openings import shares_of
 from tidemill.share.availability import Availability
 from tidemill.share.interval_map import Interval
 from tidemill.share.leases import Leases
 from tidemill.share.share import Share
+from tidemill.share.share_row import CloseShare
 from tidemill.share.share_waiters import ShareWaiters
 from tidemill.storage.machine.share_machine import ShareMachine
 
@@ -26,7 +32,7 @@ MUTANT_SEEDS = range(60)
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_a_share_group_keeps_its_promises(lot: int, explored: list[str]) -> None:
+def test_a_share_group_keeps_its_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
     """
     After an answered accept, the newest leader never delivers the record again; delivery counts stay within the limit;
     acquired records are in the response; no lock and no delay ends early; only leaders have leases; starts never move
@@ -44,10 +50,14 @@ def test_a_share_group_keeps_its_promises(lot: int, explored: list[str]) -> None
             delayed += run.shared.delayed
             accepted += len(run.shared.accepted)
             compared += run.compared
+            met.update({"locks exhausted": run.full, "locks renewed": run.shared.renewed})
+            met["settings changed"] += run.changes_of_settings
 
     assert compared >= len(seeds) + len(eventful_seeds)
     assert delayed > len(seeds)
-    assert min(outcomes[name] for name in ("NONE", "INVALID_RECORD_STATE")) > 0, outcomes
+    assert outcomes["NONE"] > 0, outcomes
+    met.update(outcomes)
+    met["lots of share groups"] += 1
     explored.append(
         f"Share groups, lot {lot}: {len(seeds)} and {len(eventful_seeds)} seeds, {deliveries} deliveries, "
         f"{accepted} accepted, {delayed} after a delay, {dict(outcomes)}"
@@ -187,26 +197,81 @@ def counts_delays_from_the_epoch() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def new_leaders_find_the_end_again() -> Iterator[None]:
+    """Let a new leader open a share again if no record of it has a state, so that the group begins at the end again."""
+    serving_changed = ShareHost.serving_changed
+
+    def begin_again(self: Any, shard: Any) -> None:
+        serving_changed(self, shard)
+        for partition in shard.partitions.values() if shard.is_serving else ():
+            for share in shares_of(partition).by_number.values():
+                if not share.runs:
+                    closed = CloseShare(partition.number, share.number, share.incarnation)
+                    self._proposals_of(partition).add(closed, lambda is_committed: None)
+
+    with patch.object(ShareHost, "serving_changed", begin_again):
+        yield
+
+
+@contextmanager
+def ignores_how_many_are_held() -> Iterator[None]:
+    with patch.object(Leases, "lock_room", property(lambda self: self.settings.locks_max)):
+        yield
+
+
+@contextmanager
+def expired_locks_do_not_count() -> Iterator[None]:
+    """Let an expired lock take back its delivery."""
+    give_back = Leases._return
+
+    def forgetful(self: Any, interval: Any, held: Any, release_at: int) -> Any:
+        return give_back(self, interval, held._replace(delivery_count=held.delivery_count - 1), release_at)
+
+    with patch.object(Leases, "_return", forgetful):
+        yield
+
+
+@contextmanager
+def due_times_wake_nobody() -> Iterator[None]:
+    with patch.object(Leases, "takes_due", lambda self, wall: False):
+        yield
+
+
+@contextmanager
+def new_records_wake_nobody() -> Iterator[None]:
+    with patch.object(ShareHost, "_watermark_moved", lambda self, key: None):
+        yield
+
+
 @pytest.mark.parametrize(
-    "planted",
+    ("planted", "first_seed"),
     [
-        forgets_release_times_at_a_change_of_leaders,
-        counts_delays_from_the_epoch,
-        answers_before_the_commit,
-        keeps_leases_without_leadership,
-        expires_at_the_first_deadline,
-        accepts_what_others_hold,
-        the_start_passes_unfinished_records,
-        checkpoints_without_shares,
-        an_evaluation_never_ends,
-        delivers_pending_records,
+        (ignores_how_many_are_held, 3),
+        (expired_locks_do_not_count, 0),
+        (due_times_wake_nobody, 2),
+        (new_records_wake_nobody, 2),
+        (end_of_session_lowers_the_count, 0),
+        (gap_archives_data, 0),
+        (new_leaders_find_the_end_again, 14),
+        (forgets_release_times_at_a_change_of_leaders, 10),
+        (counts_delays_from_the_epoch, 0),
+        (answers_before_the_commit, 0),
+        (keeps_leases_without_leadership, 0),
+        (expires_at_the_first_deadline, 26),
+        (accepts_what_others_hold, 1),
+        (the_start_passes_unfinished_records, 0),
+        (checkpoints_without_shares, 0),
+        (an_evaluation_never_ends, 0),
+        (delivers_pending_records, 0),
     ],
 )
-def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
+def test_a_planted_bug_is_found(planted: Any, first_seed: int, explored: list[str]) -> None:
     """
-    The simulation detects each planted bug with one of the first seeds.
+    The simulation detects each planted bug with one of the first seeds.  `first_seed` is tried first, to save time: it
+    has found the bug before.
     """
-    for seed in MUTANT_SEEDS:
+    for seed in dict.fromkeys((first_seed, *MUTANT_SEEDS)):
         with planted(), with_share_settings():
             try:
                 eventful_run(seed).run()

@@ -9,18 +9,22 @@ from tidemill.batches.records import read_records
 from tidemill.model import errors
 from tidemill.model.topic import TopicId
 from tidemill.share.acknowledgement import Acknowledgement
-from tidemill.share.share_session import INITIAL_EPOCH
+from tidemill.share.share_session import FINAL_EPOCH, INITIAL_EPOCH
 from tidemill.simulation.clients.client import Address, Client, Connection, Unreachable
 from tidemill.simulation.clients.share_history import ShareHistory
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.wire.messages import find_coordinator, share_acknowledge, share_fetch, share_group_heartbeat
 
 HEARTBEAT_S: Final = 1.0
-FETCH_MS: Final = 300
+FETCH_MS: Final = (300, 300, 300, 5_000)  # most fetches are short, so that the member sends heartbeats and acknowledges
 RECORDS_MAX: Final = 20
 REJECT_SHARE: Final = 0.05
-RELEASE_SHARE: Final = 0.15
+RELEASE_SHARE: Final = 0.12
+GAP_SHARE: Final = 0.03  # of records that are acknowledged as if they had no data, which delivers them again
 KEEP_SHARE: Final = 0.2  # of records that are not acknowledged, so that their locks may expire
+DISCONNECT_SHARE: Final = 0.02  # of fetches before which the member loses its connection to the broker
+CLOSE_SHARE: Final = 0.02  # of fetches before which the member closes its session
+RENEW_SHARE: Final = 0.1  # of fetches before which the member renews some of its locks
 SAFE_LOCK_S: Final = 0.8  # less than the lock duration of 1 s, on any broker's clock
 
 # Answers after which the member looks for the leader or opens a new session.
@@ -57,7 +61,7 @@ class _Session:
 class _Lease(NamedTuple):
     """A record that the member holds."""
 
-    asked_at: float  # when the fetch was sent: before the record was acquired
+    asked_at: float  # when the fetch, or the last renewal, was sent: before the lock began
     term: int | None  # of the leader, if it was the newest one until the record had arrived
     delivery_count: int = 0
 
@@ -159,6 +163,8 @@ class ShareConsumer:
         session = self._sessions.get(address)
         if session is None or not session.connection.is_open:
             session = self._sessions[address] = _Session(await self._client.connection(address))
+        elif session.epoch and not await self._interrupt(address, session):
+            return False
         asked_at = self._client.loop.time()
         before = {number: self._history.term(address, number) for number in numbers}
         accepted = {number: self._history.accepted_before(number) for number in numbers}
@@ -185,6 +191,21 @@ class ShareConsumer:
             is_served = await self._acknowledge(address, session)
         return is_served
 
+    async def _interrupt(self, address: Address, session: _Session) -> bool:
+        """
+        Sometimes renew locks, or end the session.  Return False if the session has ended, which releases what it holds.
+        """
+        drawn = self._client.random.random()
+        if drawn < DISCONNECT_SHARE:
+            session.connection.close("the member disconnects")
+            return False
+        if drawn < DISCONNECT_SHARE + CLOSE_SHARE:
+            await self._acknowledge(address, session, is_last=True)
+            return False
+        if drawn < DISCONNECT_SHARE + CLOSE_SHARE + RENEW_SHARE:
+            return await self._renew(address, session)
+        return True
+
     def _fetch_request(self, session: _Session, numbers: set[int], acknowledged: _Chosen) -> share_fetch.Request:
         partition = share_fetch.Request.Topic.Partition
         assert self._topic_id is not None, "a member with partitions knows the topic's id"
@@ -193,7 +214,7 @@ class ShareConsumer:
             group_id=self._group,
             member_id=self._client.name,
             share_session_epoch=session.epoch,
-            max_wait_ms=FETCH_MS,
+            max_wait_ms=self._client.random.choice(FETCH_MS),
             min_bytes=1,
             max_records=self._client.random.choice((1, 5, RECORDS_MAX)),
             batch_size=RECORDS_MAX,
@@ -246,7 +267,7 @@ class ShareConsumer:
                 if key is not None and lease.term is not None:
                     self._history.delivered_with_key(name, number, offset, key)
             count = acquired.delivery_count
-            self._history.delivered(name, number, offsets, count, accepted_before)
+            self._history.delivered(name, number, offsets, count, accepted_before, term=lease.term)
             if lease.term is not None:
                 self._history.check_delay(number, offsets, count, term=lease.term, now=self._client.loop.time())
             held = dict.fromkeys(offsets, lease._replace(delivery_count=count))
@@ -263,16 +284,18 @@ class ShareConsumer:
         for number, held in session.held.items():
             for offset, lease in sorted(held.items()):
                 drawn = random.random()
-                if self.accepts_everything or drawn < 1 - KEEP_SHARE - RELEASE_SHARE - self._reject_share:
+                if self.accepts_everything or drawn < 1 - KEEP_SHARE - GAP_SHARE - RELEASE_SHARE - self._reject_share:
                     kind = Acknowledgement.ACCEPT
                     self._history.accepting.add((number, offset))
-                elif drawn < 1 - KEEP_SHARE - self._reject_share:
+                elif drawn < 1 - KEEP_SHARE - GAP_SHARE - self._reject_share:
                     kind = Acknowledgement.RELEASE
+                elif drawn < 1 - KEEP_SHARE - self._reject_share:
+                    kind = Acknowledgement.GAP
                 elif drawn < 1 - KEEP_SHARE:
                     kind = Acknowledgement.REJECT
                 else:
                     continue  # the lock may expire
-                if kind != Acknowledgement.RELEASE:
+                if kind in (Acknowledgement.ACCEPT, Acknowledgement.REJECT):
                     self._history.finishing.add((number, offset))
                 chosen.setdefault(number, []).append(_Decision(offset, kind, lease))
         for number, decisions in chosen.items():
@@ -280,45 +303,93 @@ class ShareConsumer:
                 del session.held[number][decision.offset]
         return chosen
 
-    async def _acknowledge(self, address: Address, session: _Session) -> bool:
+    async def _acknowledge(self, address: Address, session: _Session, *, is_last: bool = False) -> bool:
+        """Acknowledge some of the held records.  Return whether the broker has the session.  `is_last`: close it."""
         chosen = self._decide(session)
-        if not chosen:
+        if not chosen and not is_last:
             return True
         asked_at = self._client.loop.time()
-        partition = share_acknowledge.Request.Topic.Partition
-        assert self._topic_id is not None, "a member that holds records knows the topic's id"
+        topic = share_acknowledge.Request.Topic
         answer = await session.connection.ask(
             share_acknowledge.Request(
                 group_id=self._group,
                 member_id=self._client.name,
-                share_session_epoch=session.epoch,
-                topics=[
-                    share_acknowledge.Request.Topic(
-                        topic_id=self._topic_id,
-                        partitions=[
-                            partition(
-                                partition_index=number,
-                                acknowledgement_batches=[
-                                    partition.AcknowledgementBatch(
-                                        first_offset=offset, last_offset=offset, acknowledge_types=[kind]
-                                    )
-                                    for offset, kind, _ in ones
-                                ],
-                            )
-                            for number, ones in chosen.items()
-                        ],
-                    )
-                ],
+                share_session_epoch=FINAL_EPOCH if is_last else session.epoch,
+                topics=self._acknowledgements(topic, chosen),
             )
         )
+        return self._answered("ShareAcknowledge", address, session, chosen, answer, asked_at)
+
+    async def _renew(self, address: Address, session: _Session) -> bool:
+        """Renew the locks of some of the held records.  Return whether the broker has the session."""
+        chosen: _Chosen = {}
+        for number, held in session.held.items():
+            for offset, lease in sorted(held.items()):
+                if self._client.random.random() < 0.5:
+                    decision = _Decision(offset, Acknowledgement.RENEW, lease)
+                    chosen.setdefault(number, []).append(decision)
+        if not chosen:
+            return True
+        asked_at = self._client.loop.time()
+        answer = await session.connection.ask(
+            share_fetch.Request(
+                group_id=self._group,
+                member_id=self._client.name,
+                share_session_epoch=session.epoch,
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=0,
+                max_records=0,
+                batch_size=RECORDS_MAX,
+                is_renew_ack=True,
+                topics=self._acknowledgements(share_fetch.Request.Topic, chosen),
+                forgotten_topics_data=[],
+            )
+        )
+        return self._answered("a renewal", address, session, chosen, answer, asked_at)
+
+    def _acknowledgements(self, topic: Any, chosen: _Chosen) -> list[Any]:
+        """Return the topics of a request with acknowledgements.  `topic` is the message's class for them."""
+        if not chosen:
+            return []
+        assert self._topic_id is not None, "a member that holds records knows the topic's id"
+        batch = topic.Partition.AcknowledgementBatch
+        partitions = [
+            topic.Partition(
+                partition_index=number,
+                acknowledgement_batches=[
+                    batch(first_offset=offset, last_offset=offset, acknowledge_types=[kind]) for offset, kind, _ in ones
+                ],
+            )
+            for number, ones in chosen.items()
+        ]
+        return [topic(topic_id=self._topic_id, partitions=partitions)]
+
+    def _answered(
+        self, what: str, address: Address, session: _Session, chosen: _Chosen, answer: Any, asked_at: float
+    ) -> bool:
+        """Note the answer to a request that has only acknowledgements.  Return whether the broker has the session."""
         if answer.error_code:
-            return self._check_lost("ShareAcknowledge", answer.error_code)
+            return self._check_lost(what, answer.error_code)
         session.epoch += 1
         for topic in answer.responses:
             for it in topic.partitions:
                 number = it.partition_index
-                self._acknowledged(address, number, chosen[number], it.error_code, asked_at)
+                code = it.acknowledge_error_code if isinstance(answer, share_fetch.Response) else it.error_code
+                self._acknowledged(address, number, chosen[number], code, asked_at)
+                if not code:
+                    self._renewed(address, session, number, chosen[number], asked_at)
         return True
+
+    def _renewed(
+        self, address: Address, session: _Session, number: int, decisions: list[_Decision], asked_at: float
+    ) -> None:
+        """Note that the locks that were renewed by some of these acknowledgements begin at `asked_at`."""
+        term = self._history.term(address, number)
+        for offset, kind, lease in decisions:
+            if kind == Acknowledgement.RENEW and term is not None and lease.term == term:
+                session.held[number][offset] = lease._replace(asked_at=asked_at)
+                self._history.renewed += 1
 
     def _acknowledged(
         self, address: Address, number: int, decisions: list[_Decision], code: int, asked_at: float

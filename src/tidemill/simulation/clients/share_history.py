@@ -40,7 +40,12 @@ class ShareHistory:
         self._newest: dict[tuple[int, bytes], int] = {}  # the last delivered offset of each partition and key
         self.outcomes: Counter[str] = Counter()  # the answers to acknowledgements, by kind and error
         self.delayed = 0  # deliveries that came after their delay
-        self._delivery_limit = delivery_limit
+        self.renewed = 0  # locks that were renewed
+        # The delivery count from which a record may be finished although no member receives it again.
+        self.last_count = delivery_limit
+        self._delivery_limit = delivery_limit  # the highest one
+        # (term, partition, offset, delivery count): what the newest leader has delivered.
+        self._delivered: set[tuple[int, int, int, int]] = set()
         self._delay = delay
         self._released: dict[tuple[int, int], _Released] = {}
 
@@ -49,26 +54,42 @@ class ShareHistory:
         return frozenset(offset for partition, offset in self.accepted if partition == number)
 
     def delivered(
-        self, member: str, number: int, offsets: range, count: int, accepted_before: frozenset[int] | None
+        self,
+        member: str,
+        number: int,
+        offsets: range,
+        count: int,
+        accepted_before: frozenset[int] | None,
+        *,
+        term: int | None,
     ) -> None:
         """
         Check a delivery.  `accepted_before` are the offsets that had been accepted when the fetch was sent, or None if
         the broker that has answered was not the newest leader in all that time: a leader that is cut off may deliver
-        records that its successor has finished.
+        records that its successor has finished.  `term` is the term of the newest leader, and None for any other one:
+        within a term, each delivery of a record has a count of its own.
         """
         self.deliveries += len(offsets)
-        if count == self._delivery_limit:
-            self.finishing.update((number, offset) for offset in offsets)  # no further delivery follows
+        if term is not None:
+            delivered = {(term, number, offset, count) for offset in offsets}
+            if again := self._delivered & delivered:
+                raise InvariantViolation(
+                    f"{member} received what has been delivered with the same count before: (term, partition, offset, "
+                    f"count) {sorted(again)}"
+                )
+            self._delivered |= delivered
+        if count >= self.last_count:
+            self.finishing.update((number, offset) for offset in offsets)
         if not 1 <= count <= self._delivery_limit:
             raise InvariantViolation(
                 f"{member} received {offsets} of partition {number} with the delivery count {count}; the limit is "
                 f"{self._delivery_limit}"
             )
         if accepted_before is not None:
-            again = accepted_before.intersection(offsets)
-            if again:
+            accepted = accepted_before.intersection(offsets)
+            if accepted:
                 raise InvariantViolation(
-                    f"{member} received {sorted(again)} of partition {number} after they had been accepted"
+                    f"{member} received {sorted(accepted)} of partition {number} after they had been accepted"
                 )
 
     def released(self, number: int, offset: int, count: int, *, term: int, asked_at: float) -> None:
