@@ -2,19 +2,20 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from tests.simulation.cluster.share_run import GROUP, ShareRun
+from tests.simulation.cluster.share_run import GROUP, LAST_COUNT, LOWEST_LIMIT, ShareRun
 from tidemill.batches.batch import spans
 from tidemill.batches.records import Record, read_records
 from tidemill.broker.shares.share_openings import shares_of
-from tidemill.model.letter_origin import origin_of
+from tidemill.model.letter_origin import Cause, Origin, origin_of
 from tidemill.shard.partition import Partition
 from tidemill.share.letters import UNMARKED_MAX, Letters
-from tidemill.share.record_status import RecordState
+from tidemill.share.record_status import Reason, RecordState
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
@@ -23,6 +24,7 @@ from tidemill.simulation.invariant_violation import InvariantViolation
 DEAD: Final = "dlq.flights"
 ENABLE: Final = "errors.deadletterqueue.group.enable"
 READ_BYTES: Final = 1 << 20
+CAUSES: Final = {Reason.REJECTED: Cause.REJECTED, Reason.DELIVERY_LIMIT: Cause.LIMIT, Reason.EXPIRED: Cause.EXPIRED}
 STRIKES: Final = 0.1  # the probability of a fault when as many letters as possible are assigned
 
 
@@ -30,12 +32,16 @@ class LetterRun(ShareRun):
     """Rejects many records, and compares the dead-letter topic with the records that have died."""
 
     reject_share = 0.4
+    settings: Mapping[str, str] = {"share.delivery.count.limit": str(LOWEST_LIMIT)}
     created_after_s = 0.0  # when the topic for dead letters is created
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
-        self._dead: set[tuple[int, int]] = set()  # (partition, offset): a replica has applied the record's death
+        # (partition, offset) → reason: a replica has applied the record's death.
+        self._dead: dict[tuple[int, int], Reason] = {}
         self.letter_count = 0
+        self.causes: Counter[str] = Counter()  # of the letters
         super().__init__(seed, knobs)
+        self.shared.last_count = LAST_COUNT
 
     async def _prepare(self) -> None:
         await super()._prepare()
@@ -58,7 +64,8 @@ class LetterRun(ShareRun):
             share = shares_of(partition).of_group(GROUP)
             for run in () if share is None else share.runs:
                 if run.value.state == RecordState.ARCHIVING:
-                    self._dead.update((number, offset) for offset in range(run.first, run.end))
+                    dead = ((number, offset) for offset in range(run.first, run.end))
+                    self._dead.update(dict.fromkeys(dead, run.value.reason))
 
     def _agree(self, agree: Any) -> bool:
         if not super()._agree(agree):
@@ -75,8 +82,9 @@ class LetterRun(ShareRun):
         found: Counter[tuple[int, int]] = Counter()
         for number in range(self._dead_partitions):
             for record in self._letters(number):
-                key = _origin(record)
+                key, origin = _origin(record)
                 found[key] += 1
+                self._check_cause(key, origin)
                 if key[0] % self._dead_partitions != number:
                     raise InvariantViolation(f"the letter of record {key} is in partition {number}")
         self.letter_count = len(found)
@@ -91,11 +99,21 @@ class LetterRun(ShareRun):
             )
         }
         # The group has finished every record, and records that no member has tried to accept can only have died.
-        dead = kept & (self._dead | (kept - self.shared.accepting))
+        dead = kept & (self._dead.keys() | (kept - self.shared.accepting))
         if missing := dead - found.keys():
             raise InvariantViolation(f"records {sorted(missing)[:5]} died, and have no letter")
-        if unknown := found.keys() - self._dead:
+        if unknown := found.keys() - self._dead.keys():
             raise InvariantViolation(f"records {sorted(unknown)[:5]} have letters, and did not die")
+
+    def _check_cause(self, key: tuple[int, int], origin: Origin) -> None:
+        """Check that a letter gives the cause of the record's death, unless retention has removed the record."""
+        self.causes[origin.cause or "not known"] += 1
+        number, offset = key
+        if origin.message is None and offset < self.history.partition(TOPIC, number).delete_asked:
+            return
+        reason = self._dead.get(key)
+        if reason is not None and origin.cause != CAUSES[reason]:
+            raise InvariantViolation(f"the letter of record {key} gives {origin}, and the reason is {reason.name}")
 
     def _letters(self, number: int) -> list[Record]:
         partition = self._replicas(number, DEAD)[0]
@@ -158,10 +176,10 @@ class InterruptedRun(LetterRun):
         return partition is not None and partition.shard.is_serving
 
 
-def _origin(record: Record) -> tuple[int, int]:
+def _origin(record: Record) -> tuple[tuple[int, int], Origin]:
     origin = origin_of(record.headers)
     assert origin.partition is not None and origin.offset is not None, "a letter says where its record is"
-    return origin.partition, origin.offset
+    return (origin.partition, origin.offset), origin
 
 
 def letter_run(seed: int) -> LetterRun:
