@@ -1,7 +1,7 @@
 """One program reads and writes topics on every kind of Spark cluster: several processes, standalone, Connect.
 
-The other tests of this folder run in one process, `local[2]`.  The test suite uses a standalone cluster and Connect when
-it types the commands of docs/spark.md; here, they are used in `make soak`, with two workers.
+The other tests of this folder run in one process, `local[2]`.  In the test suite, the commands of docs/spark.md use a
+standalone cluster and Connect; the tests here do so in `make soak`, with two workers.
 """
 
 import os
