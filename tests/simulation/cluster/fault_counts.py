@@ -23,7 +23,7 @@ SHARE_EFFECTS = {
         "locks renewed",
         "settings changed",
     ),
-    "lots of dead letters": (Cause.REJECTED, Cause.LIMIT),
+    "lots of dead letters": (Cause.REJECTED.value, Cause.LIMIT.value),
 }
 
 

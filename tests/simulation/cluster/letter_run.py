@@ -107,7 +107,7 @@ class LetterRun(ShareRun):
 
     def _check_cause(self, key: tuple[int, int], origin: Origin) -> None:
         """Check that a letter gives the cause of the record's death, unless retention has removed the record."""
-        self.causes[origin.cause or "not known"] += 1
+        self.causes["not known" if origin.cause is None else origin.cause.value] += 1
         number, offset = key
         if origin.message is None and offset < self.history.partition(TOPIC, number).delete_asked:
             return
