@@ -128,15 +128,18 @@ class Stage:
         return consumer
 
     def share(
-        self, consumers: Sequence[Sharing], enough: Callable[[], bool], decide: Callable[[Delivered], Acknowledgement]
+        self,
+        consumers: Sequence[Sharing],
+        enough: Callable[[list[Delivered]], bool],
+        decide: Callable[[Delivered], Acknowledgement],
     ) -> list[Delivered]:
         """
-        Poll the consumers in turn and acknowledge each record as `decide` says, until it is `enough`.  Return the
-        records whose acknowledgement the broker has confirmed.
+        Poll the consumers in turn and acknowledge each record as `decide` says.  Return the records whose
+        acknowledgement the broker has confirmed, as soon as they are `enough`.
         """
         confirmed: list[Delivered] = []
         deadline = time.monotonic() + 2 * WAIT_SECONDS_MAX
-        while not enough():
+        while not enough(confirmed):
             assert time.monotonic() < deadline, f"only {len(confirmed)} acknowledgements were confirmed"
             for consumer in consumers:
                 records = consumer.poll(0.1)
@@ -920,7 +923,7 @@ def share_consumers_divide_the_records_of_a_partition(stage: Stage) -> None:
         accepted.append(record.value)
         return Acknowledgement.ACCEPT
 
-    def send_more() -> bool:
+    def send_more(_: list[Delivered]) -> bool:
         part = values[len(sent) : len(sent) + 20]
         if part:  # in parts, so that both members get some
             stage.send(topic, [Outgoing(value=value, partition=0) for value in part])
@@ -951,7 +954,7 @@ def a_released_record_is_delivered_again_and_a_rejected_one_is_not(stage: Stage)
             else Acknowledgement.ACCEPT
         )
 
-    stage.share([consumer], lambda: (b"later", 2) in deliveries, decide)
+    stage.share([consumer], lambda _: (b"later", 2) in deliveries, decide)
 
     later = consumer.poll(1.0)
     if stage.replicas == 1:
@@ -975,12 +978,8 @@ def records_of_a_share_consumer_that_leaves_go_to_another(stage: Stage) -> None:
         stage.until(are_held, "the first member holds records")
         stage.leave(first)
         second = stage.share_consumer(group, topic)
-        accepted: set[bytes | None] = set()
-
-        def accept(record: Delivered) -> Acknowledgement:
-            accepted.add(record.value)
-            return Acknowledgement.ACCEPT
-
-        confirmed = stage.share([second], lambda: len(accepted) == 10, accept)
+        confirmed = stage.share(
+            [second], lambda confirmed: len({it.value for it in confirmed}) == 10, lambda _: Acknowledgement.ACCEPT
+        )
 
     assert {record.value for record in held} <= {record.value for record in confirmed}

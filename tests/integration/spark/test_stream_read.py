@@ -229,7 +229,7 @@ def test_a_query_that_is_killed_delivers_every_offset_exactly_once(spark, bootst
     moments = ["offsets written", "files written", "committed"][: times(1, 3)]
 
     windows = [kill_at(moment, bootstrap, topic, tmp_path) for moment in moments]
-    run_available(spark, bootstrap, topic, tmp_path, maxOffsetsPerTrigger="2000")
+    run_available(spark, bootstrap, topic, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="2000")
 
     assert "offsets without commit" in windows
     assert all_offsets(count) == delivered(spark, tmp_path)
