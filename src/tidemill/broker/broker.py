@@ -136,7 +136,12 @@ class Broker:
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.leader_balancer = LeaderBalancer(
-            machine, self.shard_table, self.cluster, self.leadership_transfers, lambda: self.layers
+            machine,
+            self.shard_table,
+            self.cluster,
+            self.leadership_transfers,
+            lambda: self.layers,
+            self.shares.shards_with_locks,
         )
         self.quorum = MetadataQuorumStatus(machine, self.cluster)
         self.retention = RetentionHost(

@@ -169,6 +169,10 @@ class ShareHost:
             return None
         return self._lead(key, partition, share)
 
+    def shards_with_locks(self) -> list[ShardId]:
+        """Return the shards with records that consumers hold."""
+        return sorted({led.partition.shard.shard_id for led in self._led.values() if led.leases.held_count})
+
     @property
     def led_shares(self) -> Collection[LedShare]:
         """The shares for which this broker has leases."""

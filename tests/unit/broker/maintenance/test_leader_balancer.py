@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, configure_group
 
 SETTINGS = {"leader.imbalance.check.interval.seconds": "30"}
 
@@ -61,3 +62,24 @@ def test_no_leadership_is_transferred_to_a_broker_that_cannot_lead(fault: str) -
 
     assert 3 == world.led_by("flights")
     assert world[3].shard("flights").replica.term > term
+
+
+def test_a_shard_with_held_records_is_left_to_the_next_check() -> None:
+    """
+    The next leader would deliver again what consumers hold.  A queue that is always in use moves nevertheless.
+    """
+    world = ClusterWorld(static={**STATIC, **SETTINGS})
+    world.create("jobs", brokers=(3, 1, 2))
+    world.lead("jobs", by=1)
+    configure_group(world[1], share_auto_offset_reset="earliest", share_record_lock_duration_ms="60000")
+    consumer = ShareMember(world[1])
+    consumer.join("jobs")
+    world[1].produce("jobs", b"a")
+    world.pass_time(25_000)
+    assert [Got(0, b"a", 1)] == consumer.receive(max_wait_ms=WAIT_MS)
+
+    world.pass_time(10_000)
+    after_one_check = world.led_by("jobs")
+    world.pass_time(30_000)
+
+    assert (1, 3) == (after_one_check, world.led_by("jobs"))
