@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidemill.batches.recompression import compression_of
+from tidemill.model.shard import ShardId
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica
@@ -16,6 +17,9 @@ from tidemill.telemetry.topic_counters import TopicCounters
 
 class PartitionShard(Protocol):
     """The part of a shard that partitions and their clients use."""
+
+    @property
+    def shard_id(self) -> ShardId: ...
 
     @property
     def replica(self) -> Replica: ...
