@@ -48,11 +48,13 @@ TIMELESS: Final = (
 )
 """Stages in which no test waits or is measured, so the tests of one stage share the cores."""
 LANES: Final = (
-    (Stage(name="Spark", share_s=840, paths=("tests/integration/spark",)),),
+    (
+        Stage(name="Spark", share_s=840, paths=("tests/integration/spark",)),
+        Stage(name="packages", share_s=90, paths=("tests/integration/packaging",)),
+    ),
     (
         Stage(name="pages", share_s=420, paths=("tests/integration/documents",)),
         Stage(name="commands", share_s=270, paths=("tests/integration/cli",)),
-        Stage(name="packages", share_s=90, paths=("tests/integration/packaging",)),
     ),
     (
         Stage(name="faults", share_s=420, paths=("tests/fault",)),

@@ -7,6 +7,7 @@ table: `docs/formats/shares.md`.
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct, error
 from typing import Final, NamedTuple
 
@@ -184,10 +185,14 @@ def run_from(first: int, length: int, state: int, delivery_count: int, release_a
     if not length:
         raise error(f"the run at offset {first} is empty")
     try:
-        status = RecordStatus(RecordState(state & 0xF), delivery_count, release_at, Reason(state >> 4))
+        return Interval(first, first + length, _status(state, delivery_count, release_at))
     except ValueError as unknown:
         raise error(f"the run at offset {first} has the state byte {state:#04x}: {unknown}") from None
-    return Interval(first, first + length, status)
+
+
+@lru_cache(1_024)  # most runs of a share have one of few statuses
+def _status(state: int, delivery_count: int, release_at: int) -> RecordStatus:
+    return RecordStatus(RecordState(state & 0xF), delivery_count, release_at, Reason(state >> 4))
 
 
 def encode_letter(letter: Letter) -> bytes:
