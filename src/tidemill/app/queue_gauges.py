@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from tidemill.broker.broker import Broker
 from tidemill.broker.shares.led_share import ShareKey
 from tidemill.broker.shares.share_openings import shares_of
+from tidemill.model.dead_letters import is_redrive
 from tidemill.shard.partition import Partition
 from tidemill.share.progress import progress
 from tidemill.share.share import Share
@@ -72,7 +73,7 @@ def _measured(broker: Broker, partition: Partition, share: Share, wall: int) -> 
         held=counts.held,
         delayed=counts.delayed,
         dead_waiting=counts.archiving,
-        expired_unread=share.expired_unread,
+        expired_unread=0 if is_redrive(share.group) else share.expired_unread,
         tracked_runs=len(share.runs),
     )
 

@@ -183,7 +183,12 @@ def redrive(
     max_: Annotated[
         int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N letters that were not sent before.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the letters that would be sent.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only count the letters that are selected; some may have been sent back before."
+        ),
+    ] = False,
     yes: YesOption = False,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
@@ -192,8 +197,8 @@ def redrive(
     Send dead letters back to the topics that they came from.  On a terminal, ask first.
 
     The letters are those in the topic when the command starts.  Each is written exactly once: what was sent back before
-    is not sent again, so the command can be repeated, also after Ctrl-C.  With --to, that counts for each TOPIC2.  The
-    letters stay in the dead-letter topic until its retention removes them.
+    is not sent again, so the command can be repeated, also after Ctrl-C.  With --to, that counts for each name of a
+    topic.  The letters stay in the dead-letter topic until its retention removes them.
 
     \b
     Examples:

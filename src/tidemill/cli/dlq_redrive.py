@@ -94,7 +94,7 @@ class RedriveCommand:
             )
             return
         if counts is None:
-            would = f"{_letters(planned.letters)} would be sent to {_listed(planned.targets)}"
+            would = f"{_letters(planned.letters)} would be sent to {_listed(planned.targets)}, unless sent back before"
             print(would if planned.letters else "no letter is selected that can be sent back")
         else:
             print(f"sent back {_letters(counts.sent)}")

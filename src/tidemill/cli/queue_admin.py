@@ -100,7 +100,11 @@ class QueueAdmin:
         batches = RawFetcher(self._cluster).batches(partition, start, end)
         while (run := self._asked(lambda: next(batches, None))) is not None:
             for position, _, header in spans(run):
-                for record in read_records(run, position):
+                try:
+                    records = read_records(run, position)
+                except ValueError as problem:
+                    raise self._unreadable(partition.partition, header.base_offset, problem) from problem
+                for record in records:
                     if start <= record.offset < end:
                         stamped = header.is_log_append_time
                         yield record._replace(timestamp=header.max_timestamp) if stamped else record, stamped
@@ -123,8 +127,18 @@ class QueueAdmin:
                 break
             received = self._receive(member, number, count_max - len(held), wait_ms)
             locked_until_ms = round(time.time() * 1_000) + received.lock_ms
-            held += [Held(number, delivery, locked_until_ms) for delivery in received.deliveries()]
+            try:
+                held += [Held(number, delivery, locked_until_ms) for delivery in received.deliveries()]
+            except ValueError as problem:
+                raise self._unreadable(number, received.acquired[0].first, problem) from problem
         return held
+
+    def _unreadable(self, partition: int, offset: int, problem: ValueError) -> Failed:
+        return Failed(
+            f"topic {self.topic!r}, partition {partition}: a batch at or after offset {offset} cannot be read: "
+            f"{problem}. Finish its records with `tidemill queue ack {self.topic} {self.group} --partition {partition} "
+            "--offset N-M --reject`, and with the same `--as` if they were received"
+        )
 
     def _receive(self, member: str, number: int, count_max: int, wait_ms: int) -> Received:
         return self._asked(

@@ -409,5 +409,6 @@ class Leases:
             )
         if kind == Acknowledgement.RENEW and not self.settings.is_renewable:
             raise AcknowledgementRefused(
-                errors.INVALID_RECORD_STATE, "group.share.renew.acknowledge.enable is false: locks are not renewed"
+                errors.INVALID_RECORD_STATE,
+                "share.renew.acknowledge.enable of the group is false: locks are not renewed; set it to true",
             )

@@ -153,7 +153,10 @@ def test_a_dry_run_says_what_would_be_sent(bootstrap: str) -> None:
 
     assert (2, {origin: 2}, 0) == (row["selected"], row["targets"], row["sent"])
     assert {"no_origin": 1, "no_content": 1, "unknown_topic": 1} == row["skipped"]
-    assert f"2 letters would be sent to {origin} (2)\n" in text and "topics that do not exist: gone\n" in text
+    assert (
+        f"2 letters would be sent to {origin} (2), unless sent back before\n" in text
+        and "topics that do not exist: gone\n" in text
+    )
     assert 0 == len(tidemill("consume", origin, bootstrap=bootstrap).out)
 
 

@@ -2,11 +2,22 @@
 
 import json
 import uuid
+from contextlib import closing
+from struct import pack_into
 from typing import Any
 
 import pytest
 
 from tests.integration.cli.command import Finished, new_topic, tidemill
+from tidemill.batches.batch import CRC_START, HEADER_BYTES
+from tidemill.batches.builder import build_batch
+from tidemill.batches.checksum import crc32c
+from tidemill.batches.compression import Codec
+from tidemill.batches.records import Record
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.connection_settings import from_keys
+from tidemill.model.partition import TopicPartition
+from tidemill.wire.messages import produce
 
 
 @pytest.fixture
@@ -181,3 +192,40 @@ def test_refusals_name_the_fix(bootstrap: str, topic: str, group: str) -> None:
     unknown = tidemill("queue", "receive", topic, group, "--as", "x", "--partition", "7", bootstrap=bootstrap)
     assert 1 == unknown.exit_code
     assert "it has no partition 7" in unknown.err
+
+
+def send_unreadable(bootstrap: str, topic: str) -> None:
+    """Produce a compressed batch whose checksum is right, and whose contents cannot be decompressed."""
+    batch = build_batch([Record(None, b"x")] * 2, codec=Codec.GZIP)
+    batch[HEADER_BYTES] ^= 0xFF
+    pack_into(">I", batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
+    data = produce.Request.Topic.Partition(index=0, records=memoryview(batch))
+    request = produce.Request(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[produce.Request.Topic(name=topic, partition_data=[data])],
+    )
+    with closing(ClusterMetadata(from_keys({"bootstrap.servers": bootstrap}))) as cluster:
+        cluster.refresh({topic})
+        leader = cluster.leader(TopicPartition(topic, 0))
+        answer = cluster.connection_to(leader.broker_id).request(produce.API, request, version=12)
+    assert 0 == answer.responses[0].partition_responses[0].error_code
+
+
+def test_records_that_cannot_be_read_are_named_and_set_aside(bootstrap: str, queue: Queue, topic: str) -> None:
+    """
+    The commands for an operator say which batch cannot be read and how its records are finished, and the others follow.
+    """
+    queue.rows("receive", "--as", "me", "--max", "4", "--wait", "30s")
+    assert (4, 0, 0) == queue.ack("--as", "me", "--all")
+    send_unreadable(bootstrap, topic)
+    tidemill("produce", topic, stdin=b"e\n", bootstrap=bootstrap)
+
+    for failed in (queue.run("peek"), queue.run("receive", "--as", "me", "--max", "2", "--wait", "30s")):
+        assert 1 == failed.exit_code
+        assert "Traceback" not in failed.err
+        assert "partition 0: a batch at or after offset 4 cannot be read" in failed.err
+        assert "--partition 0 --offset N-M --reject" in failed.err
+    assert (2, 0, 0) == queue.ack("--as", "me", "--partition", "0", "--offset", "4-5", "--reject")
+    assert [(6, "e", 1)] == offsets(queue.rows("receive", "--as", "me", "--wait", "30s"))

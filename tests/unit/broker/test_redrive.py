@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.handlers.test_delete_records import deleted
 from tests.unit.broker.letter_cluster import (
     DEAD,
     configure,
@@ -16,7 +17,9 @@ from tests.unit.broker.letter_cluster import (
 )
 from tests.unit.broker.share_member import ShareMember
 from tidemill.broker.shares.led_share import ShareKey
+from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import dead_letters as names
+from tidemill.model import errors
 from tidemill.share.interval_map import Interval
 from tidemill.share.record_status import Reason, RecordState, RecordStatus
 
@@ -104,3 +107,19 @@ def test_a_letter_without_content_is_not_sent_back(world: ClusterWorld) -> None:
     assert [] == letters(world, "again")
     (waiting,) = [it for it in world[3].broker.shares.led_shares if it.key.group == "__redrive.again"]
     assert "letter 0 does not have the content of its record" in str(waiting.letter_problem)
+
+
+def test_retention_may_remove_letters_that_were_not_sent_back(world: ClusterWorld) -> None:
+    """The loss of such letters is no loss of records that a group has yet to read, and causes no warning."""
+    create_dead_letter_topic(world)
+    kill_records(world, [b"a", b"b"])
+    wait_for(world, 2)
+    joined_group(world, "__redrive")
+    resolve(world, "__redrive", range(1))
+    wait_for(world, 3, "jobs")
+
+    assert (errors.NONE, 2) == deleted(world[3], 2, DEAD)
+
+    (share,) = shares_of(world[3].partition(DEAD)).by_number.values()
+    assert (2, 1) == (share.start, share.expired_unread)
+    assert not [line for line in world[3].events if "records removed unread" in line]

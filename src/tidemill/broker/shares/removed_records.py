@@ -11,6 +11,7 @@ from typing import Final
 from tidemill.broker.machine import Machine
 from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.broker.shares.share_openings import share_machine
+from tidemill.model.dead_letters import is_redrive
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.share.share import Removed
@@ -34,7 +35,8 @@ class RemovedRecords:
             return
         partition = shard.partitions[number]
         for group, lost in by_group.items():
-            if self._rate.may_log():
+            # The share of a redrive counts letters that were not sent back: retention may remove these.
+            if not is_redrive(group) and self._rate.may_log():
                 self._events.warning(
                     "records removed unread",
                     group=group,
