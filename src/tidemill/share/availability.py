@@ -103,8 +103,9 @@ class Availability:
         assert look_ahead is not None, "the share has a look-ahead"
         if len(look_ahead) >= self.settings.look_ahead + HELD_BACK_MAX:
             return look_ahead.end
+        wall = self._at(wall)  # first: it may lower `_scan_from`
         begin = max(self._scan_from, self._share.start)
-        found = self.find(begin, end, self._at(wall))
+        found = self.find(begin, end, wall)
         self._scan_from = max(begin, end) if found is None else found.first
         return look_ahead.end if found is None else min(found.first + self.settings.look_ahead, end)
 

@@ -408,3 +408,18 @@ def test_what_blocks_an_ordered_share() -> None:
     assert "order is partition" in str(blocked_by(world.share, world.leases, 2))
     world.finish(0)
     assert blocked_by(world.share, world.leases, 2) is None
+
+
+def test_a_look_ahead_begins_at_a_record_whose_delay_has_just_ended() -> None:
+    """
+    Also if the look-ahead is what notices that the delay has ended.  Otherwise it never reaches the record, and the
+    record is never delivered.
+    """
+    world = ShareWorld([1], back_off=BackOff(growth=Growth.CONSTANT, first_ms=DELAY_MS))
+    world.open(1)
+    assert [0] == world.acquire()
+    world.say(Acknowledgement.RELEASE, 0)
+    world.commit()
+    next_leader = Leases(world.share, world.leases.settings, lambda: 0.0).availability
+
+    assert [0, 1] == [next_leader.look_ahead_end(1, wall) for wall in (0, DELAY_MS)]
