@@ -34,7 +34,7 @@ class LeaderBalancer:
         self._leadership_transfers = leadership_transfers
         self._layers = layers
         self._shards_with_locks = shards_with_locks
-        self._spared: frozenset[ShardId] = frozenset()  # by the last check
+        self._spared: set[ShardId] = set()  # by the last check
         self._checked_at = machine.clock.monotonic_ms()
 
     def tick(self, image: ClusterImage) -> None:
@@ -46,9 +46,7 @@ class LeaderBalancer:
         me = self._cluster.me.broker_id
         led = {shard_id: me for shard_id, shard in self._shard_table.shards.items() if shard.is_serving}
         moves = imbalance(image, led, self._cluster.eligible_leaders())
-        locked = frozenset(self._shards_with_locks())
-        spared, self._spared = self._spared, frozenset(shard_id for shard_id, _ in moves if shard_id in locked)
-        self._spared -= spared
+        self._spared = {shard_id for shard_id, _ in moves}.intersection(self._shards_with_locks()) - self._spared
         moves = [move for move in moves if move[0] not in self._spared]
         refused = self._leadership_transfers.here(moves)
         if len(moves) > len(refused):
