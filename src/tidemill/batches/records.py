@@ -47,16 +47,8 @@ def read_record(batch: Buffer, offset: int, position: int = 0, size_max: int = D
     """
     header, cursor = _open(batch, position, size_max)
     starts = scan.record_starts(cursor.block, 0, len(cursor.block), header.record_count)
-
-    def offset_at(start: int) -> int:
-        cursor.position = start
-        cursor.varint()  # the length
-        cursor.take(1)
-        cursor.varint()  # the timestamp
-        return header.base_offset + cursor.varint()
-
-    index = bisect_left(starts, offset, hi=header.record_count, key=offset_at)
-    if index == header.record_count or offset_at(starts[index]) != offset:
+    index = bisect_left(starts, offset, hi=header.record_count, key=lambda start: cursor.place_at(start, header)[0])
+    if index == header.record_count or cursor.place_at(starts[index], header)[0] != offset:
         return None
     cursor.position = starts[index]
     return _read_record(header, cursor)
@@ -70,19 +62,10 @@ def timestamp_from(batch: Buffer, offset: int, position: int = 0, size_max: int 
     """
     header, cursor = _open(batch, position, size_max)
     starts = scan.record_starts(cursor.block, 0, len(cursor.block), header.record_count)
-
-    def times(start: int) -> tuple[int, int]:
-        """Return the offset and the timestamp of the record that starts there."""
-        cursor.position = start
-        cursor.varint()  # the length
-        cursor.take(1)
-        timestamp = header.base_timestamp + cursor.varint()
-        return header.base_offset + cursor.varint(), timestamp
-
-    index = bisect_left(starts, offset, hi=header.record_count, key=lambda start: times(start)[0])
+    index = bisect_left(starts, offset, hi=header.record_count, key=lambda start: cursor.place_at(start, header)[0])
     if index == header.record_count:
         return None
-    return header.max_timestamp if header.is_log_append_time else times(starts[index])[1]
+    return header.max_timestamp if header.is_log_append_time else cursor.place_at(starts[index], header)[1]
 
 
 def _open(batch: Buffer, position: int, size_max: int) -> tuple[BatchHeader, "_Cursor"]:
@@ -123,10 +106,13 @@ class _Cursor:
     def bytes_left(self) -> int:
         return len(self.block) - self.position
 
-    def skip_to(self, position: int) -> None:
-        if not self.position <= position <= len(self.block):
-            raise MalformedBatch(f"position {position} is not after {self.position} in {len(self.block)} bytes")
-        self.position = position
+    def place_at(self, start: int, header: BatchHeader) -> tuple[int, int]:
+        """Return the offset and the timestamp of the record that starts at position `start`."""
+        self.position = start
+        self.varint()  # the length
+        self.take(1)
+        timestamp = header.base_timestamp + self.varint()
+        return header.base_offset + self.varint(), timestamp
 
     def take(self, count: int) -> bytes:
         end = self.position + count
