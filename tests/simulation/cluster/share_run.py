@@ -43,8 +43,7 @@ STATIC: Final = {
 }
 LOCKS_MAX: Final = 12  # so few that members often hold all of them
 SET: Final = 0
-WAKE_EVERY_US: Final = 100_000
-WAKE_CHECKS: Final = 10  # a fetch may wait beside available records for fewer checks than this one after the other
+WAKE_TICKS: Final = 4  # a fetch may wait beside available records after fewer ticks of its broker than this in a row
 POLICY: Final = '{"kind": "linear", "first": 200, "step": 100}'
 
 
@@ -75,7 +74,7 @@ class ShareRun(ClusterRun):
         self.compared = 0
         self.changes_of_settings = 0
         self.full = 0  # turns of a leader after which members held as many records of a partition as they may
-        self._beside: dict[tuple[str, LedShare], tuple[int, int]] = {}  # time of the last check, checks in a row
+        self._beside: dict[tuple[str, LedShare], tuple[int, int]] = {}  # the last tick, ticks in a row
         super().__init__(seed, knobs)
         for machine in self.machines:
             machine.after_turn = self._after_turn
@@ -203,9 +202,9 @@ class ShareRun(ClusterRun):
 
     def _check_wakes(self, machine: BrokerMachine, led: LedShare) -> None:
         """Check that no fetch waits although it could have records: a wake would have been lost."""
-        now, (checked_at, count) = self.timeline.now_us, self._beside.get((machine.name, led), (0, 0))
-        if now - checked_at < WAKE_EVERY_US:
-            return
+        checked_at, count = self._beside.get((machine.name, led), (0, 0))
+        if machine.ticks == checked_at:
+            return  # a paused broker does not tick; neither does it when the end of its pause is brought forward
         assert machine.broker is not None
         fetches = machine.broker.shares._waiters._queues.get(led.key, {}).values()
         end, wall = led.partition.high_watermark, machine.broker.shares.wall_ms
@@ -215,8 +214,8 @@ class ShareRun(ClusterRun):
             and led.leases.lock_room > 0
             and led.leases.next_available(led.share.start, end, wall) is not None
         )
-        self._beside[machine.name, led] = (now, count + 1 if is_available else 0)
-        if is_available and count + 1 >= WAKE_CHECKS:
+        self._beside[machine.name, led] = (machine.ticks, count + 1 if is_available else 0)
+        if is_available and count + 1 >= WAKE_TICKS:
             raise InvariantViolation(f"{machine.name}: a fetch waits for {led.key}, which has available records")
 
     def _check_led(self, machine: BrokerMachine, led: LedShare) -> None:

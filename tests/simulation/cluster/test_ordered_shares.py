@@ -42,6 +42,12 @@ def test_an_order_holds_in_every_term(settings: Mapping[str, str], explored: lis
     explored.append(f"Shares with {dict(settings)}: {len(ORDERED)} seeds, {deliveries} deliveries, {changes} changes")
 
 
+def test_fetches_may_wait_at_a_broker_that_does_not_tick() -> None:
+    """With seed 85, a broker does not tick for a second after a pause, and the check of lost wakes misfired."""
+    with with_share_settings():
+        ordered_run(85, BY_KEY).run()
+
+
 @contextmanager
 def ignores_the_keys() -> Iterator[None]:
     with patch.object(LookAhead, "next_free", lambda self, first, end: (first, end) if first < end else None):

@@ -77,6 +77,7 @@ class BrokerMachine:
         self.broker: Broker | None = None  # None until the directory is recovered, and while no process runs
         self.voter: ReplicaKey | None = None  # None until the directory has an identity
         self.starts = 0
+        self.ticks = 0  # of all the processes
         self._rot: tuple[str, int, int] | None = None  # path, position and wrong value of the flipped byte
         self.rows: Counter[int] = Counter()  # the number of rows that the machine's journals have synced, by kind
         self.ends: Counter[str] = Counter()  # the number of processes that ended unexpectedly, by cause
@@ -172,6 +173,7 @@ class BrokerMachine:
         listen(broker, self._network, loop, self.name, Random(random.getrandbits(64)))
 
     def _tick(self, loop: SimulatedLoop, broker: Broker) -> None:
+        self.ticks += 1
         broker.tick()
         loop.call_later(TICK_S, self._tick, loop, broker)
 
