@@ -18,6 +18,7 @@ from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.invariant_violation import InvariantViolation
 
 BY_KEY: Final = {"tidemill.share.order": "key", "tidemill.share.lookahead": "100"}
+BY_KEY_WAITING: Final = {**BY_KEY, "tidemill.share.failover.wait": "true"}
 BY_PARTITION: Final = {"tidemill.share.order": "partition"}
 EXCLUSIVE: Final = {"tidemill.share.mode": "exclusive"}
 READ_BYTES: Final = 1 << 20
@@ -37,7 +38,8 @@ class OrderedShareRun(ShareRun):
         self._checked: dict[str, object] = {}
         self.changes = 0  # how often the records in flight were checked
         super().__init__(seed, knobs)
-        self.shared.is_ordered = settings == BY_KEY
+        self.shared.is_ordered = settings.get("tidemill.share.order") == "key"
+        self.shared.waits_at_failover = "tidemill.share.failover.wait" in settings
 
     async def _prepare(self) -> None:
         await super()._prepare()

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.simulation.cluster.ordered_share_run import BY_KEY, BY_PARTITION, EXCLUSIVE, ordered_run
+from tests.simulation.cluster.ordered_share_run import BY_KEY, BY_KEY_WAITING, BY_PARTITION, EXCLUSIVE, ordered_run
 from tests.simulation.cluster.share_run import with_share_settings
 from tests.simulation.cluster.share_seeds import ORDERED
 from tests.simulation.planted_bugs import assert_fits
@@ -23,7 +23,7 @@ MUTANT_SEEDS = range(40)
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("settings", [BY_KEY, BY_PARTITION, EXCLUSIVE], ids=str)
+@pytest.mark.parametrize("settings", [BY_KEY, BY_KEY_WAITING, BY_PARTITION, EXCLUSIVE], ids=str)
 def test_an_order_holds_in_every_term(settings: Mapping[str, str], explored: list[str]) -> None:
     """
     On every leader and after every turn, only what the order permits is in flight; members receive the records of a key
@@ -106,6 +106,12 @@ def finished_records_block() -> Iterator[None]:
 
 
 @contextmanager
+def does_not_wait_at_failover() -> Iterator[None]:
+    with patch.object(Leases, "resume_at", property(lambda self: None, lambda self, time: None), create=True):
+        yield
+
+
+@contextmanager
 def does_not_wait_for_what_is_held() -> Iterator[None]:
     with patch.object(Availability, "_waits_for_all", lambda self: False):
         yield
@@ -151,6 +157,7 @@ def never_replaces_a_member() -> Iterator[None]:
         (released_records_do_not_block, BY_KEY),
         (a_new_leader_forgets_redeliveries, BY_KEY),
         (finished_records_block, BY_KEY),
+        (does_not_wait_at_failover, BY_KEY_WAITING),
         (does_not_wait_for_what_is_held, BY_PARTITION),
         (passes_a_record_in_flight, BY_PARTITION),
         (admits_every_member, EXCLUSIVE),

@@ -11,7 +11,7 @@ from tidemill.model.topic import TopicId
 from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.share.share_session import FINAL_EPOCH, INITIAL_EPOCH
 from tidemill.simulation.clients.client import Address, Client, Connection, Unreachable
-from tidemill.simulation.clients.share_history import ShareHistory
+from tidemill.simulation.clients.share_history import SAFE_LOCK_S, ShareHistory
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.wire.messages import find_coordinator, share_acknowledge, share_fetch, share_group_heartbeat
 
@@ -25,7 +25,6 @@ KEEP_SHARE: Final = 0.2  # of records that are not acknowledged, so that their l
 DISCONNECT_SHARE: Final = 0.02  # of fetches before which the member loses its connection to the broker
 CLOSE_SHARE: Final = 0.02  # of fetches before which the member closes its session
 RENEW_SHARE: Final = 0.1  # of fetches before which the member renews some of its locks
-SAFE_LOCK_S: Final = 0.8  # less than the lock duration of 1 s, on any broker's clock
 
 # Answers after which the member looks for the leader or opens a new session.
 _LOST: Final = frozenset({
@@ -269,7 +268,9 @@ class ShareConsumer:
             count = acquired.delivery_count
             self._history.delivered(name, number, offsets, count, accepted_before, term=lease.term)
             if lease.term is not None:
-                self._history.check_delay(number, offsets, count, term=lease.term, now=self._client.loop.time())
+                now = self._client.loop.time()
+                self._history.check_delay(number, offsets, count, term=lease.term, now=now)
+                self._history.check_wait(name, number, term=lease.term, asked_at=lease.asked_at, now=now)
             held = dict.fromkeys(offsets, lease._replace(delivery_count=count))
             session.held.setdefault(number, {}).update(held)
         if present != sorted(set(present)):

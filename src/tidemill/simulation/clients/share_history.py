@@ -14,6 +14,7 @@ Term = Callable[[Address, int], int | None]
 Delay = Callable[[int], float]
 """Returns the delay of a record after its delivery with a number, in seconds."""
 
+SAFE_LOCK_S: Final = 0.8  # less than the lock duration of 1 s, on any broker's clock
 SLOW_CLOCK: Final = 0.9  # a broker's clock may be fast by nearly this factor, so that its delays are shorter
 
 
@@ -37,6 +38,8 @@ class ShareHistory:
         self.accepting: set[tuple[int, int]] = set()  # (partition, offset): a member has tried to accept it
         self.deliveries = 0
         self.is_ordered = False  # whether the group has an order by key
+        self.waits_at_failover = False  # whether tidemill.share.failover.wait is true
+        self._last_asked: dict[int, tuple[int, float]] = {}  # partition → newest term, time of its last answered fetch
         self._newest: dict[tuple[int, bytes], int] = {}  # the last delivered offset of each partition and key
         self.outcomes: Counter[str] = Counter()  # the answers to acknowledgements, by kind and error
         self.delayed = 0  # deliveries that came after their delay
@@ -111,6 +114,22 @@ class ShareHistory:
                         f"{delay:.3f} s"
                     )
                 self.delayed += 1
+
+    def check_wait(self, member: str, number: int, *, term: int, asked_at: float, now: float) -> None:
+        """
+        Check that the leader of a term delivers nothing while a consumer may hold what an earlier leader has delivered.
+
+        `asked_at` is when the fetch was sent: before its locks began.
+        """
+        before, last_asked_at = self._last_asked.get(number, (term, 0.0))
+        if term < before:
+            return
+        if self.waits_at_failover and term > before and now < last_asked_at + SAFE_LOCK_S:
+            raise InvariantViolation(
+                f"{member} received records of partition {number} in term {term}, only {now - last_asked_at:.3f} s "
+                f"after a fetch that was answered in term {before}"
+            )
+        self._last_asked[number] = term, max(asked_at, last_asked_at if term == before else 0.0)
 
     def delivered_with_key(self, member: str, number: int, offset: int, key: bytes) -> None:
         """
