@@ -63,6 +63,35 @@ def test_the_leader_warns_once_for_each_group_and_removal() -> None:
     assert [0, 2] == counted(world) == counted(world.restarted())
 
 
+def test_a_share_that_loses_records_continually_causes_one_warning_an_hour() -> None:
+    """The second warning counts everything that was removed since the first one."""
+    world = BrokerWorld(STATIC)
+    world.create("jobs")
+    member(world).receive()
+    world.produce("jobs", *[b"x"] * 40)
+
+    for offset in range(1, 31):
+        assert (errors.NONE, offset) == deleted(world, offset, "jobs")
+    world.pass_time(3_600_000)
+    assert (errors.NONE, 31) == deleted(world, 31, "jobs")
+
+    first, second = warnings(world)
+    assert "records=1 " in first
+    assert "records=30 " in second
+
+
+def test_many_shares_that_lose_records_are_all_named() -> None:
+    world = BrokerWorld(STATIC)
+    world.create("jobs")
+    for number in range(30):
+        member(world, f"group-{number}").receive()
+    world.produce("jobs", b"x")
+
+    assert (errors.NONE, 1) == deleted(world, 1, "jobs")
+
+    assert 30 == len(warnings(world))
+
+
 def test_the_locks_of_removed_records_are_free_at_once() -> None:
     """A fetch that waits because of the limit on locks is answered when retention removes the records that are held."""
     world = BrokerWorld(STATIC)
