@@ -5,6 +5,9 @@ Byte table: `docs/formats/dead_letters.md`.
 
 from typing import Final
 
+from tidemill.model import errors
+from tidemill.model.errors import KafkaError
+
 PREFIX: Final = "__dlq."  # of all headers that describe a dead letter
 TOPIC: Final = "__dlq.errors.topic"
 PARTITION: Final = "__dlq.errors.partition"
@@ -33,6 +36,15 @@ _TO: Final = REDRIVE_GROUP + "."
 def is_redrive(group: str) -> bool:
     """Return whether the dead letters of a group are sent back, without `__dlq.` headers."""
     return group == REDRIVE_GROUP or group.startswith(_TO)
+
+
+def check_has_consumers(group: str) -> None:
+    """Raise KafkaError if a group cannot have consumers, because it sends dead letters back."""
+    if is_redrive(group):
+        raise KafkaError(
+            errors.INVALID_GROUP_ID,
+            f"{group!r} is a group that sends dead letters back, and has no consumers; use another group id",
+        )
 
 
 def redrive_topic(group: str) -> str | None:

@@ -86,5 +86,8 @@ def settings_from(config: ShareGroupConfig) -> ShareSettings:
     )
 
 
-REDRIVE: Final = ShareSettings(delivery_limit=(1 << 15) - 1, has_dead_letters=True)
-"""The settings of the groups that send dead letters back: they have no members, and an operator rejects records."""
+REDRIVE: Final = ShareSettings(delivery_limit=(1 << 15) - 1, has_dead_letters=True, tracked_max=50_000)
+"""
+The settings of the groups that send dead letters back: they have no members, and an operator rejects records, often
+with gaps between them.
+"""

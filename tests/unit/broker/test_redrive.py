@@ -15,7 +15,6 @@ from tests.unit.broker.letter_cluster import (
     values,
     wait_for,
 )
-from tests.unit.broker.share_member import ShareMember
 from tidemill.broker.shares.led_share import ShareKey
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import dead_letters as names
@@ -35,17 +34,12 @@ def resolve(world: ClusterWorld, group: str, offsets: range) -> None:
     host = world[3].broker.shares
     partition = world[3].partition(DEAD)
     key = ShareKey(group, world[3].broker.image.topics[DEAD].topic_id, 0)
-    host.share(key, partition)
+    host.share(key, partition, may_create=True)
     world.until(lambda: host.share(key, partition) is not None, "the share is open")
     opened = host.share(key, partition)
     assert opened is not None
     status = RecordStatus(RecordState.ARCHIVING, 0, reason=Reason.REJECTED)
     host.decide(opened, [Interval(offsets.start, offsets.stop, status)])
-
-
-def joined_group(world: ClusterWorld, group: str) -> None:
-    """Let a group exist: its coordinator opens shares of known groups only."""
-    ShareMember(world[3], "operator", group=group, coordinator=world[1]).join(DEAD)
 
 
 def test_a_redrive_sends_records_back(world: ClusterWorld) -> None:
@@ -56,7 +50,6 @@ def test_a_redrive_sends_records_back(world: ClusterWorld) -> None:
     create_dead_letter_topic(world)
     kill_records(world, [b"a", b"b"])
     wait_for(world, 2)
-    joined_group(world, "__redrive")
     resolve(world, "__redrive", range(1))
 
     found = wait_for(world, 3, "jobs")
@@ -71,7 +64,6 @@ def test_a_redrive_to_another_topic(world: ClusterWorld) -> None:
     world.create("again", brokers=(1, 2, 3))
     kill_records(world, [b"a"])
     wait_for(world, 1)
-    joined_group(world, "__redrive.again")
     resolve(world, "__redrive.again", range(1))
 
     assert [b"a"] == values(wait_for(world, 1, "again"))
@@ -83,7 +75,6 @@ def test_a_redrive_to_an_unknown_topic_waits(world: ClusterWorld) -> None:
     kill_records(world, [b"a"])
     wait_for(world, 1)
     world[3].produce(DEAD, b"without headers")
-    joined_group(world, "__redrive")
     world.until(lambda: len(letters(world)) == 2, "both")
     resolve(world, "__redrive", range(2))
     world.pass_time(3_000)
@@ -100,7 +91,6 @@ def test_a_letter_without_content_is_not_sent_back(world: ClusterWorld) -> None:
     world.create("again", brokers=(1, 2, 3))
     kill_records(world, [b"a"])
     wait_for(world, 1)
-    joined_group(world, "__redrive.again")
     resolve(world, "__redrive.again", range(1))
     world.pass_time(3_000)
 
@@ -114,7 +104,6 @@ def test_retention_may_remove_letters_that_were_not_sent_back(world: ClusterWorl
     create_dead_letter_topic(world)
     kill_records(world, [b"a", b"b"])
     wait_for(world, 2)
-    joined_group(world, "__redrive")
     resolve(world, "__redrive", range(1))
     wait_for(world, 3, "jobs")
 

@@ -17,6 +17,7 @@ from tidemill.broker.request.session_consumer import SessionConsumer, share_fetc
 from tidemill.broker.request.share_acknowledgements import ShareAcknowledgements, has_acknowledgements
 from tidemill.broker.shares.led_share import ShareKey
 from tidemill.model import errors
+from tidemill.model.dead_letters import check_has_consumers
 from tidemill.model.errors import KafkaError
 from tidemill.shard.pending import Pending
 from tidemill.share.acknowledgement import AcknowledgementRefused, check_renewal
@@ -65,6 +66,7 @@ def _session(request: Request, context: RequestContext) -> ShareSession:
     """Return the request's session, after the changes in the request.  Raise KafkaError if the request is invalid."""
     if not request.group_id or not request.member_id:
         raise KafkaError(errors.INVALID_REQUEST, "a ShareFetch needs a group id and a member id")
+    check_has_consumers(request.group_id)
     if request.is_renew_ack:
         try:
             check_renewal(

@@ -11,6 +11,8 @@ from tidemill.broker.request.delayed_share_fetch import DelayedShareFetch
 from tidemill.broker.request.lone_consumer import Held, LoneConsumer
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
+from tidemill.model.dead_letters import check_has_consumers
+from tidemill.model.errors import KafkaError
 from tidemill.peer.share_receive import Request, Response
 from tidemill.share.acquisition import FetchLimits
 
@@ -23,6 +25,10 @@ def handle(request: Request, context: RequestContext) -> Response | Held | Delay
             error_code=errors.INVALID_REQUEST,
             error_message="a ShareReceive needs a group id, a member id, max_records >= 0 and max_bytes >= 0",
         )
+    try:
+        check_has_consumers(request.group_id)
+    except KafkaError as refused:
+        return Response(error_code=refused.error_code, error_message=refused.message)
     consumer = LoneConsumer(context.broker.shares, request)
     if request.max_records == 0:
         return consumer.held()

@@ -42,6 +42,8 @@ from tidemill.coordinator.share_group.simple_assignor import Assignment, assign
 from tidemill.coordinator.share_group.state import LoggedGroup, LoggedShareGroups
 from tidemill.coordinator.share_group.topic_incarnations import learned
 from tidemill.model import errors
+from tidemill.model.dead_letters import check_has_consumers
+from tidemill.model.errors import KafkaError
 
 SESSION: Final = "share session"  # the first part of the key of a session's deadline
 MEMBER_ID_LENGTH_MAX: Final = 36  # in characters: the text of a UUID, with hyphens
@@ -70,7 +72,7 @@ class Membership:
                 self._renew_session(group_id, member_id, decision)
 
     def take(self, request: ShareHeartbeat, decision: Decision) -> None:
-        problem = _malformed(request) or self._refused(request)
+        problem = _malformed(request) or _without_consumers(request) or self._refused(request)
         if problem is not None:
             code, message = problem
             reply = ShareHeartbeatTaken(error_code=code, error_message=message)
@@ -224,6 +226,14 @@ def _malformed(request: ShareHeartbeat) -> _Problem | None:
     elif request.topics is not None and len(request.topics) > TOPICS_MAX:
         problem = f"A member subscribes to at most {TOPICS_MAX} topics."
     return None if problem is None else (errors.INVALID_REQUEST, problem)
+
+
+def _without_consumers(request: ShareHeartbeat) -> _Problem | None:
+    try:
+        check_has_consumers(request.group_id)
+    except KafkaError as refused:
+        return refused.error_code, str(refused.message)
+    return None
 
 
 def _updated(member: MemberMetadata | None, request: ShareHeartbeat) -> MemberMetadata:

@@ -272,6 +272,13 @@ def test_session_epochs(world: BrokerWorld, epoch: int, code: int) -> None:
     assert errors.SHARE_SESSION_NOT_FOUND == answer.error_code
 
 
+def test_a_group_that_sends_dead_letters_back_cannot_be_read(world: BrokerWorld) -> None:
+    member = ShareMember(world, group="__redrive")
+    answer = member.client.ask(member.fetch_request())
+    assert errors.INVALID_GROUP_ID == answer.error_code
+    assert "use another group id" in answer.error_message
+
+
 def test_too_many_sessions() -> None:
     """
     A session beyond group.share.max.share.sessions is refused, but only when the fetch's wait is over.

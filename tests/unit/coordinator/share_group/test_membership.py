@@ -265,6 +265,16 @@ def test_a_malformed_request_is_refused(fields, says):
     assert [] == world.log
 
 
+def test_a_group_that_sends_dead_letters_back_has_no_members():
+    world = ShareWorld()
+
+    refused = world.beat("m1", 0, group_id="__redrive.orders", topics=("flights",))
+
+    assert errors.INVALID_GROUP_ID == refused.error_code
+    assert "use another group id" in refused.error_message
+    assert [] == world.log
+
+
 def test_a_member_may_have_the_longest_id():
     """A member id may have 36 characters, the length of a UUID with hyphens, which Java's client and others send."""
     assert errors.NONE == ShareWorld().joined("m" * 36).error_code
