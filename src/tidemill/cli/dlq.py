@@ -185,9 +185,7 @@ def redrive(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Only count the letters that are selected; some may have been sent back before."
-        ),
+        typer.Option("--dry-run", help="Only count the letters that would be sent back."),
     ] = False,
     yes: YesOption = False,
     bootstrap: BootstrapOption = None,

@@ -37,13 +37,19 @@ class RedriveCommand:
         """Send the letters back that `where` selects.  Raise `Failed` if that is refused, interrupted or incomplete."""
         with client_session(self._bootstrap) as cluster, client_errors(self._bootstrap, f"topic {self._topic!r}"):
             reader, planned = self._planned(cluster, where)
-            if is_dry or not planned.letters:
-                self._report(planned, None, {})
+            if not planned.letters:
+                self._report(planned, RedriveCounts(), {}, is_dry=is_dry)
+                return
+            share = LeaderShare(ShareClient(cluster), self._topic, reader.topic_id, self._to)
+            if is_dry:
+                with shown_progress(as_json=self._as_json) as progress:
+                    redrive = Redrive(share, progress)
+                    redrive.send(planned, letters_max=letters_max, is_trial=True)
+                self._report(planned, redrive.counts, {}, is_dry=True)
                 return
             limit = "" if letters_max is None or letters_max >= planned.letters else f" at most {letters_max} of"
             question = f"Send{limit} {_letters(planned.letters)} of {self._topic} to {_listed(planned.targets)}?"
             confirm(question, is_sure=is_sure, otherwise="nothing was sent back")
-            share = LeaderShare(ShareClient(cluster), self._topic, reader.topic_id, self._to)
             with shown_progress(as_json=self._as_json) as progress:
                 redrive = Redrive(share, progress)
                 try:
@@ -51,7 +57,7 @@ class RedriveCommand:
                     remaining = redrive.wait()
                 except KeyboardInterrupt:
                     raise _interrupted(redrive.counts) from None
-        self._report(planned, redrive.counts, remaining)
+        self._report(planned, redrive.counts, remaining, is_dry=False)
         if remaining:
             raise _incomplete(remaining)
 
@@ -73,35 +79,37 @@ class RedriveCommand:
 
             return reader, plan(selected(), self._topic, to=self._to, topics=topics)
 
-    def _report(self, planned: RedrivePlan, counts: RedriveCounts | None, remaining: Mapping[int, int]) -> None:
-        """Print what was done; `counts` is None if nothing was sent."""
+    def _report(
+        self, planned: RedrivePlan, counts: RedriveCounts, remaining: Mapping[int, int], *, is_dry: bool
+    ) -> None:
+        """Print what was done or, after a dry run, what would be done."""
         skipped = {skip.name.lower(): count for skip, count in sorted(planned.skipped.items())}
         if self._as_json:
-            done = counts or RedriveCounts()
             print_json(
                 {
                     "topic": self._topic,
                     "to": self._to,
                     "selected": planned.letters,
                     "targets": dict(planned.targets.most_common()),
-                    "sent": done.sent,
-                    "sent_before": done.before,
-                    "undecided": done.undecided,
+                    "would_send" if is_dry else "sent": counts.sent,
+                    "sent_before": counts.before,
+                    "undecided": counts.undecided,
                     "waiting": sum(remaining.values()),
                     "skipped": skipped,
                     "unknown_topics": sorted(planned.unknown_topics),
                 }
             )
             return
-        if counts is None:
-            would = f"{_letters(planned.letters)} would be sent to {_listed(planned.targets)}, unless sent back before"
-            print(would if planned.letters else "no letter is selected that can be sent back")
+        if not planned.letters:
+            print("no letter is selected that can be sent back")
+        elif is_dry:
+            print(f"{_letters(counts.sent)} would be sent back; selected: {_listed(planned.targets)}")
         else:
             print(f"sent back {_letters(counts.sent)}")
-            if counts.before:
-                print(f"{_letters(counts.before)} had been sent back before")
-            if counts.undecided:
-                print(f"{_letters(counts.undecided)} skipped: another command is just sending them back")
+        if counts.before:
+            print(f"{_letters(counts.before)} had been sent back before")
+        if counts.undecided:
+            print(f"{_letters(counts.undecided)} skipped: another command is just sending them back")
         for skip, count in sorted(planned.skipped.items()):
             print(f"{_letters(count)} skipped: {skip}")
         if planned.unknown_topics:

@@ -218,13 +218,27 @@ def receive(
                 print_json(row | {"attempt": attempt, "locked_until_ms": until_ms})
             return
         if not held:
-            _note("no records are available; --wait 30s waits for some, `tidemill queue stats` shows what is held")
+            _note(_why_nothing(admin, partition, name))
             return
         rows = [
             [number, record.offset, attempt, moment(until_ms), *record_cells(record)]
             for number, (record, attempt, _), until_ms in held
         ]
         print_table(("partition", "offset", "attempt", "locked until", *RECORD_COLUMNS), rows)
+
+
+def _why_nothing(admin: "QueueAdmin", partition: int | None, name: str) -> str:
+    """Say why a consumer has received no record."""
+    states = admin.states(admin.partitions(partition))
+    for state in states:
+        if state.available and state.blocked_by is not None:
+            return f"partition {state.partition.partition} has available records, but {state.blocked_by}"
+    if any(state.available for state in states):
+        return (
+            f"some records are available, but not to {name!r}: with tidemill.share.mode=exclusive, only the active "
+            "consumer of a partition receives; --wait 30s waits"
+        )
+    return "no records are available; --wait 30s waits for some, `tidemill queue stats` shows what is held"
 
 
 def ack(

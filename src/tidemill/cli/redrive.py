@@ -30,8 +30,11 @@ class SentBack(NamedTuple):
 class RedriveShare(Protocol):
     """The share whose dead records are the letters to send back.  Its methods raise ClientError."""
 
-    def send_back(self, partition: int, runs: Sequence[OffsetRun]) -> SentBack:
-        """Return when the decision of the partition's leader is committed.  It is safe to call it again."""
+    def send_back(self, partition: int, runs: Sequence[OffsetRun], *, is_trial: bool = False) -> SentBack:
+        """
+        Return when the decision of the partition's leader is committed.  It is safe to call it again.  In a trial, the
+        leader counts, and sends nothing.
+        """
         ...
 
     def waiting(self) -> Mapping[int, int]:
@@ -63,11 +66,15 @@ class Redrive:
         self._monotonic = monotonic
         self._sleep = sleep
 
-    def send(self, plan: RedrivePlan, *, rate: int | None = None, letters_max: int | None = None) -> None:
+    def send(
+        self, plan: RedrivePlan, *, rate: int | None = None, letters_max: int | None = None, is_trial: bool = False
+    ) -> None:
         """
         Send the planned letters back, at most `rate` a second, until `letters_max` are sent that were not sent before.
+        In a trial, count what would be sent, and send nothing.
         """
-        self._progress.begin("sending back", plan.letters if letters_max is None else None)
+        doing = "counting" if is_trial else "sending back"
+        self._progress.begin(doing, plan.letters if letters_max is None else None)
         batch_max = BATCH_LETTERS_MAX if rate is None else max(1, min(BATCH_LETTERS_MAX, rate // BATCHES_PER_S))
         for partition, planned in sorted(plan.runs.items()):
             runs = planned.copy()
@@ -77,7 +84,7 @@ class Redrive:
                     return
                 batch = take(runs, room)
                 began_at = self._monotonic()
-                answer = self._share.send_back(partition, batch)
+                answer = self._share.send_back(partition, batch, is_trial=is_trial)
                 self.counts.sent += answer.sent
                 self.counts.before += answer.before
                 self.counts.undecided += answer.undecided

@@ -24,13 +24,14 @@ class LeaderShare:
         self._topic_id = topic_id
         self._group = REDRIVE_GROUP if to is None else f"{REDRIVE_GROUP}.{to}"
 
-    def send_back(self, partition: int, runs: Sequence[OffsetRun]) -> SentBack:
+    def send_back(self, partition: int, runs: Sequence[OffsetRun], *, is_trial: bool = False) -> SentBack:
         answer = self._client.resolve(
             TopicPartition(self._topic, partition),
             self._group,
             OPERATOR,
             [(run.first, run.last, Acknowledgement.REJECT) for run in runs],
             topic_id=self._topic_id,
+            is_trial=is_trial,
         )
         return SentBack(sent=answer.resolved, before=answer.finished, undecided=answer.held)
 

@@ -172,14 +172,15 @@ class ShareClient:
         held_as: Acknowledgement | None = None,
         delay_ms: int | None = None,
         topic_id: TopicId | None = None,
+        is_trial: bool = False,
     ) -> Resolved:
         """
         Acknowledge records, given as (first offset, last offset, type) in ascending order.
 
         A consumer resolves what it holds, and with `held_as` all other records that it holds.  OPERATOR resolves what
-        no consumer holds.  `delay_ms` is the time until released records are available again; None: as the group's
-        back-off says.  If `topic_id` is given, the topic must still have that id.  Raise ShareRefused, TopicRecreated,
-        UnknownTopic or RetriesExhausted.
+        no consumer holds; in a trial, the broker counts these records and changes nothing.  `delay_ms` is the time
+        until released records are available again; None: as the group's back-off says.  If `topic_id` is given, the
+        topic must still have that id.  Raise ShareRefused, TopicRecreated, UnknownTopic or RetriesExhausted.
         """
         listed = [
             share_resolve.Request.Batch(first_offset=first, last_offset=last, acknowledge_types=[kind])
@@ -195,6 +196,7 @@ class ShareClient:
                 batches=listed,
                 held_as=share_resolve.NOT_LISTED if held_as is None else held_as,
                 delay_ms=share_resolve.BY_POLICY if delay_ms is None else delay_ms,
+                is_trial=is_trial,
             )
 
         _, response = self._ask_leader(share_resolve.API, partition, group, request, topic_id)

@@ -8,7 +8,7 @@ resolves records that no consumer holds.
 from collections.abc import Sequence
 
 from tidemill.model.topic import TopicId
-from tidemill.wire.primitives import INT8, INT16, INT32, INT64, STRING, UUID, array
+from tidemill.wire.primitives import BOOL, INT8, INT16, INT32, INT64, STRING, UUID, array
 from tidemill.wire.schema import Api, Message, field
 
 NOT_LISTED = -1  # the value of `held_as` that leaves records outside `batches` as they are
@@ -28,12 +28,13 @@ class Request(Message):
     batches: Sequence[Batch] = field(array(Batch), default=())
     held_as: int = field(INT8, default=NOT_LISTED)  # the type for the other records that the member holds
     delay_ms: int = field(INT64, default=BY_POLICY)  # until released records are available again
+    is_trial: bool = field(BOOL, default=False)  # of an operator: count the records, and change nothing
 
 
 class Response(Message):
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)
-    resolved: int = field(INT64, default=0)  # records whose state this request has changed
+    resolved: int = field(INT64, default=0)  # records whose state this request has changed, or in a trial would change
     finished: int = field(INT64, default=0)  # records that were finished, or dead, before
     held: int = field(INT64, default=0)  # records that another consumer holds, or whose decision is not committed
 

@@ -26,6 +26,11 @@ class ActiveMember:
         if self.name == member:
             self.name = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the active member has been silent since a call of `is_silent`, for less than its patience."""
+        return self._silent_since is not None
+
     def is_silent(self, *, is_idle: bool, now: int, patience_ms: int) -> bool:
         """
         Replace the active member if it has been idle for `patience_ms`, and return whether it was replaced.

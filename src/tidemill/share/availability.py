@@ -34,7 +34,12 @@ class Availability:
     @property
     def is_tracking_full(self) -> bool:
         """Whether the share tracks so many runs and letters that no further ones may be added behind them."""
-        return self._share.tracked_count >= self.settings.tracked_max
+        return self.tracked_room <= 0
+
+    @property
+    def tracked_room(self) -> int:
+        """How many further runs and letters the share may track; negative if it tracks more already."""
+        return self.settings.tracked_max - self._share.tracked_count
 
     def configure(self, settings: ShareSettings) -> None:
         """

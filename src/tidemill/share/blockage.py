@@ -2,6 +2,7 @@
 
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import RecordState
+from tidemill.share.resolution import shown_name
 from tidemill.share.share import Share
 from tidemill.share.share_settings import Order, ShareSettings
 
@@ -13,6 +14,12 @@ def blocked_by(share: Share, leases: Leases, end: int) -> str | None:
     """
     if leases.resume_at is not None and leases.availability.has_waiting(end):
         return "the new leader waits for one lock duration, because tidemill.share.failover.wait is true"
+    active = leases.active
+    if active.name is not None and active.is_idle and leases.availability.has_waiting(end):
+        return (
+            f"{shown_name(active.name)} has no fetch waiting, and tidemill.share.mode is exclusive: another "
+            "consumer takes over after one lock duration"
+        )
     can_be_acquired = leases.next_available(share.start, end, wall=0) is not None
     if (leases.lock_room > 0 and can_be_acquired) or not leases.availability.has_waiting(end):
         return None

@@ -30,6 +30,11 @@ def member_without_session(name: str) -> str:
     return _WITHOUT_SESSION + name
 
 
+def shown_name(member: str) -> str:
+    """Return the name under which a consumer is known to its users, whether it has a session or not."""
+    return member.removeprefix(_WITHOUT_SESSION)
+
+
 @dataclass(slots=True)
 class Resolution:
     """What has become of the records in a request.  Available records that it may not change are not counted."""
@@ -87,18 +92,27 @@ def resolve_held(
 
 
 def resolve_unheld(
-    leases: Leases, ranges: Sequence[AcknowledgedRange], *, delay_ms: int | None, end: int, wall: int
+    leases: Leases,
+    ranges: Sequence[AcknowledgedRange],
+    *,
+    delay_ms: int | None,
+    end: int,
+    wall: int,
+    is_trial: bool = False,
 ) -> Resolution:
     """
-    Decide for an operator what becomes of the records in `ranges`, below the offset `end`, that no consumer holds.
+    Decide for an operator what becomes of the records in `ranges`, below the offset `end`, that no consumer holds.  In
+    a trial, count them, and decide nothing.
 
     A released record keeps its delivery count; `delay_ms` replaces its release time.  Raise AcknowledgementRefused for
-    acknowledgements of other types than accept, release and reject.
+    acknowledgements of other types than accept, release and reject, and for ranges that could let the share track more
+    runs than it may.
     """
     if unknown := {one.type for one in ranges} - _OF_OPERATORS:
         raise AcknowledgementRefused(
             errors.INVALID_REQUEST, f"acknowledgement type {min(unknown)}: an operator sends 1, 2 or 3"
         )
+    _check_room(leases, ranges)
     resolution = Resolution()
     release_at = wall + delay_ms if delay_ms else 0
     for first, range_end, kind in _below(ranges, end):
@@ -107,10 +121,10 @@ def resolve_unheld(
             if not isinstance(one.value, RecordStatus) or one.value.state != RecordState.AVAILABLE:
                 resolution._count(one, kind)
                 continue
-            status = _status_for_operator(leases, one.value, kind, release_at)
-            if status != one.value:
-                resolution.runs.append(leases.decide(one.first, one.end, status))
             resolution.resolved += one.end - one.first
+            status = _status_for_operator(leases, one.value, kind, release_at)
+            if status != one.value and not is_trial:
+                resolution.runs.append(leases.decide(one.first, one.end, status))
     return resolution
 
 
@@ -126,6 +140,22 @@ def _status_for_operator(leases: Leases, before: RecordStatus, kind: int, releas
     if kind == Acknowledgement.RELEASE:
         return RecordStatus(RecordState.AVAILABLE, before.delivery_count, release_at)
     return after_acknowledgement(kind, before.delivery_count, leases.settings)
+
+
+def _check_room(leases: Leases, ranges: Sequence[AcknowledgedRange]) -> None:
+    """
+    Refuse ranges that could let the share track more runs than it may.
+
+    A range may divide a run, so it adds up to two.  A range from the share's start on adds none.
+    """
+    apart = [one for one in ranges if one.first > leases.start]
+    room = leases.availability.tracked_room
+    if 2 * len(apart) > max(room, 0):
+        raise AcknowledgementRefused(
+            errors.POLICY_VIOLATION,
+            f"the share could track more than {leases.settings.tracked_max} runs (tidemill.share.max.tracked): first "
+            f"resolve the records from offset {leases.start} on, which is the first that is not finished",
+        )
 
 
 def _below(ranges: Sequence[AcknowledgedRange], end: int) -> Iterator[AcknowledgedRange]:

@@ -151,11 +151,10 @@ def test_a_dry_run_says_what_would_be_sent(bootstrap: str) -> None:
     (row,) = rows("redrive", topic, "--dry-run", bootstrap=bootstrap)
     text = run("redrive", topic, "--dry-run", "--where", "offset < 4", bootstrap=bootstrap).out
 
-    assert (2, {origin: 2}, 0) == (row["selected"], row["targets"], row["sent"])
+    assert (2, {origin: 2}, 2, 0) == (row["selected"], row["targets"], row["would_send"], row["sent_before"])
     assert {"no_origin": 1, "no_content": 1, "unknown_topic": 1} == row["skipped"]
     assert (
-        f"2 letters would be sent to {origin} (2), unless sent back before\n" in text
-        and "topics that do not exist: gone\n" in text
+        f"2 letters would be sent back; selected: {origin} (2)\n" in text and "topics that do not exist: gone\n" in text
     )
     assert 0 == len(tidemill("consume", origin, bootstrap=bootstrap).out)
 

@@ -229,3 +229,16 @@ def test_records_that_cannot_be_read_are_named_and_set_aside(bootstrap: str, que
         assert "--partition 0 --offset N-M --reject" in failed.err
     assert (2, 0, 0) == queue.ack("--as", "me", "--partition", "0", "--offset", "4-5", "--reject")
     assert [(6, "e", 1)] == offsets(queue.rows("receive", "--as", "me", "--wait", "30s"))
+
+
+def test_a_consumer_that_is_not_the_active_one_is_told_so(queue: Queue, group: str, bootstrap: str) -> None:
+    """
+    In an exclusive group, the records are available, but only to another consumer.
+    """
+    tidemill("configs", "set", "--group", group, "tidemill.share.mode=exclusive", bootstrap=bootstrap)
+    queue.rows("receive", "--as", "me", "--wait", "30s")
+
+    other = queue.run("receive", "--as", "other")
+
+    assert (0, "") == (other.exit_code, other.out)
+    assert "not to 'other': with tidemill.share.mode=exclusive" in other.err

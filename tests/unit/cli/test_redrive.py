@@ -28,11 +28,13 @@ class Share:
         self.unwritten: dict[int, int] = {}
         self._written_per_poll = written_per_poll
 
-    def send_back(self, partition: int, runs: Sequence[OffsetRun]) -> SentBack:
+    def send_back(self, partition: int, runs: Sequence[OffsetRun], *, is_trial: bool = False) -> SentBack:
         wanted = {offset for run in runs for offset in range(run.first, run.last + 1)}
         dead = self.dead.setdefault(partition, set())
         sent = len(wanted - dead)
         self.batches.append(len(wanted))
+        if is_trial:
+            return SentBack(sent=sent, before=len(wanted) - sent, undecided=0)
         self.unwritten[partition] = self.unwritten.get(partition, 0) + sent
         dead |= wanted
         return SentBack(sent=sent, before=len(wanted) - sent, undecided=0)
@@ -64,6 +66,20 @@ def test_a_second_redrive_sends_nothing() -> None:
 
     assert (RedriveCounts(sent=1_400), RedriveCounts(before=1_400)) == (first.counts, second.counts)
     assert BATCH_LETTERS_MAX == max(share.batches)
+
+
+def test_a_trial_counts_what_was_not_sent_before() -> None:
+    """
+    A trial sends nothing; it counts what the same redrive would send.
+    """
+    share, plan = Share(), planned(700)
+    redrive_of(share).send(plan, letters_max=600)
+    trial, redrive = redrive_of(share), redrive_of(share)
+
+    trial.send(plan, is_trial=True)
+    redrive.send(plan)
+
+    assert RedriveCounts(sent=100, before=600) == trial.counts == redrive.counts
 
 
 def test_the_limit_counts_only_what_was_not_sent_before() -> None:

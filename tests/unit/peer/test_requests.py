@@ -106,7 +106,7 @@ REQUESTS: list[tuple[Api, Message, str]] = [
             delay_ms=7,
         ),
         "0267" + TOPIC.hex() + "00000002" + "026d" + "02" + "0000000000000004" + "0000000000000005" + "0201" + NO_TAGS
-        + "ff" + "0000000000000007" + NO_TAGS,
+        + "ff" + "0000000000000007" + "00" + NO_TAGS,
     ),
     (
         share_receive.API,

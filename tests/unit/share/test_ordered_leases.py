@@ -354,8 +354,10 @@ def test_a_silent_active_member_is_replaced() -> None:
     assert not passes(2 * LOCK_MS, has_fetch=True)
     assert not passes(1)
     assert [] == world.acquire("b")
+    assert str(blocked_by(world.share, world.leases, 2)).startswith("a has no fetch waiting, and tidemill.share.mode")
     assert not passes(LOCK_MS - 1)
     assert passes(1)
+    assert blocked_by(world.share, world.leases, 2) is None
     assert [1] == world.acquire("b", 1)
 
 

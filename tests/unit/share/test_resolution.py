@@ -9,7 +9,14 @@ from tidemill.model.back_off import DELAY_MS_MAX, BackOff, Growth
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
 from tidemill.share.claim import Acquired
 from tidemill.share.record_status import Reason, RecordState
-from tidemill.share.resolution import Resolution, check_delay, member_without_session, resolve_held, resolve_unheld
+from tidemill.share.resolution import (
+    Resolution,
+    check_delay,
+    member_without_session,
+    resolve_held,
+    resolve_unheld,
+    shown_name,
+)
 
 ACCEPT, RELEASE, REJECT, RENEW = (
     Acknowledgement.ACCEPT,
@@ -194,3 +201,27 @@ def test_names_with_and_without_a_session_differ() -> None:
     hand.acquire(member_without_session("m"), (0, 2))
     assert [] == hand.leases.leave("m")
     assert 2 == hand.leases.held_count
+
+
+def test_an_operator_cannot_let_a_share_track_too_many_runs() -> None:
+    """
+    Resolutions with gaps between them are refused at the limit, before anything changes.  Those from the share's start
+    on are not: they let the share track fewer runs.
+    """
+    hand = Hand(tracked_max=4)
+    of_operator(hand, (10, 11, ACCEPT), (20, 21, ACCEPT))
+    hand.commit()
+    assert 2 <= hand.share.tracked_count <= 4
+
+    with pytest.raises(AcknowledgementRefused, match=r"tidemill\.share\.max\.tracked.*from offset 0 on") as refused:
+        of_operator(hand, (30, 31, ACCEPT), (40, 41, ACCEPT))
+    assert errors.POLICY_VIOLATION == refused.value.code
+    assert not list(hand.leases.claims())
+
+    assert 28 == of_operator(hand, (0, 30, ACCEPT)).resolved
+    hand.commit()
+    assert 2 == of_operator(hand, (40, 41, ACCEPT), (50, 51, ACCEPT)).resolved
+
+
+def test_names_are_shown_as_they_were_given() -> None:
+    assert "me" == shown_name(member_without_session("me")) == shown_name("me")

@@ -7,7 +7,7 @@ from typing import Final
 
 from tidemill.broker.shares.led_share import LedShare, ShareKey
 from tidemill.broker.shares.share_host import LOST, ShareHost
-from tidemill.broker.shares.share_openings import opening_refused
+from tidemill.broker.shares.share_openings import opening_refused, shares_of
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.peer.share_resolve import BY_POLICY, NOT_LISTED, Request, Response
@@ -50,6 +50,9 @@ class ShareResolution(Pending[Response]):
         try:
             partition = self._host.partition(self._key)
             self._host.check_writable(partition)
+            if self._request.is_trial and shares_of(partition).of_group(self._key.group) is None:
+                self._count_untouched(partition)
+                return
             led = self._host.share(self._key, partition, may_create=self._is_operator, then=self._opened)
             if led is not None:
                 self._resolve_in(led, partition)
@@ -85,7 +88,8 @@ class ShareResolution(Pending[Response]):
         wall = host.append_time(partition)
         delay_ms = None if request.delay_ms == BY_POLICY else request.delay_ms
         if self._is_operator:
-            return resolve_unheld(led.leases, self._ranges, delay_ms=delay_ms, end=end, wall=wall)
+            ranges, is_trial = self._ranges, request.is_trial
+            return resolve_unheld(led.leases, ranges, delay_ms=delay_ms, end=end, wall=wall, is_trial=is_trial)
         return resolve_held(
             led.leases,
             member_without_session(request.member_id),
@@ -96,6 +100,12 @@ class ShareResolution(Pending[Response]):
             now=host.lock_now,
             wall=wall,
         )
+
+    def _count_untouched(self, partition: Partition) -> None:
+        """Complete the trial of a group that has not used the partition: it has finished nothing."""
+        start, end = partition.log_start, partition.high_watermark
+        sizes = (min(one.end, end) - max(one.first, start) for one in self._ranges)
+        self.complete(Response(resolved=sum(size for size in sizes if size > 0)))
 
     @property
     def _is_operator(self) -> bool:
@@ -129,6 +139,8 @@ def _checked(request: Request) -> list[AcknowledgedRange]:
     """Return the ranges that a request names.  Raise AcknowledgementRefused if the request is invalid."""
     if not request.group_id:
         raise AcknowledgementRefused(errors.INVALID_GROUP_ID, "a ShareResolve needs a group id")
+    if request.is_trial and request.member_id:
+        raise AcknowledgementRefused(errors.INVALID_REQUEST, "a trial of a consumer: only an operator sends one")
     if request.delay_ms != BY_POLICY:
         check_delay(request.delay_ms)
     if request.held_as != NOT_LISTED and (request.held_as not in _TYPES or not request.member_id):

@@ -259,6 +259,25 @@ def test_an_operator_resolves_what_no_consumer_holds(world: BrokerWorld) -> None
     assert 4 == operator.describe().start
 
 
+def test_a_trial_counts_and_changes_nothing(world: BrokerWorld) -> None:
+    """
+    A trial counts what the same request would resolve, also before the group has used the partition.
+    """
+    world.produce("jobs", b"a", b"b", b"c", b"d")
+    operator, consumer = ResolvesShares(world), ResolvesShares(world, "w")
+    assert (3, 0, 0) == operator.counts((1, 3, REJECT), is_trial=True) == operator.counts((1, 9, REJECT), is_trial=True)
+    assert -1 == operator.describe().start, "the trial has opened a share"
+    operator.counts((0, 0, ACCEPT))
+    consumer.receive(max_records=1)
+    before = operator.describe()
+
+    trial = operator.counts((0, 3, REJECT), is_trial=True)
+
+    assert (2, 1, 1) == trial
+    assert before == operator.describe()
+    assert trial == operator.counts((0, 3, REJECT))
+
+
 def test_an_operators_release_wakes_a_consumer(world: BrokerWorld) -> None:
     """
     A delayed record that an operator releases is delivered to the consumer that waits, with its count unchanged.
@@ -282,6 +301,7 @@ def test_an_operators_release_wakes_a_consumer(world: BrokerWorld) -> None:
         ({"delay_ms": DELAY_MS_MAX + 1}, errors.INVALID_REQUEST),
         ({"held_as": 9}, errors.INVALID_REQUEST),
         ({"member_id": "", "held_as": 1}, errors.INVALID_REQUEST),
+        ({"is_trial": True}, errors.INVALID_REQUEST),
         ({"topic_id": b"x" * 16}, errors.UNKNOWN_TOPIC_ID),
         ({"partition": 7}, errors.UNKNOWN_TOPIC_OR_PARTITION),
         ({"group_id": "unknown"}, errors.GROUP_ID_NOT_FOUND),
@@ -305,6 +325,7 @@ def test_invalid_resolves_are_refused(world: BrokerWorld, fields: dict[str, obje
         ({"max_records": -1}, errors.INVALID_REQUEST),
         ({"topic_id": b"x" * 16}, errors.UNKNOWN_TOPIC_ID),
         ({"group_id": "x" * 40_000}, errors.INVALID_GROUP_ID),
+        ({"group_id": "__redrive"}, errors.INVALID_GROUP_ID),
     ],
 )
 def test_invalid_receives_are_refused(world: BrokerWorld, fields: dict[str, object], code: int) -> None:
