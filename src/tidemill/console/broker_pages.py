@@ -28,7 +28,8 @@ def overview(visit: Visit) -> HTMLResponse:
         }
         for chart, title, series, unit in CHARTS
     ]
-    return visit.render("overview.html", brokers=visit.view.brokers(), charts=charts)
+    queues = visit.queue_summaries.latest(visit.view)
+    return visit.render("overview.html", brokers=visit.view.brokers(), queues=queues, charts=charts)
 
 
 def brokers(visit: Visit) -> HTMLResponse:

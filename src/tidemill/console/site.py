@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 from tidemill.console import formats, queue_view
 from tidemill.console.cluster_reader import ClusterReader
 from tidemill.console.cluster_view import ClusterView, Overview, spans
+from tidemill.console.queue_summary import QueueSummaries
 from tidemill.console.rates import Rates
 from tidemill.model.clock import Clock
 
@@ -44,6 +45,7 @@ class Visit:
     view: ClusterView
     overview: Overview
     rates: Rates
+    queue_summaries: QueueSummaries
     templates: Environment
     wall_ms: int  # when the request arrived
 
@@ -99,6 +101,7 @@ class Site:
         self._view = view
         self._clock = clock
         self._rates = Rates(clock)
+        self._queue_summaries = QueueSummaries(clock)
         self._templates = Environment(
             loader=PackageLoader("tidemill.console"),
             autoescape=True,
@@ -137,6 +140,7 @@ class Site:
                 view=view,
                 overview=view.overview(),
                 rates=self._rates,
+                queue_summaries=self._queue_summaries,
                 templates=self._templates,
                 wall_ms=self._clock.wall_ms(),
             )

@@ -140,8 +140,8 @@ def test_a_group_shows_lag_and_members(tab: Tab, cluster: Cluster) -> None:
 
 def test_a_queue_shows_what_its_consumers_do(tab: Tab, cluster: Cluster) -> None:
     """
-    Each broker shows the same numbers of a queue, with a bar.  What a new consumer holds appears in an open page
-    without a reload, together with the consumer.
+    Each broker shows the same numbers of a queue, with a bar, and the overview links to it.  What a new consumer holds
+    appears in an open page without a reload, together with the consumer.
     """
     available = []
     for broker in range(3):
@@ -153,6 +153,9 @@ def test_a_queue_shows_what_its_consumers_do(tab: Tab, cluster: Cluster) -> None
         available.append(row.locator("td.n").first.inner_text())
     assert [str(JOBS - 2)] * 3 == available
 
+    tab.open(address(cluster, "/"))
+    row = tab.page.get_by_role("region", name="Queues").get_by_role("row").filter(has_text="mail jobs/1")
+    expect(row.locator("td.n").first).to_have_text(str(JOBS - 2))
     row.get_by_role("link", name="jobs", exact=True).click()
     expect(tab.page.locator("#partition-1")).to_contain_text(str(JOBS // 2))
     consumer = share_consumer(cluster.bootstrap)
