@@ -72,6 +72,7 @@ class Received:
     acquired: Sequence[Acquired]  # ascending and disjoint
     batches: bytes  # whole record batches, ascending; they may contain records that were not acquired
     lock_ms: int  # how long the locks last from the response on
+    is_exclusive: bool  # whether one member of the group at a time may acquire records of the partition
 
     def deliveries(self) -> Iterator[Delivery]:
         """Decode the records that the consumer holds.  Raise ValueError for a malformed batch."""
@@ -160,6 +161,7 @@ class ShareClient:
             [Acquired(it.first_offset, it.last_offset, it.delivery_count) for it in response.acquired],
             bytes(response.records or b""),  # a copy: the connection reuses its buffer
             response.lock_ms,
+            response.is_exclusive,
         )
 
     def resolve(

@@ -1,11 +1,12 @@
 """What a query with mode=share asks the brokers about the records of its group: acquire, renew and resolve."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.connection_settings import ConnectionSettings
-from tidemill.client.failures import UnknownTopic
+from tidemill.client.failures import ClientError, UnknownTopic
 from tidemill.client.share_client import Acknowledgement, ShareClient
 from tidemill.columnar.share_batch import Acquired, Holder, Progress
 from tidemill.model.partition import TopicPartition
@@ -16,6 +17,17 @@ _AT_ONCE: Final = 0  # Spark asks again
 _PATIENCE_MS: Final = 5_000  # limits requests about held records: others wait for them, and they are repeated later
 _CONTACT_MS: Final = 10_000  # limits the first request: a broker without share groups never answers it
 _OPENS: Final = "spark"  # a member that acquires nothing
+
+
+class ExclusiveGroup(ClientError):
+    """The group gives the records of a partition to one member, but a query takes a new name for each acquisition."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"group={group} has tidemill.share.mode=exclusive, which lets one consumer at a time read a partition, but "
+            "a query with mode=share is not one consumer: choose another group, or run tidemill configs set "
+            f"--group {shlex.quote(group)} tidemill.share.mode=shared"
+        )
 
 
 class GroupLocks:
@@ -39,7 +51,7 @@ class GroupLocks:
         """
         Open the group's share of these partitions: the group starts there now, unless it has started before.
 
-        Raise ClientError if the brokers do not serve share groups, or if the group is of another type.
+        Raise ClientError if the brokers do not serve share groups, or if the group is of another type or exclusive.
         """
         client = ShareClient(self._cluster, deadline_ms=_CONTACT_MS)
         for partition in partitions:
@@ -92,6 +104,8 @@ class GroupLocks:
         found = client.receive(
             partition, self._group, member, max_records=records_max, max_bytes=_NO_BYTES, wait_ms=_AT_ONCE
         )
+        if found.is_exclusive:
+            raise ExclusiveGroup(self._group)
         return Acquired([(it.first, it.last + 1, it.delivery_count) for it in found.acquired], found.lock_ms)
 
     def _resolve_held(self, holder: Holder, kind: Acknowledgement) -> int:

@@ -8,7 +8,7 @@ partition gets these, with renewed locks, and no others: so a repeated request h
 from collections.abc import Sequence
 
 from tidemill.model.topic import TopicId
-from tidemill.wire.primitives import INT16, INT32, INT64, RECORDS, STRING, UUID, Records, array
+from tidemill.wire.primitives import BOOL, INT16, INT32, INT64, RECORDS, STRING, UUID, Records, array
 from tidemill.wire.schema import Api, Message, field
 
 
@@ -33,6 +33,7 @@ class Response(Message):
     lock_ms: int = field(INT32, default=0)
     acquired: Sequence[AcquiredRecords] = field(array(AcquiredRecords), default=())
     records: Records = field(RECORDS, default=b"")  # whole batches; only acquired records are delivered
+    is_exclusive: bool = field(BOOL, tag=0, default=False)  # whether one member at a time may acquire records
 
 
 API = Api(key=10_016, versions=range(1), flexible_from=0, request=Request, response=Response)

@@ -116,6 +116,14 @@ def test_wrong_options_are_refused(spark, jobs, tmp_path):
         run(stream(spark, options), tmp_path, numbers)
 
 
+def test_an_exclusive_group_is_refused(spark, jobs, tmp_path):
+    """The micro-batches of a query have different names, so an exclusive group would give the second one nothing."""
+    options = jobs(1, **{"tidemill.share.mode": "exclusive"})
+
+    with pytest.raises(Exception, match=f"group={options['group']} has tidemill.share.mode=exclusive"):
+        run(stream(spark, options), tmp_path, numbers)
+
+
 def test_a_batch_read_is_refused(spark, jobs):
     with pytest.raises(Exception, match="mode=share is not supported in batch reads"):
         spark.read.format("tidemill").options(**jobs(0)).load().count()

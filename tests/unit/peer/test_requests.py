@@ -179,6 +179,11 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         ),
         FINE + NULL + "00000009" + "02" + "0000000000000004" + "0000000000000005" + "0001" + NO_TAGS + "01" + NO_TAGS,
     ),
+    (
+        share_receive.API,
+        share_receive.Response(is_exclusive=True),
+        FINE + NULL + "00000000" + "01" + "01" + "01" + "00" + "01" + "01",
+    ),
     (share_letter.API, share_letter.Response(error_code=3, error_message="no"), "0003" + "036e6f" + NO_TAGS),
 ]  # fmt: skip
 

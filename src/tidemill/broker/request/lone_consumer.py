@@ -16,6 +16,7 @@ from tidemill.shard.pending import Pending
 from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
 from tidemill.share.claim import Acquired
 from tidemill.share.resolution import member_without_session
+from tidemill.share.share_settings import Mode
 
 
 class LoneConsumer:
@@ -97,13 +98,15 @@ class LoneConsumer:
         return self._acquired([])
 
     def _acquired(self, acquired: Iterable[Acquired], records: Sequence[memoryview] = ()) -> Response:
+        config = self._host.configs.of(self.key.group)
         return Response(
-            lock_ms=self._host.configs.of(self.key.group).lock_ms,
+            lock_ms=config.lock_ms,
             acquired=[
                 Response.AcquiredRecords(first_offset=first, last_offset=end - 1, delivery_count=count)
                 for first, end, count in acquired
             ],
             records=records,
+            is_exclusive=config.mode == Mode.EXCLUSIVE,
         )
 
 

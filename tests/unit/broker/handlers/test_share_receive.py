@@ -138,6 +138,19 @@ def test_a_receive_of_no_records_opens_the_share(world: BrokerWorld) -> None:
     assert [Got(1, b"after", 1)] == consumer.receive()
 
 
+def test_a_response_says_whether_the_group_is_exclusive(world: BrokerWorld) -> None:
+    """
+    A consumer that takes a new name for each receive would wait for its former self, so it has to know.
+    """
+    consumer = ResolvesShares(world, "w")
+
+    for mode in ("shared", "exclusive", "shared"):
+        configure_group(world, tidemill_share_mode=mode)
+        for max_records in (0, 1):
+            response = consumer.client.ask(consumer.receive_request(max_records=max_records, max_wait_ms=0))
+            assert (errors.NONE, mode == "exclusive") == (response.error_code, response.is_exclusive)
+
+
 def test_a_receive_of_no_records_refuses_a_consumer_group(world: BrokerWorld) -> None:
     GroupMember(world, "classic").join()
     consumer = ResolvesShares(world, "w", group="classic")
