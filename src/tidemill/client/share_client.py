@@ -73,6 +73,7 @@ class Received:
     batches: bytes  # whole record batches, ascending; they may contain records that were not acquired
     lock_ms: int  # how long the locks last from the response on
     is_exclusive: bool  # whether one member of the group at a time may acquire records of the partition
+    withheld_ms: int  # how long the leader withholds available records; 0: it does not
 
     def deliveries(self) -> Iterator[Delivery]:
         """Decode the records that the consumer holds.  Raise ValueError for a malformed batch."""
@@ -162,6 +163,7 @@ class ShareClient:
             bytes(response.records or b""),  # a copy: the connection reuses its buffer
             response.lock_ms,
             response.is_exclusive,
+            response.withheld_ms,
         )
 
     def resolve(

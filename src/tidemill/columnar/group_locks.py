@@ -106,7 +106,8 @@ class GroupLocks:
         )
         if found.is_exclusive:
             raise ExclusiveGroup(self._group)
-        return Acquired([(it.first, it.last + 1, it.delivery_count) for it in found.acquired], found.lock_ms)
+        ranges = [(it.first, it.last + 1, it.delivery_count) for it in found.acquired]
+        return Acquired(ranges, found.lock_ms, found.withheld_ms)
 
     def _resolve_held(self, holder: Holder, kind: Acknowledgement) -> int:
         partition, member = holder

@@ -36,6 +36,7 @@ class Acquired(NamedTuple):
 
     ranges: Sequence[tuple[int, int, int]]
     lock_ms: int
+    withheld_ms: int = 0  # how long the leader withholds available records; 0: it does not
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ its own, a task that is repeated after a leader lost its locks would acquire oth
 records that the sink never got.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +24,10 @@ from tidemill.columnar.share_work import AcquiredRange, Piece, ShareWork, works
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
 
+_LOG = logging.getLogger(__name__)
+
 _PAUSE_S: Final = 0.1  # between two looks at a group without available records
+_WAIT_SECONDS_MAX: Final = 5.0  # between two looks at records that a leader withholds: it may be replaced meanwhile
 _METADATA_SECONDS: Final = 5.0  # how long a list of partitions is used
 _RECORDS_MAX: Final = 100_000  # per acquisition; the group's limit on locks is lower
 _ACQUISITIONS_MAX: Final = 16  # per partition and batch: each finds the records of a stretch of the log
@@ -60,6 +64,7 @@ class ShareBatches:
         open_locks: Callable[[], AcquiringLocks],
         open_partitions: Callable[[], Partitions],
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`run` identifies this run of the query; no other run may have the same."""
         self._options = options
@@ -69,8 +74,10 @@ class ShareBatches:
         self._subscription = open_partitions()
         self._partitions = self._subscription.partitions()
         self._monotonic = monotonic
+        self._sleep = sleep
         self._listed_at = monotonic()
         self._empty_until = 0.0  # no look at the group before this time
+        self._withheld_ms = 0  # how long a leader withholds available records, as of the last look; 0: none does
         self._serial = 0
         self._number = 0
         self._planned: ShareBatch | None = None  # not known to be complete
@@ -92,10 +99,20 @@ class ShareBatches:
         self._ends = {partition: one.end for partition, one in self._locks.progress(self._partitions).items()}
 
     def next(self, start: JsonBatch, records_max: int | None) -> JsonBatch:
-        """Complete the batch that ends at `start`, and return the end of the next one; `start` if there is none."""
+        """
+        Complete the batch that ends at `start`, and return the end of the next one; `start` if there is none.
+
+        A run that ends with the available records waits for those that a leader withholds, because Spark ends it when
+        there is no next batch.
+        """
         self.complete(start)
         if self._planned is None:
-            pieces = self._isolated_piece() or self._acquired(_RECORDS_MAX if records_max is None else records_max)
+            records_max = _RECORDS_MAX if records_max is None else records_max
+            pieces = self._isolated_piece() or self._acquired(records_max)
+            while not pieces and self._ends is not None and self._withheld_ms:
+                _LOG.info("a leader withholds available records for %d ms", self._withheld_ms)
+                self._sleep(min(max(self._withheld_ms / 1_000, _PAUSE_S), _WAIT_SECONDS_MAX))
+                pieces = self._acquired(records_max)
             if not pieces:
                 return start
             self._plan(pieces)
@@ -178,6 +195,7 @@ class ShareBatches:
         if now < self._empty_until:
             return []
         ready = self._ready(now)
+        self._withheld_ms = 0
         pieces: list[Piece] = []
         for left, (partition, available) in zip(range(len(ready), 0, -1), ready, strict=True):
             share = min(available, max(records_max // left, 1))
@@ -190,7 +208,7 @@ class ShareBatches:
             return self._isolated_piece()
         if not pieces:
             self._empty_until = self._monotonic() + _PAUSE_S
-            self._is_careful = False
+            self._is_careful = self._is_careful and self._withheld_ms > 0
         return pieces
 
     def _ready(self, now: float) -> list[tuple[TopicPartition, int]]:
@@ -218,6 +236,8 @@ class ShareBatches:
             found = self._locks.acquire(holder, wanted)
             if not found.ranges:
                 self._keeper.forget(holder)
+                if found.withheld_ms:
+                    self._withheld_ms = min(self._withheld_ms or found.withheld_ms, found.withheld_ms)
                 break
             self._keeper.keep(found.lock_ms)
             piece = _piece(holder, self._serial, found)

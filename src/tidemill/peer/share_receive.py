@@ -34,6 +34,7 @@ class Response(Message):
     acquired: Sequence[AcquiredRecords] = field(array(AcquiredRecords), default=())
     records: Records = field(RECORDS, default=b"")  # whole batches; only acquired records are delivered
     is_exclusive: bool = field(BOOL, tag=0, default=False)  # whether one member at a time may acquire records
+    withheld_ms: int = field(INT32, tag=1, default=0)  # how long the leader withholds available records; 0: it does not
 
 
 API = Api(key=10_016, versions=range(1), flexible_from=0, request=Request, response=Response)

@@ -35,6 +35,7 @@ class ShareGroupModel:
         self.stretch = stretch
         self.requests: list[str] = []
         self.is_down = False
+        self.withheld_ms: list[int] = []  # by each of the next acquisitions, which get nothing
 
     def partition(self, number: int, count: int) -> Log:
         log = self.logs[TopicPartition("jobs", number)] = Log()
@@ -57,6 +58,8 @@ class ShareGroupModel:
 
     def acquire(self, holder: Holder, records_max: int) -> Acquired:
         self._asked("acquire")
+        if self.withheld_ms:
+            return Acquired([], LOCK_MS, self.withheld_ms.pop(0))
         log = self.logs[holder.partition]
         if not self._held(holder):
             available = log.available()

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.client.fake_cluster import FakeCluster
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.columnar.group_locks import ExclusiveGroup, GroupLocks
-from tidemill.columnar.share_batch import Holder
+from tidemill.columnar.share_batch import Acquired, Holder
 from tidemill.model.partition import TopicPartition
 from tidemill.peer import share_receive
 from tidemill.wire.schema import Message
@@ -58,6 +58,12 @@ def test_an_exclusive_group_is_refused(broker: Broker, locks: GroupLocks) -> Non
 
     assert "group=my group has tidemill.share.mode=exclusive" in str(refused.value)
     assert "tidemill configs set --group 'my group' tidemill.share.mode=shared" in str(refused.value)
+
+
+def test_an_acquisition_says_how_long_records_are_withheld(broker: Broker, locks: GroupLocks) -> None:
+    broker.response = share_receive.Response(lock_ms=500, withheld_ms=400)
+
+    assert Acquired([], 500, 400) == locks.acquire(Holder(T0, "m"), 10)
 
 
 def test_a_group_that_becomes_exclusive_is_refused(broker: Broker, locks: GroupLocks) -> None:

@@ -17,10 +17,16 @@ P0, P1 = TopicPartition("jobs", 0), TopicPartition("jobs", 1)
 
 
 class Clock:
-    now = 0.0
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
 
     def __call__(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
 
 
 class Runs:
@@ -40,6 +46,7 @@ class Runs:
                 open_locks=lambda: self._group,
                 open_partitions=lambda: self._group,
                 monotonic=self.clock,
+                sleep=self.clock.sleep,
             )
         )
         return self._started[-1]
@@ -236,10 +243,57 @@ def test_available_now_ends_although_records_keep_coming(group, runs):
     assert 3 == count
 
 
-def test_after_a_failed_batch_suspects_are_alone(group, runs):
+def test_available_now_waits_for_records_that_a_leader_withholds(group, runs):
+    """
+    A new leader may withhold records for one lock duration.  Spark ends the run when there is no next batch, so the
+    batch is awaited, with a look at the group every 5 s: the leader may be replaced meanwhile.
+    """
+    group.partition(0, 3)
+    run = runs.start()
+    run.end_with_available()
+    group.withheld_ms = [8_000, 3_000, 1]
+
+    assert 3 == len(offsets(run, run.next(START, None)))
+    assert [5.0, 3.0, 0.1] == runs.clock.slept
+
+
+def test_available_now_waits_for_the_first_leader_that_delivers(group, runs):
+    group.partition(0, 3)
+    group.partition(1, 3)
+    run = runs.start()
+    run.end_with_available()
+    group.withheld_ms = [2_000, 1_000]
+
+    assert 6 == len(offsets(run, run.next(START, None)))
+    assert [1.0] == runs.clock.slept
+
+
+def test_available_now_does_not_wait_for_what_others_hold(group, runs):
+    log = group.partition(0, 3)
+    log.held.update(dict.fromkeys(range(3), "other"))
+    run = runs.start()
+    run.end_with_available()
+
+    assert START == run.next(START, None)
+    assert [] == runs.clock.slept
+
+
+def test_a_run_without_an_end_does_not_wait(group, runs):
+    """Spark asks again, and can stop the query meanwhile."""
+    group.partition(0, 3)
+    run = runs.start()
+    group.withheld_ms = [8_000]
+
+    assert START == run.next(START, None)
+    assert [] == runs.clock.slept
+
+
+@pytest.mark.parametrize("withheld_ms", [[], [1_000]])
+def test_after_a_failed_batch_suspects_are_alone(group, runs, withheld_ms):
     """
     A record that made batches fail is delivered with few others by the broker.  Each such delivery is a batch of its
-    own, so that the record's last attempts do not use up those of its neighbours.
+    own, so that the record's last attempts do not use up those of its neighbours.  A look at records that a leader
+    withholds changes nothing about it.
     """
     log = group.partition(0, 3)
     group.stretch = 1
@@ -249,6 +303,10 @@ def test_after_a_failed_batch_suspects_are_alone(group, runs):
     log.counts[1] = log.counts[2] = 2
     run = runs.start()
     assert [] == offsets(run, end)
+    group.withheld_ms = withheld_ms
+    if withheld_ms:
+        assert end == run.next(end, None)
+        runs.clock.sleep(1)
 
     batches = []
     for _ in range(3):

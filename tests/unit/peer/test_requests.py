@@ -181,8 +181,8 @@ RESPONSES: list[tuple[Api, Message, str]] = [
     ),
     (
         share_receive.API,
-        share_receive.Response(is_exclusive=True),
-        FINE + NULL + "00000000" + "01" + "01" + "01" + "00" + "01" + "01",
+        share_receive.Response(is_exclusive=True, withheld_ms=7),
+        FINE + NULL + "00000000" + "01" + "01" + "02" + "00" + "01" + "01" + "01" + "04" + "00000007",
     ),
     (share_letter.API, share_letter.Response(error_code=3, error_message="no"), "0003" + "036e6f" + NO_TAGS),
 ]  # fmt: skip

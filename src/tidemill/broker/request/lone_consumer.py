@@ -99,6 +99,7 @@ class LoneConsumer:
 
     def _acquired(self, acquired: Iterable[Acquired], records: Sequence[memoryview] = ()) -> Response:
         config = self._host.configs.of(self.key.group)
+        led = self._host.led(self.key)
         return Response(
             lock_ms=config.lock_ms,
             acquired=[
@@ -107,6 +108,7 @@ class LoneConsumer:
             ],
             records=records,
             is_exclusive=config.mode == Mode.EXCLUSIVE,
+            withheld_ms=0 if led is None else led.withheld_ms(self._host.lock_now),
         )
 
 

@@ -82,6 +82,17 @@ class LedShare:
             return False
         return leases.next_available(self.share.start, self.partition.high_watermark, wall) is not None
 
+    def withheld_ms(self, now: int) -> int:
+        """
+        Return how many milliseconds this leader still withholds available records from all consumers; 0: it does not.
+
+        It does so because of tidemill.share.failover.wait, and while it opens the batches of the look-ahead.  The
+        latter takes a short, unknown time, for which this returns 1.  `now` is monotonic time in ms.
+        """
+        if self.leases.resume_at is not None:
+            return max(self.leases.resume_at - now, 1)
+        return int(self.is_opening)
+
     def count_acquired(self, acquired: Iterable[Acquired]) -> None:
         counters = self.counters
         for first, end, delivery_count in acquired:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
-from tests.unit.broker.lone_consumer import ResolvesShares
+from tests.unit.broker.lone_consumer import ResolvesShares, received
 from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, acquired_records, configure_group
 from tidemill.batches.builder import build_batch
 from tidemill.broker.shares import look_ahead_reader
@@ -264,6 +264,48 @@ def test_a_new_leader_waits_for_the_holders_of_the_former_term(world: BrokerWorl
     pass_locks(again, LOCK_MS)
 
     assert [b"1"] == receive(consumer)
+
+
+def test_a_receive_says_how_long_a_new_leader_waits(world: BrokerWorld) -> None:
+    """
+    A consumer that does not wait can tell records that it gets later from records that others hold.
+    """
+    configure_group(world, tidemill_share_order="key", tidemill_share_failover_wait="true")
+    world.produce("jobs", b"1", keys=[b"k"])
+    again = world.restarted()
+    consumer = ResolvesShares(again, "w")
+    again.client.ask(consumer.receive_request(max_records=0))
+
+    first = withheld(consumer)
+    again.pass_time(400)
+    second = withheld(consumer)
+    pass_locks(again)
+
+    assert 0 < second < first <= LOCK_MS
+    assert [b"1"] == values(consumer.receive())
+    assert 0 == withheld(ResolvesShares(again, "other"))
+
+
+def test_a_receive_says_that_the_look_ahead_is_being_opened(world: BrokerWorld) -> None:
+    configure_group(world, tidemill_share_order="key")
+    world.produce("jobs", b"1", keys=[b"k"])
+    consumer = ResolvesShares(world, "w")
+    world.reads = False
+    world.client.ask(consumer.receive_request(max_records=0))
+
+    assert 1 == withheld(consumer)
+    world.reads = True
+    world.stabilize()
+
+    assert [b"1"] == values(consumer.receive(max_wait_ms=0))
+    assert 0 == withheld(ResolvesShares(world, "other"))
+
+
+def withheld(consumer: ResolvesShares) -> int:
+    """Return for how many milliseconds the leader withholds records from a consumer, which gets none now."""
+    response = consumer.client.ask(consumer.receive_request(max_wait_ms=0))
+    assert [] == received(response)
+    return int(response.withheld_ms)
 
 
 def test_the_order_may_change(world: BrokerWorld) -> None:
