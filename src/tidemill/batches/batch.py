@@ -45,6 +45,7 @@ _BASE_OFFSET: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
+_BASE_TIMESTAMP: Final = Struct(">q")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 
@@ -135,6 +136,12 @@ def stamp_max_timestamp(buffer: bytearray | memoryview, timestamp: int, position
     """Write the max timestamp and update the CRC."""
     _MAX_TIMESTAMP.pack_into(buffer, position + 35, timestamp)
     stamp_crc(buffer, position)
+
+
+def stamp_only_record(buffer: bytearray | memoryview, timestamp: int, position: int = 0) -> None:
+    """Set the timestamp of the only record of a batch, as `builder` encodes it, and update the CRC."""
+    _BASE_TIMESTAMP.pack_into(buffer, position + 27, timestamp)
+    stamp_max_timestamp(buffer, timestamp, position)
 
 
 def stamp_crc(buffer: bytearray | memoryview, position: int = 0) -> None:

@@ -6,6 +6,7 @@ The names are those of KIP-1191; `docs/formats/dead_letters.md` has the table.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tidemill.batches.batch import NO_TIMESTAMP
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.records import Record
 from tidemill.model import dead_letters as names
@@ -46,12 +47,11 @@ class ToSendBack(NamedTuple):
     has_content: bool  # whether it has the content of the dead record
 
 
-def dead_letter(origin: Origin, record: Record | None, now_ms: int, omitted: str | None = None) -> RecordTuple:
+def dead_letter(origin: Origin, record: Record | None, omitted: str | None = None) -> RecordTuple:
     """
     Return the dead letter of `record`, or one without a record's content if it is None; `omitted` then says why.
 
-    The letter's timestamp is the present, so that retention and the limits on timestamps of the target treat it as the
-    new record that it is.
+    The leader of the target sets its timestamp.
     """
     headers = [
         (names.TOPIC, origin.topic),
@@ -69,15 +69,19 @@ def dead_letter(origin: Origin, record: Record | None, now_ms: int, omitted: str
         headers.append((names.OMITTED, omitted))
     own = [(name, text.encode()) for name, text in headers]
     if record is None:
-        return None, None, own, now_ms
-    return record.key, record.value, [*own, *record.headers], now_ms
+        return None, None, own, NO_TIMESTAMP
+    return record.key, record.value, [*own, *record.headers], NO_TIMESTAMP
 
 
-def sent_back(record: Record, now_ms: int) -> RecordTuple:
-    """Return the record that a redrive produces from a dead letter: the original one, with the number of redrives."""
+def sent_back(record: Record) -> RecordTuple:
+    """
+    Return the record that a redrive produces from a dead letter: the original one, with the number of redrives.
+
+    The leader of the target sets its timestamp.
+    """
     kept = [it for it in record.headers if not it[0].startswith(names.PREFIX) and it[0] != names.REDRIVE_COUNT]
     count = (names.REDRIVE_COUNT, str(_redrive_count(record) + 1).encode())
-    return record.key, record.value, [*kept, count], now_ms
+    return record.key, record.value, [*kept, count], NO_TIMESTAMP
 
 
 def to_send_back(record: Record) -> ToSendBack:

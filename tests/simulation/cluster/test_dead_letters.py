@@ -60,6 +60,12 @@ def test_each_dead_record_has_one_letter(lot: int, explored: list[str], met: Cou
     )
 
 
+def test_a_letter_is_written_although_clocks_differ() -> None:
+    """With seed 83, the clock of a leader was so far ahead that the target refused the timestamps of its letters."""
+    with with_share_settings(), refuse_lost_letters():
+        letter_run(83).run()
+
+
 @contextmanager
 def sends_before_the_assignment_commits() -> Iterator[None]:
     def eager(self: Any, it: Any, assigned: Any) -> None:

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.batches.record_strategies import record_lists
-from tidemill.batches.batch import read_header, stamp_crc, stamp_max_timestamp
+from tidemill.batches.batch import read_header, stamp_crc, stamp_max_timestamp, stamp_only_record
 from tidemill.batches.builder import build_batch
 from tidemill.batches.check import BatchProblem, checked_header
 from tidemill.batches.compression import Codec
-from tidemill.batches.records import Record
+from tidemill.batches.records import Record, read_records
 from tidemill.model import errors
 
 RECORDS = [Record(b"key", b"value", (("name", b"content"),), 1_000 + n) for n in range(3)]
@@ -176,6 +176,16 @@ def test_a_wrong_max_timestamp_can_be_corrected(scan):
     assert problem.max_timestamp == 1_002
     stamp_max_timestamp(batch, problem.max_timestamp)
     assert checked_header(batch) == read_header(batch)
+
+
+def test_the_only_record_of_a_batch_gets_another_timestamp():
+    """The batch stays valid, and so does its CRC, although the record had no timestamp."""
+    batch = build_batch([Record(b"k", b"v")])
+
+    stamp_only_record(batch, 7_000)
+
+    assert checked_header(batch, timestamp_min=7_000, timestamp_max=7_000) == read_header(batch)
+    assert [7_000] == [record.timestamp for record in read_records(batch)]
 
 
 def test_zstd_is_refused_in_a_request_that_is_too_old():

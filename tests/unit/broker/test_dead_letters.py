@@ -55,6 +55,7 @@ def test_a_rejected_record_becomes_a_letter(world: ClusterWorld) -> None:
         names.DELIVERY_COUNT: b"1",
         names.MESSAGE: b"Offset rejected by client.",
     }
+    assert world.clock.now_ms >= letter.timestamp > world.clock.now_ms - 10_000
     assert [1, 1, 1] == [share(node).start for node in world.nodes]
     assert 1 == world[2].broker.metrics.letters_written
 

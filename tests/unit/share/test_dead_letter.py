@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.batches.batch import read_header
+from tidemill.batches.batch import NO_TIMESTAMP, read_header
 from tidemill.batches.records import Record, read_records
 from tidemill.model import dead_letters as names
 from tidemill.share.dead_letter import Origin, SentFrom, dead_letter, letter_batch, sent_back, to_send_back
@@ -12,12 +12,11 @@ from tidemill.share.share_row import Letter
 STATUS = RecordStatus(RecordState.ARCHIVING, 3, reason=Reason.REJECTED)
 ORIGIN = Origin("jobs", 2, 41, "g", STATUS)
 RECORD = Record(b"key", b"value", (("trace", b"1"), ("trace", None)), 5, 41)
-NOW = 99
 
 
 def test_a_letter_has_the_record_and_says_where_it_came_from() -> None:
     """The broker's headers come first, as UTF-8; the record's own follow, unchanged and in order."""
-    assert dead_letter(ORIGIN, RECORD, NOW) == (
+    assert dead_letter(ORIGIN, RECORD) == (
         b"key",
         b"value",
         [
@@ -31,7 +30,7 @@ def test_a_letter_has_the_record_and_says_where_it_came_from() -> None:
             ("trace", b"1"),
             ("trace", None),
         ],
-        NOW,
+        NO_TIMESTAMP,
     )
 
 
@@ -46,18 +45,18 @@ def test_a_letter_has_the_record_and_says_where_it_came_from() -> None:
 def test_a_letter_has_the_cause(reason: Reason, message: bytes) -> None:
     origin = ORIGIN._replace(status=STATUS._replace(reason=reason))
 
-    assert message == dict(dead_letter(origin, RECORD, NOW)[2])[names.MESSAGE]
+    assert message == dict(dead_letter(origin, RECORD)[2])[names.MESSAGE]
 
 
 def test_a_letter_without_its_record_says_why() -> None:
-    key, value, headers, _ = dead_letter(ORIGIN, None, NOW, names.TOO_LARGE)
+    key, value, headers, _ = dead_letter(ORIGIN, None, names.TOO_LARGE)
 
     assert (None, None, b"too large") == (key, value, dict(headers)[names.OMITTED])
-    assert names.OMITTED not in dict(dead_letter(ORIGIN, None, NOW)[2])
+    assert names.OMITTED not in dict(dead_letter(ORIGIN, None)[2])
 
 
 def test_a_letter_of_a_removed_record_has_no_cause() -> None:
-    headers = dict(dead_letter(ORIGIN._replace(status=None), None, NOW, names.REMOVED)[2])
+    headers = dict(dead_letter(ORIGIN._replace(status=None), None, names.REMOVED)[2])
 
     assert {names.TOPIC, names.PARTITION, names.OFFSET, names.GROUP, names.OMITTED} == headers.keys()
 
@@ -65,7 +64,7 @@ def test_a_letter_of_a_removed_record_has_no_cause() -> None:
 def test_a_letter_is_one_record_of_its_producer() -> None:
     """Its producer id and sequence are those of its row, so that a retry is a duplicate."""
     letter = Letter(41, 1_007, 12, bytes(16), 0)
-    batch = letter_batch(dead_letter(ORIGIN, RECORD, NOW), letter)
+    batch = letter_batch(dead_letter(ORIGIN, RECORD), letter)
     header = read_header(batch)
 
     assert (1_007, 0, 12, 1) == (
@@ -75,20 +74,20 @@ def test_a_letter_is_one_record_of_its_producer() -> None:
         header.record_count,
     )
     (record,) = read_records(batch)
-    assert (b"key", b"value", NOW) == (record.key, record.value, record.timestamp)
+    assert (b"key", b"value", NO_TIMESTAMP) == (record.key, record.value, record.timestamp)
 
 
 def from_letter() -> Record:
-    key, value, headers, timestamp = dead_letter(ORIGIN, RECORD, NOW)
+    key, value, headers, timestamp = dead_letter(ORIGIN, RECORD)
     return Record(key, value, tuple(headers), timestamp, 0)
 
 
 def test_a_redrive_restores_the_record() -> None:
-    assert sent_back(from_letter(), 100) == (
+    assert sent_back(from_letter()) == (
         b"key",
         b"value",
         [("trace", b"1"), ("trace", None), ("__redrive.count", b"1")],
-        100,
+        NO_TIMESTAMP,
     )
 
 
@@ -96,7 +95,7 @@ def test_redrives_are_counted() -> None:
     letter = from_letter()
     again = letter._replace(headers=(*letter.headers, (names.REDRIVE_COUNT, b"1")))
 
-    assert b"2" == dict(sent_back(again, 100)[2])[names.REDRIVE_COUNT]
+    assert b"2" == dict(sent_back(again)[2])[names.REDRIVE_COUNT]
 
 
 def test_a_letter_names_its_origin() -> None:
@@ -121,14 +120,14 @@ def test_other_records_name_no_origin(headers: tuple[tuple[str, bytes | None], .
 @pytest.mark.parametrize("omitted", [names.TOO_LARGE, None])
 def test_a_letter_without_the_content_of_its_record_is_recognized(omitted: str | None) -> None:
     """Also if the configuration of the group left it out, although no header says so."""
-    key, value, headers, timestamp = dead_letter(ORIGIN, None, NOW, omitted)
+    key, value, headers, timestamp = dead_letter(ORIGIN, None, omitted)
 
     assert not to_send_back(Record(key, value, tuple(headers), timestamp, 0)).has_content
 
 
 def test_an_empty_record_has_its_content() -> None:
     empty = Record(None, None, (), 5, 41)
-    key, value, headers, timestamp = dead_letter(ORIGIN, empty, NOW)
+    key, value, headers, timestamp = dead_letter(ORIGIN, empty)
 
     assert to_send_back(Record(key, value, tuple(headers), timestamp, 0)).has_content
     assert to_send_back(empty).has_content

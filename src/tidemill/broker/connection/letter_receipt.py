@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tidemill.batches.batch import BatchHeader, stamp_only_record
+from tidemill.batches.check import checked_header
 from tidemill.broker.handlers import produce
 from tidemill.broker.request.awaited_appends import ACKS_ALL
 from tidemill.broker.request.request_context import RequestContext
@@ -16,8 +18,7 @@ VERSION: Final = 9  # of Produce: without hints about leaders, which the sender 
 def write_letter(request: share_letter.Request, context: RequestContext) -> Pending[share_letter.Response]:
     """Return the answer to a letter, which comes when the letter has committed."""
     topic = Request.Topic
-    # The log keeps the batch, and writes into it; the buffer of the request is used again.
-    batch = None if request.records is None else memoryview(bytearray(request.records))
+    batch = None if request.records is None else _stamped(request.records, context.now_ms)
     asked = Request(
         transactional_id=None,
         acks=ACKS_ALL,
@@ -43,3 +44,16 @@ def write_letter(request: share_letter.Request, context: RequestContext) -> Pend
     else:
         answered(outcome)
     return pending
+
+
+def _stamped(letter: memoryview, now_ms: int) -> memoryview:
+    """
+    Return a copy of a letter's batch, with the time of this broker: the clock of the sender may be far ahead, and the
+    limits on timestamps of the topic would refuse the letter.
+
+    Return a malformed batch as it is; the append refuses it.
+    """
+    batch = bytearray(letter)  # the log keeps it, and writes into it; the buffer of the request is used again
+    if isinstance(checked_header(batch), BatchHeader):
+        stamp_only_record(batch, now_ms)
+    return memoryview(batch)

@@ -53,22 +53,20 @@ def read_to_send_back(partition: Partition, offset: int, end: int) -> ToSendBack
     return to_send_back(record) if isinstance(record, Record) else record
 
 
-def build_letter(
-    partition: Partition, wanted: LetterToBuild, end: int, now_ms: int
-) -> bytearray | NoRecord | SegmentDamaged:
+def build_letter(partition: Partition, wanted: LetterToBuild, end: int) -> bytearray | NoRecord | SegmentDamaged:
     """Return the batch with a letter; NoRecord if a record that is to be sent back is gone."""
     letter, origin = wanted.letter, wanted.origin
     if not (wanted.has_payload or is_redrive(origin.group)):
         omitted = names.TOO_LARGE if wanted.is_payload_too_large else None
-        return letter_batch(dead_letter(origin, None, now_ms, omitted), letter)
+        return letter_batch(dead_letter(origin, None, omitted), letter)
     record = read_dead_record(partition, letter.offset, end)
     if isinstance(record, SegmentDamaged):
         return record
     if is_redrive(origin.group):
-        return record if isinstance(record, NoRecord) else letter_batch(sent_back(record, now_ms), letter)
+        return record if isinstance(record, NoRecord) else letter_batch(sent_back(record), letter)
     if isinstance(record, NoRecord):
-        return letter_batch(dead_letter(origin, None, now_ms, record.why), letter)
-    batch = letter_batch(dead_letter(origin, record, now_ms), letter)
+        return letter_batch(dead_letter(origin, None, record.why), letter)
+    batch = letter_batch(dead_letter(origin, record), letter)
     if len(batch) > wanted.batch_bytes_max:
-        return letter_batch(dead_letter(origin, None, now_ms, names.TOO_LARGE), letter)
+        return letter_batch(dead_letter(origin, None, names.TOO_LARGE), letter)
     return batch

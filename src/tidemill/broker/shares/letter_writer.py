@@ -327,11 +327,11 @@ class LetterWriter:
         self._in_flight += len(letters)
         it.is_reading = True
         partition = it.led.partition
-        end, wall = partition.high_watermark, self._machine.clock.wall_ms()
+        end = partition.high_watermark
         wanted = [self._letter_to_build(it, letter) for letter in letters]
 
         def read() -> _Read:
-            return [build_letter(partition, one, end, wall) for one in wanted]
+            return [build_letter(partition, one, end) for one in wanted]
 
         def done(batches: _Read) -> None:
             it.is_reading = False
