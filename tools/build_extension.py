@@ -7,6 +7,8 @@ runs as plain Python; `--require` makes that an error.  `setup.py` imports `exte
 """
 
 import argparse
+import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -31,7 +33,8 @@ def extensions(build_dir: str) -> list[Extension]:
     wanted = Extension(
         f"tidemill.batches.{compiled_name(source.read_bytes())}",
         [source.relative_to(ROOT).as_posix()],
-        extra_compile_args=["-O3"],  # vectorizes the copies of keys and values
+        # -O3 vectorizes the copies of keys and values.  The caller's options come last, so they count.
+        extra_compile_args=["-g0", "-O3", *shlex.split(os.environ.get("CFLAGS", ""))],
     )
     modules: list[Extension] = cythonize([wanted], build_dir=build_dir, quiet=True)  # type: ignore[no-untyped-call]
     for module in modules:

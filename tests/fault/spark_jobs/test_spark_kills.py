@@ -34,7 +34,9 @@ KILLS: Final = times(1, 17)  # kills for each kind of victim: driver, executor, 
 
 
 @pytest.mark.timeout(600 + 300 * KILLS)
-@pytest.mark.parametrize("victim", ["driver", pytest.param("executor", marks=soak_only), "broker"])
+@pytest.mark.parametrize(
+    "victim", ["driver", pytest.param("executor", marks=soak_only), pytest.param("broker", marks=soak_only)]
+)
 def test_a_job_keeps_its_promise_when_something_is_killed(
     victim: Victim, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

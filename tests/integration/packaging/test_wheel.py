@@ -21,7 +21,9 @@ from tidemill.batches.scan_build import COMPILED_PREFIX
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 FOREIGN: Final = ("TIDEMILL_", "PYTHON", "CC", "CXX")
-ENVIRONMENT: Final = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)}
+ENVIRONMENT: Final = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)} | {
+    "CFLAGS": "-O0"  # compile in 3 s instead of 16
+}
 BUILD_FILES: Final = {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py", "tools/build_extension.py"}
 IS_COMPILER_THERE: Final = (
     any(map(shutil.which, ("cc", "gcc", "clang"))) and Path(sysconfig.get_path("include"), "Python.h").exists()

@@ -1,7 +1,8 @@
 """One program reads and writes topics on every kind of Spark cluster: several processes, standalone, Connect.
 
 The other tests of this folder run in one process, `local[2]`.  In the test suite, the commands of docs/spark.md use a
-standalone cluster and Connect; the tests here do so in `make soak`, with two workers.
+standalone cluster and Connect, and `tests/fault/spark_jobs` uses separate executors; the tests here do so in `make
+soak`, with two workers.
 """
 
 import os
@@ -73,6 +74,7 @@ def run_job(bootstrap: str, make_topic, produce) -> Callable[[list[str], Environ
     return run
 
 
+@soak_only
 def test_a_job_runs_in_several_processes(run_job, environment: Environment) -> None:
     """
     Two executors, which are separate processes, run the tasks.
