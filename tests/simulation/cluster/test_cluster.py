@@ -15,7 +15,7 @@ import pytest
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
 from tests.simulation.cluster.fault_counts import LOTS, note
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
-from tests.simulation.planted_bugs import assert_fits
+from tests.simulation.planted_bugs import find_planted_bug
 from tidemill.broker.handlers import produce
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
@@ -105,15 +105,13 @@ def test_a_seed_that_found_a_bug_passes(seed: int, brokers: int) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -> None:
     """Random runs find each planted bug; a simulation that misses planted bugs would miss real ones."""
-    for seed in range(mutant.seeds_max):
-        with mutant.planted():
-            try:
-                ClusterRun(seed, mutant.adapt(ClusterKnobs.draw(Random(seed), mutant.brokers))).run()
-            except (AssertionError, DirectoryProblem, JournalDamaged, SegmentDamaged) as broken:
-                assert_fits(broken)
-                explored.append(f"Cluster mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
-                return
-    raise AssertionError(f"{mutant.name}: not found in {mutant.seeds_max} seeds")
+
+    def run(seed: int) -> None:
+        ClusterRun(seed, mutant.adapt(ClusterKnobs.draw(Random(seed), mutant.brokers))).run()
+
+    errors = (AssertionError, DirectoryProblem, JournalDamaged, SegmentDamaged)
+    name, seeds = f"Cluster mutant, {mutant.name}", range(mutant.seeds_max)
+    explored.append(find_planted_bug(name, mutant.planted, run, seeds, errors))
 
 
 @pytest.mark.parametrize(

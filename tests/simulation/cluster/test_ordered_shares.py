@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.cluster.ordered_share_run import BY_KEY, BY_KEY_WAITING, BY_PARTITION, EXCLUSIVE, ordered_run
 from tests.simulation.cluster.share_run import with_share_settings
 from tests.simulation.cluster.share_seeds import ORDERED
-from tests.simulation.planted_bugs import assert_fits
+from tests.simulation.planted_bugs import find_planted_bug
 from tidemill.share.active_member import ActiveMember
 from tidemill.share.availability import Availability
 from tidemill.share.interval_map import Interval
@@ -168,12 +168,9 @@ def test_a_planted_bug_is_found(planted: Any, settings: Mapping[str, str], explo
     """
     The simulation detects each planted bug with one of the first seeds.
     """
-    for seed in MUTANT_SEEDS:
-        with planted(), with_share_settings():
-            try:
-                ordered_run(seed, settings).run()
-            except AssertionError as found:
-                assert_fits(found)
-                explored.append(f"Ordered shares, {planted.__name__}: seed {seed}: {str(found)[:120]}")
-                return
-    raise AssertionError(f"{planted.__name__}: not found")
+
+    def run(seed: int) -> None:
+        with with_share_settings():
+            ordered_run(seed, settings).run()
+
+    explored.append(find_planted_bug(f"Ordered shares, {planted.__name__}", planted, run, MUTANT_SEEDS))

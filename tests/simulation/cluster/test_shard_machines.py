@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.cluster.machine_run import MachineUnderTest, machine_run
-from tests.simulation.planted_bugs import assert_fits
+from tests.simulation.planted_bugs import find_planted_bug
 from tests.simulation.share_rows import observed_share_groups, share_row, shares_of
 from tests.simulation.summing_machine import (
     add_command,
@@ -68,12 +68,5 @@ def test_a_machine_that_is_told_wrongly_is_found(planted: Any, machine: MachineU
     """
     The simulation detects, with one of the first seeds, a storage layer that calls its state machines incorrectly.
     """
-    for seed in MUTANT_SEEDS:
-        with planted():
-            try:
-                machine_run(seed, 3, machine).run()
-            except AssertionError as found:
-                assert_fits(found)
-                explored.append(f"Shard machines, {planted.__name__}: seed {seed}: {str(found)[:120]}")
-                return
-    raise AssertionError(f"{planted.__name__}: not found")
+    name = f"Shard machines, {planted.__name__}"
+    explored.append(find_planted_bug(name, planted, lambda seed: machine_run(seed, 3, machine).run(), MUTANT_SEEDS))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.simulation.cluster.share_run import eventful_run, share_run, with_share_settings
 from tests.simulation.cluster.share_seeds import EVENTFUL, LOTS, SHARE
-from tests.simulation.planted_bugs import assert_fits
+from tests.simulation.planted_bugs import find_planted_bug
 from tests.unit.share.test_mutants import (
     end_of_session_lowers_the_count,
     gap_archives_data,
@@ -278,12 +278,10 @@ def test_a_planted_bug_is_found(planted: Any, first_seed: int, explored: list[st
     The simulation detects each planted bug with one of the first seeds.  `first_seed` is tried first, to save time: it
     has found the bug before.
     """
-    for seed in dict.fromkeys((first_seed, *MUTANT_SEEDS)):
-        with planted(), with_share_settings():
-            try:
-                eventful_run(seed).run()
-            except AssertionError as found:
-                assert_fits(found)
-                explored.append(f"Share groups, {planted.__name__}: seed {seed}: {str(found)[:120]}")
-                return
-    raise AssertionError(f"{planted.__name__}: not found")
+
+    def run(seed: int) -> None:
+        with with_share_settings():
+            eventful_run(seed).run()
+
+    name = f"Share groups, {planted.__name__}"
+    explored.append(find_planted_bug(name, planted, run, (first_seed, *MUTANT_SEEDS)))

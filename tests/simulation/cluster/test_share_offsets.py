@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.cluster.share_seeds import OFFSET
-from tests.simulation.planted_bugs import assert_fits
+from tests.simulation.planted_bugs import find_planted_bug
 from tidemill.broker.shares import share_resets
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.broker.shares.share_resets import Outcome, ShareResets
@@ -114,12 +114,5 @@ def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
     """
     The simulation detects each planted bug with one of the first seeds.
     """
-    for seed in MUTANT_SEEDS:
-        with planted():
-            try:
-                offset_run(seed).run()
-            except AssertionError as found:
-                assert_fits(found)
-                explored.append(f"Offsets of share groups, {planted.__name__}: seed {seed}: {str(found)[:120]}")
-                return
-    raise AssertionError(f"{planted.__name__}: not found")
+    name = f"Offsets of share groups, {planted.__name__}"
+    explored.append(find_planted_bug(name, planted, lambda seed: offset_run(seed).run(), MUTANT_SEEDS))

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.simulation.planted_bugs import assert_fits
+from tests.simulation.planted_bugs import find_planted_bug
 from tests.simulation.store.crash_exploration import model_of
 from tests.simulation.store.store_script import KEY, ME, PEER, agreed_index, descriptor
 from tidemill.batches.builder import build_batch
@@ -235,12 +235,5 @@ def trims_what_it_finds() -> Iterator[None]:
 )
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
     """Each planted bug is found by one of the first seeds."""
-    for seed in range(120):
-        with planted():
-            try:
-                Run(seed).run()
-            except AssertionError as found:
-                assert_fits(found)
-                explored.append(f"Small ring, {planted.__name__}: seed {seed}: {str(found)[:100]}")
-                return
-    raise AssertionError(f"{planted.__name__}: not found")
+    name = f"Small ring, {planted.__name__}"
+    explored.append(find_planted_bug(name, planted, lambda seed: Run(seed).run(), range(120)))
