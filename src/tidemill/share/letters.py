@@ -158,7 +158,7 @@ class Letters:
         letter = Letter(offset, self.producer_id, sequence, target.topic_id, target.partition)
         self._again.discard(offset)
         self._busy[offset] = letter
-        self._lanes.setdefault(_lane_of(letter), _Lane()).unfinished += 1
+        self._lanes.setdefault(lane_of(letter), _Lane()).unfinished += 1
         self._next_sequences[target] = sequence + 1
         if sequence == SEQUENCE_MAX:
             self._retire()
@@ -168,7 +168,7 @@ class Letters:
         """Note that LETTER has been applied.  A letter is not in the share if retention has removed its record."""
         for letter in letters:
             del self._busy[letter.offset]
-            lane = self._lanes[_lane_of(letter)]
+            lane = self._lanes[lane_of(letter)]
             if self._share.letters.get(letter.offset) == letter:
                 lane.letters[letter.sequence] = letter
             else:
@@ -205,7 +205,7 @@ class Letters:
         Note the answer of the letter's target, `UNANSWERED` if there is none.  Return True if the letter is written:
         the caller proposes LETTERED, and calls `finished` when it has committed.
         """
-        lane = self._lanes[_lane_of(letter)]
+        lane = self._lanes[lane_of(letter)]
         is_alone = not lane.is_known
         lane.in_flight.remove(letter.sequence)
         if not error_code:
@@ -216,7 +216,7 @@ class Letters:
         elif error_code == errors.MESSAGE_TOO_LARGE and self._may_omit_payload and self.has_payload(letter):
             self._without_payload.add(letter.offset)
         elif error_code == errors.OUT_OF_ORDER_SEQUENCE_NUMBER and is_alone:
-            self._target_lost(_lane_of(letter))
+            self._target_lost(lane_of(letter))
             return False
         else:
             lane.is_draining = True
@@ -267,12 +267,12 @@ class Letters:
     # Methods that the methods above share.
 
     def _add(self, letter: Letter) -> None:
-        lane = self._lanes.setdefault(_lane_of(letter), _Lane())
+        lane = self._lanes.setdefault(lane_of(letter), _Lane())
         lane.letters[letter.sequence] = letter
         lane.unfinished += 1
 
     def _unassign(self, letter: Letter) -> None:
-        key = _lane_of(letter)
+        key = lane_of(letter)
         lane = self._lanes[key]
         lane.unfinished -= 1
         if not lane.unfinished and key.producer_id != self.producer_id:
@@ -316,5 +316,6 @@ def _drained(lane: _Lane, now: int) -> None:
     lane.is_draining = lane.has_head_failed = False
 
 
-def _lane_of(letter: Letter) -> LaneKey:
+def lane_of(letter: Letter) -> LaneKey:
+    """Return the lane to which a letter is assigned."""
     return LaneKey(letter.producer_id, Target(TopicId(letter.topic_id), letter.partition))

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -14,8 +15,9 @@ from tidemill.batches.records import Record, read_records
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model.letter_origin import Cause, Origin, origin_of
 from tidemill.shard.partition import Partition
-from tidemill.share.letters import UNMARKED_MAX, Letters
+from tidemill.share.letters import UNMARKED_MAX, LaneKey, Letters, lane_of
 from tidemill.share.record_status import Reason, RecordState
+from tidemill.share.share_row import Letter
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
@@ -200,10 +202,24 @@ def interrupted_run(seed: int) -> InterruptedRun:
     return InterruptedRun(seed, replace(knobs, duration_s=4, partitions=1, producers=1, pause_s=0.02))
 
 
-def refuse_lost_letters() -> Any:
-    """Return a patch that reports a target that lacks a letter which it has answered as written."""
+@contextmanager
+def refuse_lost_letters() -> Iterator[None]:
+    """Report a target that refuses a letter for ever, although it has answered the one before as written."""
+    written: set[tuple[LaneKey, int]] = set()
+    answered, target_lost = Letters.answered, Letters._target_lost
 
-    def lost(self: Letters, key: Any) -> None:
-        raise InvariantViolation(f"the target {key} refuses a letter for ever")
+    def noted(self: Letters, letter: Letter, error_code: int, now: int) -> bool:
+        is_written = answered(self, letter, error_code, now)
+        if is_written:
+            written.add((lane_of(letter), letter.sequence))
+        return is_written
 
-    return patch.object(Letters, "_target_lost", lost)
+    def lost(self: Letters, key: LaneKey) -> None:
+        head = self._lanes[key].head
+        # The letter before has never been sent if retention removed its record before the letter was assigned.
+        if head is not None and (key, head - 1) in written:
+            raise InvariantViolation(f"the target {key} refuses a letter for ever")
+        target_lost(self, key)
+
+    with patch.object(Letters, "answered", noted), patch.object(Letters, "_target_lost", lost):
+        yield

@@ -194,7 +194,7 @@ def sends_before_the_assignment_commits() -> Iterator[None]:
 
     def eager(self: Any, offset: int, target: Target) -> Letter:
         letter = assign(self, offset, target)
-        self._lanes[module._lane_of(letter)].letters[letter.sequence] = letter
+        self._lanes[module.lane_of(letter)].letters[letter.sequence] = letter
         return letter
 
     def assigned(self: Any, letters: list[Letter]) -> None:
