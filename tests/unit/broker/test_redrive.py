@@ -99,6 +99,20 @@ def test_a_letter_without_content_is_not_sent_back(world: ClusterWorld) -> None:
     assert "letter 0 does not have the content of its record" in str(waiting.letter_problem)
 
 
+def test_a_letter_that_is_removed_before_it_was_sent_back_is_reported(world: ClusterWorld) -> None:
+    """Its target does not exist, and retention removes it meanwhile."""
+    create_dead_letter_topic(world)
+    kill_records(world, [b"a"])
+    wait_for(world, 1)
+    resolve(world, "__redrive.nowhere", range(1))
+    world.stabilize()
+
+    assert (errors.NONE, 1) == deleted(world[3], 1, DEAD)
+
+    (line,) = [line for line in world[3].events if "records removed unread" in line]
+    assert "group=__redrive.nowhere" in line and "records=0 letters=1 " in line
+
+
 def test_retention_may_remove_letters_that_were_not_sent_back(world: ClusterWorld) -> None:
     """The loss of such letters is no loss of records that a group has yet to read, and causes no warning."""
     create_dead_letter_topic(world)

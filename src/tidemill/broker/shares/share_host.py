@@ -412,6 +412,7 @@ class ShareHost:
             self.wake(key)  # the fetch that is evaluated tries to open the share again
         self.waits_over()
         self._closings.tick()
+        self._removed_records.tick()
         self.letters.tick()
 
     def _replaces_silent(self, led: LedShare, now: int, wall: int) -> bool:
@@ -435,6 +436,7 @@ class ShareHost:
             self._served_since[shard.shard_id] = self.lock_now
             self._resume_letters(shard)
             return
+        self._removed_records.stopped(shard)
         self._served_since.pop(shard.shard_id, None)
         for led in [led for led in self._led.values() if led.partition.shard is shard]:
             self._forget(led)
