@@ -60,6 +60,7 @@ from tidemill.coordinator.share_group.share_groups import ShareGroups
 from tidemill.coordinator.share_group.topic_incarnations import ShareToClose
 from tidemill.coordinator.timestamps import Timestamps
 from tidemill.model import errors
+from tidemill.model.dead_letters import is_redrive
 from tidemill.model.entropy import Entropy
 from tidemill.model.topic import TopicId
 
@@ -325,7 +326,7 @@ class Groups:
             offsets.commit(group, request, decision)
         elif request.group_id in self._share:
             offsets.reject_commit(request, errors.GROUP_ID_NOT_FOUND, decision)
-        elif not name_fits(request.group_id):
+        elif not name_fits(request.group_id) or is_redrive(request.group_id):
             offsets.reject_commit(request, errors.INVALID_GROUP_ID, decision)
         elif request.generation < 0:
             group = ClassicGroup(request.group_id, decision.timestamps.append_time)

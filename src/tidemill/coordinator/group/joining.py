@@ -9,6 +9,7 @@ from tidemill.coordinator.group.requests import Join
 from tidemill.coordinator.group.responses import Joined, Synced
 from tidemill.coordinator.record_fields import name_fits
 from tidemill.model import errors
+from tidemill.model.dead_letters import is_redrive
 
 S = GroupState
 
@@ -16,7 +17,7 @@ S = GroupState
 def problem(request: Join, decision: DecisionBuilder) -> int:
     """Return the error code for a request that would be invalid for any group; NONE if there is no such problem."""
     settings = decision.settings
-    if not request.group_id or not name_fits(request.group_id):
+    if not request.group_id or not name_fits(request.group_id) or is_redrive(request.group_id):
         return errors.INVALID_GROUP_ID
     if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
         return errors.INVALID_SESSION_TIMEOUT

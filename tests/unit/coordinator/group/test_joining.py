@@ -41,6 +41,7 @@ def test_an_unused_member_id_expires_with_its_session():
     [
         ({"group_id": ""}, errors.INVALID_GROUP_ID),
         ({"group_id": "g" * 40_000}, errors.INVALID_GROUP_ID),
+        ({"group_id": "__redrive.orders"}, errors.INVALID_GROUP_ID),
         ({"session_timeout_ms": 5_999}, errors.INVALID_SESSION_TIMEOUT),
         ({"session_timeout_ms": 1_800_001}, errors.INVALID_SESSION_TIMEOUT),
         ({"protocols": ()}, errors.INCONSISTENT_GROUP_PROTOCOL),

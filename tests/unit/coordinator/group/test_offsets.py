@@ -36,6 +36,14 @@ def test_committed_offsets_survive_a_change_of_leader():
     assert found.topic_id == FLIGHTS_ID
 
 
+def test_a_group_that_sends_dead_letters_back_has_no_offsets():
+    """A commit would make it a consumer group, and its letters could not be sent back."""
+    world = World()
+
+    assert errors.INVALID_GROUP_ID == world.commit("__redrive")
+    assert [] == world.log
+
+
 def test_fetching_without_a_commit_returns_minus_one():
     """Fetching an offset that was never committed returns -1 and no error, even if the group is unknown."""
     world = World()
