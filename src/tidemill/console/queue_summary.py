@@ -55,11 +55,11 @@ def summarize(reader: ClusterReader, partitions: Partitions) -> QueueSummary:
     )
 
 
-def _urgency(queue: Queue) -> tuple[bool, bool, int]:
-    """Return a key that is larger for queues that stand still, then for those that lost records, then for full ones."""
+def _urgency(queue: Queue) -> tuple[bool, int]:
+    """Return a key that is larger for queues that stand still, then for full ones."""
     is_unknown = any(it.share is None for it in queue.partitions)
     stands_still = bool(is_unknown or queue.blocked_by or queue.total("archiving"))
-    return stands_still, bool(queue.total("expired_unread")), queue.total("available") or 0
+    return stands_still, queue.total("available") or 0
 
 
 class QueueSummaries:

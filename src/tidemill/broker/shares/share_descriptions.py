@@ -14,6 +14,7 @@ from tidemill.broker.shares.led_share import ShareKey
 from tidemill.broker.shares.share_host import ShareHost
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import errors
+from tidemill.model.dead_letters import is_redrive
 from tidemill.model.errors import KafkaError
 from tidemill.peer.share_describe import Request, Response
 from tidemill.shard.partition import Partition
@@ -92,7 +93,7 @@ def _counted(host: ShareHost, key: ShareKey, partition: Partition) -> Described:
         delayed=counts.delayed,
         held=counts.held,
         archiving=counts.archiving,
-        expired_unread=share.expired_unread,
+        expired_unread=0 if is_redrive(key.group) else share.expired_unread,
         blocked_by=None if led is None else led.blocked_by,
         incarnation=share.incarnation,
     )
