@@ -233,7 +233,7 @@ def _why_nothing(admin: "QueueAdmin", partition: int | None, name: str) -> str:
     for state in states:
         if state.available and state.blocked_by is not None:
             return f"partition {state.partition.partition} has available records, but {state.blocked_by}"
-    if any(state.available for state in states):
+    if admin.is_exclusive and any(state.available for state in states):
         return (
             f"some records are available, but not to {name!r}: with tidemill.share.mode=exclusive, only the active "
             "consumer of a partition receives; --wait 30s waits"

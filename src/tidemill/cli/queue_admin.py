@@ -22,6 +22,9 @@ from tidemill.share.acknowledgement import Acknowledgement
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 RECEIVED_BYTES_MAX: Final = 16 << 20  # of one partition
+OPENING_MS: Final = 1  # `Received.withheld_ms` of a leader that opens the batches of a share with an order
+OPENING_PAUSE_S: Final = 0.05
+OPENING_S_MAX: Final = 5.0
 TURN_MS: Final = 250  # how long one of several partitions is waited for before the next
 T = TypeVar("T")
 
@@ -50,6 +53,8 @@ class QueueAdmin:
         timeouts = dict.fromkeys(("request.timeout.ms", "default.api.timeout.ms"), str(REQUEST_TIMEOUT_MS))
         self._cluster = ClusterMetadata(from_keys({"bootstrap.servers": bootstrap, **timeouts}))
         self._shares = ShareClient(self._cluster)
+        self._is_opening = False  # whether a leader was opening batches during the last look
+        self.is_exclusive = False  # whether the group lets one consumer at a time receive, as of the last `receive`
 
     def partitions(self, wanted: int | None) -> list[int]:
         """Return the numbers of the topic's partitions, or only the wanted one."""
@@ -111,8 +116,12 @@ class QueueAdmin:
 
     def receive(self, member: str, partitions: Sequence[int], count_max: int, wait_ms: int) -> list[Held]:
         """Return what the consumer holds, or acquires within `wait_ms`: at most `count_max` new records."""
-        ends_at = time.monotonic() + wait_ms / 1_000
+        began_at = time.monotonic()
+        ends_at = began_at + wait_ms / 1_000
         held = self._receive_from(member, partitions, count_max, 0)
+        while not held and self._is_opening and time.monotonic() < began_at + OPENING_S_MAX:
+            time.sleep(OPENING_PAUSE_S)
+            held = self._receive_from(member, partitions, count_max, 0)
         turn = 0
         while not held and (left_ms := round((ends_at - time.monotonic()) * 1_000)) > 0:
             turn_ms = left_ms if len(partitions) == 1 else min(left_ms, TURN_MS)
@@ -122,10 +131,13 @@ class QueueAdmin:
 
     def _receive_from(self, member: str, partitions: Sequence[int], count_max: int, wait_ms: int) -> list[Held]:
         held: list[Held] = []
+        self._is_opening = False
         for number in partitions:
             if len(held) >= count_max:
                 break
             received = self._receive(member, number, count_max - len(held), wait_ms)
+            self.is_exclusive = received.is_exclusive
+            self._is_opening |= 0 < received.withheld_ms <= OPENING_MS
             locked_until_ms = round(time.time() * 1_000) + received.lock_ms
             try:
                 held += [Held(number, delivery, locked_until_ms) for delivery in received.deliveries()]

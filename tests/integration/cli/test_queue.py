@@ -242,3 +242,13 @@ def test_a_consumer_that_is_not_the_active_one_is_told_so(queue: Queue, group: s
 
     assert (0, "") == (other.exit_code, other.out)
     assert "not to 'other': with tidemill.share.mode=exclusive" in other.err
+
+
+@pytest.mark.parametrize("order", ["key", "none"])
+def test_a_first_receive_gets_a_record_at_once(queue: Queue, group: str, order: str, bootstrap: str) -> None:
+    """
+    Also from a group with an order, whose leader first reads the keys of the next records.
+    """
+    tidemill("configs", "set", "--group", group, f"tidemill.share.order={order}", bootstrap=bootstrap)
+
+    assert [(0, "a", 1)] == offsets(queue.rows("receive", "--as", "me"))
