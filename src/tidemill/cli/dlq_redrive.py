@@ -18,7 +18,7 @@ from tidemill.cli.redrive_plan import RedrivePlan, plan
 from tidemill.cli.redrive_share import LeaderShare
 from tidemill.cli.refusal import refusal
 from tidemill.client.cluster_metadata import ClusterMetadata
-from tidemill.client.share_client import ShareClient
+from tidemill.client.share_client import ShareClient, ShareRefused
 
 SHOWN_MAX: Final = 5  # a message lists at most this many topics or partitions
 GO_ON: Final = "run the same command again to go on: it sends no letter twice"
@@ -57,6 +57,10 @@ class RedriveCommand:
                     remaining = redrive.wait()
                 except KeyboardInterrupt:
                     raise _interrupted(redrive.counts) from None
+                except ShareRefused as refused:
+                    raise ShareRefused(
+                        refused.name, f"{refused}; {_letters(redrive.counts.sent)} were sent back before"
+                    ) from refused
         self._report(planned, redrive.counts, remaining, is_dry=False)
         if remaining:
             raise _incomplete(remaining)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidemill.batches.batch import BatchHeader, Buffer, spans
-from tidemill.share.claim import Acquired, Held, joined
-from tidemill.share.interval_map import Interval
+from tidemill.share.claim import Acquired, Held
+from tidemill.share.interval_map import Interval, joined
 from tidemill.share.leases import Leases
 from tidemill.share.record_status import Run
 from tidemill.share.time_to_live import OffsetRange, TimeToLive, are_all_expired

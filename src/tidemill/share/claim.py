@@ -1,9 +1,7 @@
 """What the leader knows about a record beyond its durable status: the consumer that holds it, or a pending decision."""
 
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tidemill.share.interval_map import Interval
 from tidemill.share.record_status import RecordStatus
 
 
@@ -46,17 +44,3 @@ def is_replaced_by(claim: Claim | None, status: RecordStatus) -> bool:
     identify the decision.
     """
     return isinstance(claim, Decided) and claim.status[:2] == status[:2]
-
-
-def joined(intervals: Iterable[Interval[int]]) -> Iterator[Interval[int]]:
-    """Join adjacent intervals with equal values, so that a consumer holds few ranges of small batches."""
-    last: Interval[int] | None = None
-    for one in intervals:
-        if last is not None and (last.end, last.value) == (one.first, one.value):
-            last = last._replace(end=one.end)
-            continue
-        if last is not None:
-            yield last
-        last = one
-    if last is not None:
-        yield last

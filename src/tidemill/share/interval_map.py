@@ -176,3 +176,17 @@ class IntervalMap(Generic[V]):
             else:
                 merged.append(piece)
         return merged
+
+
+def joined(intervals: Iterable[Interval[V]]) -> Iterator[Interval[V]]:
+    """Join adjacent intervals with equal values.  The intervals ascend."""
+    last: Interval[V] | None = None
+    for one in intervals:
+        if last is not None and (last.end, last.value) == (one.first, one.value):
+            last = last._replace(end=one.end)
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last

@@ -18,8 +18,8 @@ from tidemill.model.back_off import Random
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
 from tidemill.share.active_member import ActiveMember
 from tidemill.share.availability import Availability
-from tidemill.share.claim import Acquired, Claim, Decided, Held, is_replaced_by, joined
-from tidemill.share.interval_map import Interval, IntervalMap
+from tidemill.share.claim import Acquired, Claim, Decided, Held, is_replaced_by
+from tidemill.share.interval_map import Interval, IntervalMap, joined
 from tidemill.share.outcome import after_acknowledgement, after_expiry, after_failure
 from tidemill.share.record_status import RecordState, RecordStatus, Run
 from tidemill.share.share import Share
@@ -84,6 +84,15 @@ class Leases:
             else:
                 yield Interval(claim.first, claim.end, claim.value)
                 offset = claim.end
+
+    def has_room_for(self, decided: Sequence[Run]) -> bool:
+        """
+        Return whether the share may track the runs that an operator's decisions add.  Each pending decision counts as a
+        run.
+        """
+        growth = self._share.growth(decided)
+        pending = sum(isinstance(claim.value, Decided) for claim in self._claims)
+        return growth <= 0 or growth + pending <= self.availability.tracked_room
 
     def claims(self) -> Iterator[Interval[Claim]]:
         """Yield all claims, in ascending order."""

@@ -105,26 +105,28 @@ def resolve_unheld(
     a trial, count them, and decide nothing.
 
     A released record keeps its delivery count; `delay_ms` replaces its release time.  Raise AcknowledgementRefused for
-    acknowledgements of other types than accept, release and reject, and for ranges that could let the share track more
-    runs than it may.
+    acknowledgements of other types than accept, release and reject, and if the share would track too many runs.
     """
     if unknown := {one.type for one in ranges} - _OF_OPERATORS:
         raise AcknowledgementRefused(
             errors.INVALID_REQUEST, f"acknowledgement type {min(unknown)}: an operator sends 1, 2 or 3"
         )
-    _check_room(leases, ranges)
     resolution = Resolution()
+    decided: list[Run] = []
     release_at = wall + delay_ms if delay_ms else 0
     for first, range_end, kind in _below(ranges, end):
         resolution.finished += _below_start(leases, first, range_end)
-        for one in list(leases.within(first, range_end)):
+        for one in leases.within(first, range_end):
             if not isinstance(one.value, RecordStatus) or one.value.state != RecordState.AVAILABLE:
                 resolution._count(one, kind)
                 continue
             resolution.resolved += one.end - one.first
             status = _status_for_operator(leases, one.value, kind, release_at)
-            if status != one.value and not is_trial:
-                resolution.runs.append(leases.decide(one.first, one.end, status))
+            if status != one.value:
+                decided.append(Interval(one.first, one.end, status))
+    if not is_trial:
+        _check_room(leases, decided)
+        resolution.runs = [leases.decide(*one) for one in decided]
     return resolution
 
 
@@ -142,19 +144,13 @@ def _status_for_operator(leases: Leases, before: RecordStatus, kind: int, releas
     return after_acknowledgement(kind, before.delivery_count, leases.settings)
 
 
-def _check_room(leases: Leases, ranges: Sequence[AcknowledgedRange]) -> None:
-    """
-    Refuse ranges that could let the share track more runs than it may.
-
-    A range may divide a run, so it adds up to two.  A range from the share's start on adds none.
-    """
-    apart = [one for one in ranges if one.first > leases.start]
-    room = leases.availability.tracked_room
-    if 2 * len(apart) > max(room, 0):
+def _check_room(leases: Leases, decided: Sequence[Run]) -> None:
+    if not leases.has_room_for(decided):
         raise AcknowledgementRefused(
             errors.POLICY_VIOLATION,
-            f"the share could track more than {leases.settings.tracked_max} runs (tidemill.share.max.tracked): first "
-            f"resolve the records from offset {leases.start} on, which is the first that is not finished",
+            f"the share would track more than {leases.settings.tracked_max} runs of records, the limit "
+            "(tidemill.share.max.tracked, unless the group sends dead letters back): first resolve the records from "
+            f"offset {leases.start} on, without gaps",
         )
 
 

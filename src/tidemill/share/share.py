@@ -4,11 +4,11 @@ It changes only when a SHARE or LOG_START command is committed, so replicas that
 equal states.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidemill.share.interval_map import IntervalMap
+from tidemill.share.interval_map import IntervalMap, joined
 from tidemill.share.record_status import NEVER_DELIVERED, RecordState, RecordStatus, Run
 from tidemill.share.share_row import Letter
 
@@ -47,6 +47,27 @@ class Share:
         for run_first, run_end, status in self.runs.cover(first, end):
             if status.state == RecordState.AVAILABLE:
                 yield run_first, run_end
+
+    def growth(self, decided: Sequence[Run]) -> int:
+        """
+        Return by how many runs the share grows, at most, if these decisions are applied.  They ascend.
+
+        Decisions from the start on that finish records add no run, because the start moves.
+        """
+        growth = 0
+        for first, end, status in joined(decided):
+            covered = sum(1 for _ in self.runs.within(first, end))
+            remaining = self._continues(first) + self._continues(end)
+            is_finished = first <= self.start and status.is_finished
+            growth += (0 if is_finished else 1) + remaining - covered
+        return growth
+
+    def _continues(self, offset: int) -> bool:
+        """Return whether a run contains the record at `offset` and the one before."""
+        if offset <= self.start:
+            return False
+        run = self.runs.at(offset - 1, offset + 1)
+        return run.end > offset and run.value != self.runs.default
 
     def set_runs(self, runs: Iterable[Run]) -> None:
         """Apply decided statuses.  Offsets below the start are ignored: they are finished."""

@@ -203,24 +203,44 @@ def test_names_with_and_without_a_session_differ() -> None:
     assert 2 == hand.leases.held_count
 
 
+def scattered(first: int, count: int) -> list[tuple[int, int, int]]:
+    return [(offset, offset + 1, ACCEPT) for offset in range(first, first + 2 * count, 2)]
+
+
 def test_an_operator_cannot_let_a_share_track_too_many_runs() -> None:
     """
-    Resolutions with gaps between them are refused at the limit, before anything changes.  Those from the share's start
-    on are not: they let the share track fewer runs.
+    Resolutions with gaps between them are refused at the limit, before anything changes, also while earlier ones are
+    not committed.  A request that was answered before can be repeated, and a trial is never refused.
     """
     hand = Hand(tracked_max=4)
-    of_operator(hand, (10, 11, ACCEPT), (20, 21, ACCEPT))
-    hand.commit()
-    assert 2 <= hand.share.tracked_count <= 4
+    assert 3 == of_operator(hand, *scattered(10, 3)).resolved
 
-    with pytest.raises(AcknowledgementRefused, match=r"tidemill\.share\.max\.tracked.*from offset 0 on") as refused:
-        of_operator(hand, (30, 31, ACCEPT), (40, 41, ACCEPT))
-    assert errors.POLICY_VIOLATION == refused.value.code
-    assert not list(hand.leases.claims())
+    for pending in (3, 0):
+        with pytest.raises(AcknowledgementRefused, match=r"tidemill\.share\.max\.tracked.*from offset 0 on") as refused:
+            of_operator(hand, *scattered(30, 2))
+        assert errors.POLICY_VIOLATION == refused.value.code
+        assert pending == len(list(hand.leases.claims()))
+        listed = [AcknowledgedRange(*one) for one in scattered(30, 2)]
+        trial = resolve_unheld(hand.leases, listed, delay_ms=None, end=END, wall=hand.now, is_trial=True)
+        assert (2, []) == (trial.resolved, trial.runs)
+        hand.commit()
+        assert 3 == hand.share.tracked_count
+        assert 3 == of_operator(hand, *scattered(10, 3)).finished
 
-    assert 28 == of_operator(hand, (0, 30, ACCEPT)).resolved
+
+def test_an_operator_can_always_finish_records_from_the_start_on() -> None:
+    """They let the share track fewer runs.  Releases with other delays let it track more, and are refused."""
+    hand = Hand(tracked_max=4)
+    for end in (40, 30, 20, 10):
+        of_operator(hand, (0, end, RELEASE), delay_ms=end)
+        hand.commit()
+    assert 4 == hand.share.tracked_count
+    with pytest.raises(AcknowledgementRefused):
+        of_operator(hand, (0, 5, RELEASE), delay_ms=5)
+
+    assert 15 == of_operator(hand, (0, 15, ACCEPT)).resolved
     hand.commit()
-    assert 2 == of_operator(hand, (40, 41, ACCEPT), (50, 51, ACCEPT)).resolved
+    assert (15, 3) == (hand.share.start, hand.share.tracked_count)
 
 
 def test_names_are_shown_as_they_were_given() -> None:

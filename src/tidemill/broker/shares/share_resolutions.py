@@ -75,7 +75,9 @@ class ShareResolution(Pending[Response]):
             led.count_released(resolution.runs)
         if not had_room:
             self._host.wake(self._key)
-        if resolution.runs or resolution.undecided:
+        if self._request.is_trial:
+            partition.shard.confirm_leadership(lambda leads: self._counted(resolution, leads))
+        elif resolution.runs or resolution.undecided:
             # Rows of a shard commit in order: when this one, even an empty one, has, the earlier decisions have, too.
             self._host.decide(led, resolution.runs, lambda is_committed: self._committed(resolution, is_committed))
         elif led.leases.settings.is_confirmed:  # a renewed lock must not outlive this leader's term
@@ -112,17 +114,19 @@ class ShareResolution(Pending[Response]):
         return not self._request.member_id
 
     def _committed(self, resolution: Resolution, is_committed: bool) -> None:
+        if is_committed and self._earlier is None and resolution.undecided:
+            self._earlier = resolution
+            self._ranges, self._held_as = resolution.undecided, None
+            self._resolve()
+        else:
+            self._counted(resolution, is_committed)
+
+    def _counted(self, resolution: Resolution, is_committed: bool) -> None:
         if not is_committed:
             self._refuse(*LOST)
             return
-        earlier, self._earlier = self._earlier, resolution
-        if earlier is None and resolution.undecided:
-            self._ranges, self._held_as = resolution.undecided, None
-            self._resolve()
-            return
         held = resolution.held + sum(one.end - one.first for one in resolution.undecided)
-        if earlier is None:
-            earlier = Resolution()
+        earlier = self._earlier or Resolution()
         self.complete(
             Response(
                 resolved=earlier.resolved + resolution.resolved,
