@@ -147,8 +147,10 @@ class BatchesRead:
                 break
         return count, offset - begin
 
-    def acquire(self, leases: Leases, member: str, limits: FetchLimits, *, now: int, wall: int) -> ShareFetched:
-        """Acquire the available records for a consumer."""
+    def acquire(
+        self, leases: Leases, member: str, limits: FetchLimits, *, now: int, wall: int, lock_ms: int | None = None
+    ) -> ShareFetched:
+        """Acquire the available records for a consumer.  `lock_ms` is the duration of the locks; None: the group's."""
         acquired = leases.acquire(
             member,
             [(one.first, one.end) for one in self._data],
@@ -157,6 +159,7 @@ class BatchesRead:
             is_limit_strict=limits.is_strict,
             now=now,
             wall=wall,
+            lock_ms=lock_ms,
         )
         sent = list(_with_records_of(self._data, acquired))
         if not limits.is_strict:
@@ -172,7 +175,7 @@ class BatchesRead:
             if any(one.first < batch.end and batch.first < one.end for one in held)
         )
 
-    def acquire_again(self, leases: Leases, member: str, *, now: int) -> ShareFetched:
+    def acquire_again(self, leases: Leases, member: str, *, now: int, lock_ms: int | None = None) -> ShareFetched:
         """Return the records in these batches that a consumer already holds, and renew their locks."""
         held = (
             Interval(first, end, claim.delivery_count)
@@ -181,7 +184,7 @@ class BatchesRead:
             if isinstance(claim, Held) and claim.member == member
         )
         acquired = [Acquired(*one) for one in joined(held)]
-        leases.renew(member, acquired, now=now)
+        leases.renew(member, acquired, now=now, lock_ms=lock_ms)
         records = [one.bytes for one in _with_records_of(self._data, acquired)]
         return ShareFetched(records, acquired, is_repeated=True)
 

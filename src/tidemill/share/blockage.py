@@ -1,8 +1,8 @@
 """Why consumers get no records although some are available."""
 
 from tidemill.share.leases import Leases
+from tidemill.share.lone_member import shown_name
 from tidemill.share.record_status import RecordState
-from tidemill.share.resolution import shown_name
 from tidemill.share.share import Share
 from tidemill.share.share_settings import Order, ShareSettings
 

@@ -20,6 +20,7 @@ from tidemill.share.active_member import ActiveMember
 from tidemill.share.availability import Availability
 from tidemill.share.claim import Acquired, Claim, Decided, Held, is_replaced_by
 from tidemill.share.interval_map import Interval, IntervalMap, joined
+from tidemill.share.lone_member import consumer_of
 from tidemill.share.outcome import after_acknowledgement, after_expiry, after_failure
 from tidemill.share.record_status import RecordState, RecordStatus, Run
 from tidemill.share.share import Share
@@ -122,8 +123,11 @@ class Leases:
             return False
         if self.settings.mode is not Mode.EXCLUSIVE:
             return True
-        is_held_by_others = any(isinstance(it.value, Held) and it.value.member != member for it in self._claims)
-        return self.active.admits(member) and not is_held_by_others
+        consumer = consumer_of(member)
+        is_held_by_others = any(
+            isinstance(it.value, Held) and consumer_of(it.value.member) != consumer for it in self._claims
+        )
+        return self.active.admits(consumer) and not is_held_by_others
 
     def acquire(
         self,
@@ -135,6 +139,7 @@ class Leases:
         is_limit_strict: bool,
         now: int,
         wall: int,
+        lock_ms: int | None = None,
     ) -> list[Acquired]:
         """
         Acquire the available records of `batches` (first offset, end offset; ascending) for a consumer.
@@ -152,16 +157,19 @@ class Leases:
         else:
             chosen = sorted(self._choose_preferred(batches, records_max, batch_size, wall))
         if chosen:
-            self.active.acquired(member)
+            self.active.acquired(consumer_of(member))
             if look_ahead is not None:
                 look_ahead.acquired()
         acquired = [Acquired(one.first, one.end, one.value + 1) for one in joined(chosen)]
-        self._hold(member, acquired, now)
+        self._hold(member, acquired, now, lock_ms)
         return acquired
 
-    def renew(self, member: str, acquired: Sequence[Acquired], *, now: int) -> None:
-        """Renew the locks on records that a consumer holds, in ascending order."""
-        self._hold(member, acquired, now)
+    def renew(self, member: str, acquired: Sequence[Acquired], *, now: int, lock_ms: int | None = None) -> None:
+        """
+        Renew the locks on records that a consumer holds, in ascending order, or lock them again after a change of
+        leaders.  `lock_ms` is the duration of the locks; None: the group's.
+        """
+        self._hold(member, acquired, now, lock_ms)
 
     def undo(self, acquired: Iterable[Acquired]) -> None:
         """Release acquired records whose response could not be sent, without counting a delivery."""
@@ -174,12 +182,28 @@ class Leases:
 
     # Methods that decide what happens to records.
 
+    def check_type(self, kind: int) -> None:
+        """Raise AcknowledgementRefused for a renewal, unless the group permits renewals."""
+        if kind == Acknowledgement.RENEW and not self.settings.is_renewable:
+            raise AcknowledgementRefused(
+                errors.INVALID_RECORD_STATE,
+                "share.renew.acknowledge.enable of the group is false: locks are not renewed; set it to true",
+            )
+
     def acknowledge(
-        self, member: str, ranges: Sequence[AcknowledgedRange], *, now: int, wall: int, delay_ms: int | None = None
+        self,
+        member: str,
+        ranges: Sequence[AcknowledgedRange],
+        *,
+        now: int,
+        wall: int,
+        delay_ms: int | None = None,
+        lock_ms: int | None = None,
     ) -> list[Run]:
         """
         Return the decisions that follow from a consumer's acknowledgements.  `delay_ms` is the time until released
-        records are available again; None: as the group's back-off says.
+        records are available again; None: as the group's back-off says.  `lock_ms` is the duration of renewed locks;
+        None: the group's.
 
         Offsets below the share's start count as acknowledged.  Raise AcknowledgementRefused before anything changes:
         with INVALID_REQUEST for offsets that were never acquired, and INVALID_RECORD_STATE if the consumer does not
@@ -201,9 +225,21 @@ class Leases:
             is_delayed = kind in (Acknowledgement.GAP, Acknowledgement.RELEASE)
             release_at = self._release_time(held, wall, delay_ms) if is_delayed else 0
             decided.append(Interval(first, end, after_acknowledgement(kind, count, settings, release_at=release_at)))
-        self._hold(member, renewed, now)
+        self._hold(member, renewed, now, lock_ms)
         self._decide(decided)
         return decided
+
+    def acknowledge_lost(
+        self, offset: int, delivery_count: int, kind: int, *, wall: int, delay_ms: int | None = None
+    ) -> Run:
+        """
+        Return the decision that follows from an acknowledgement, other than a renewal, of a record that an earlier
+        leader delivered and that is available again.
+        """
+        delivered = Held("", 0, delivery_count)
+        release_at = self._release_time(delivered, wall, delay_ms) if kind == Acknowledgement.RELEASE else 0
+        status = after_acknowledgement(kind, delivery_count, self.settings, release_at=release_at)
+        return self.decide(offset, offset + 1, status)
 
     def decide(self, first: int, end: int, status: RecordStatus) -> Run:
         """Decide the status of records without a claim, for an operator, and return the decision."""
@@ -232,7 +268,7 @@ class Leases:
             _, first, end = heapq.heappop(self._deadlines)
             for held in list(self._claims.within(first, end)):
                 if isinstance(held.value, Held) and held.value.deadline <= now:
-                    self.active.failed(held.value.member)
+                    self.active.failed(consumer_of(held.value.member))
                     decided.append(self._return(held, held.value, self._back_off(held.value, wall)))
         return decided
 
@@ -242,7 +278,7 @@ class Leases:
 
     def leave(self, member: str) -> list[Run]:
         """Release all records of a consumer whose session has ended, without a delay, and return the decisions."""
-        self.active.failed(member)
+        self.active.failed(consumer_of(member))
         held = [claim for claim in self._claims if isinstance(claim.value, Held) and claim.value.member == member]
         return [self._return(one, one.value, 0) for one in held if isinstance(one.value, Held)]
 
@@ -345,11 +381,11 @@ class Leases:
             room -= count
             taken += count
 
-    def _hold(self, member: str, acquired: Sequence[Acquired], now: int) -> None:
+    def _hold(self, member: str, acquired: Sequence[Acquired], now: int, lock_ms: int | None = None) -> None:
         """Lock records, in ascending order, for a consumer.  It may hold them already."""
         if not acquired:
             return
-        deadline = now + self.settings.lock_ms
+        deadline = now + (self.settings.lock_ms if lock_ms is None else lock_ms)
         first, end = acquired[0].first, acquired[-1].end
         self._held_count += sum(
             end - first for first, end, claim, _ in self._claims.meet(acquired) if not isinstance(claim, Held)
@@ -416,8 +452,4 @@ class Leases:
             raise AcknowledgementRefused(
                 errors.INVALID_REQUEST, f"offset {end - 1} was never acquired: the last one is {self._window_end - 1}"
             )
-        if kind == Acknowledgement.RENEW and not self.settings.is_renewable:
-            raise AcknowledgementRefused(
-                errors.INVALID_RECORD_STATE,
-                "share.renew.acknowledge.enable of the group is false: locks are not renewed; set it to true",
-            )
+        self.check_type(kind)

@@ -19,21 +19,6 @@ from tidemill.share.record_status import RecordState, RecordStatus, Run
 
 _OF_OPERATORS: Final = frozenset({Acknowledgement.ACCEPT, Acknowledgement.RELEASE, Acknowledgement.REJECT})
 
-_WITHOUT_SESSION: Final = "\0"
-
-
-def member_without_session(name: str) -> str:
-    """
-    Return the name under which `Leases` knows a consumer without a session.  It differs from the name of a member with
-    a session: the end of a session does not release what a consumer with the same name has received without one.
-    """
-    return _WITHOUT_SESSION + name
-
-
-def shown_name(member: str) -> str:
-    """Return the name under which a consumer is known to its users, whether it has a session or not."""
-    return member.removeprefix(_WITHOUT_SESSION)
-
 
 @dataclass(slots=True)
 class Resolution:

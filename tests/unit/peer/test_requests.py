@@ -14,6 +14,7 @@ from tidemill.peer import (
     share_describe,
     share_letter,
     share_open,
+    share_receipts,
     share_receive,
     share_reset,
     share_resolve,
@@ -37,6 +38,7 @@ APIS = (
     share_resolve.API,
     share_receive.API,
     share_letter.API,
+    share_receipts.API,
 )
 DIRECTORY = bytes(range(16))
 TOPIC = TopicId(bytes(range(16, 32)))
@@ -120,6 +122,28 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         share_letter.Request(topic_id=TOPIC, partition=2, records=memoryview(b"batch")),
         TOPIC.hex() + "00000002" + "06" + b"batch".hex() + NO_TAGS,
     ),
+    (
+        share_receive.API,
+        share_receive.Request(
+            group_id="g", topic_id=TOPIC, partition=2, member_id="m", max_records=3, max_bytes=4, max_wait_ms=5,
+            lease=6, lock_ms=7,
+        ),
+        "0267" + TOPIC.hex() + "00000002" + "026d" + "00000003" + "00000004" + "00000005" + "02"
+        + "00" + "08" + "0000000000000006" + "01" + "04" + "00000007",
+    ),
+    (
+        share_receipts.API,
+        share_receipts.Request(
+            group_id="g",
+            topic_id=TOPIC,
+            partition=2,
+            acknowledge_type=2,
+            deliveries=[share_receipts.Request.Delivery(offset=4, term=5, delivery_count=6, lease=7)],
+            delay_ms=8,
+        ),
+        "0267" + TOPIC.hex() + "00000002" + "02" + "02" + "0000000000000004" + "00000005" + "0006" + "0000000000000007"
+        + NO_TAGS + "0000000000000008" + "ffffffff" + NO_TAGS,
+    ),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -184,6 +208,16 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         share_receive.Response(is_exclusive=True, withheld_ms=7),
         FINE + NULL + "00000000" + "01" + "01" + "02" + "00" + "01" + "01" + "01" + "04" + "00000007",
     ),
+    (
+        share_receive.API,
+        share_receive.Response(term=7),
+        FINE + NULL + "00000000" + "01" + "01" + "01" + "02" + "04" + "00000007",
+    ),
+    (
+        share_receipts.API,
+        share_receipts.Response(lock_ms=9, outcomes=[0, 1]),
+        FINE + NULL + "00000009" + "03" + "00" + "01" + NO_TAGS,
+    ),
     (share_letter.API, share_letter.Response(error_code=3, error_message="no"), "0003" + "036e6f" + NO_TAGS),
 ]  # fmt: skip
 
@@ -224,5 +258,5 @@ def test_the_api_keys_are_not_kafkas() -> None:
     """The API keys between brokers are unique, far above Kafka's, and not among those that ApiVersions lists."""
     keys = [api.key for api in APIS]
 
-    assert [*range(10_000, 10_010), 10_015, 10_016, 10_017] == keys
+    assert [*range(10_000, 10_010), 10_015, 10_016, 10_017, 10_018] == keys
     assert not set(keys) & set(ALL)

@@ -91,7 +91,7 @@ def acknowledges_range_by_range() -> AbstractContextManager[object]:
 def expires_at_the_deadline_before_the_renewal() -> AbstractContextManager[object]:
     renew = Leases._hold
 
-    def keep_deadline(self: Any, member: str, acquired: Any, now: int) -> None:
+    def keep_deadline(self: Any, member: str, acquired: Any, now: int, lock_ms: int | None) -> None:
         for one in acquired:
             held = self._claims.get(one.first)
             is_renewed = isinstance(held, Held) and held.member == member

@@ -8,14 +8,13 @@ from tidemill.model import errors
 from tidemill.model.back_off import DELAY_MS_MAX, BackOff, Growth
 from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, AcknowledgementRefused
 from tidemill.share.claim import Acquired
+from tidemill.share.lone_member import member_without_session
 from tidemill.share.record_status import Reason, RecordState
 from tidemill.share.resolution import (
     Resolution,
     check_delay,
-    member_without_session,
     resolve_held,
     resolve_unheld,
-    shown_name,
 )
 
 ACCEPT, RELEASE, REJECT, RENEW = (
@@ -241,7 +240,3 @@ def test_an_operator_can_always_finish_records_from_the_start_on() -> None:
     assert 15 == of_operator(hand, (0, 15, ACCEPT)).resolved
     hand.commit()
     assert (15, 3) == (hand.share.start, hand.share.tracked_count)
-
-
-def test_names_are_shown_as_they_were_given() -> None:
-    assert "me" == shown_name(member_without_session("me")) == shown_name("me")

@@ -12,11 +12,13 @@ from typing import Final
 
 from tidemill.broker import handlers
 from tidemill.broker.connection.forwarding import Handler, forwarded
-from tidemill.peer import share_describe, share_receive, share_resolve
+from tidemill.peer import share_describe, share_receipts, share_receive, share_resolve
 from tidemill.wire.api import ALL
 from tidemill.wire.schema import Api
 
-UNLISTED: Final[dict[int, Api]] = {api.key: api for api in (share_describe.API, share_receive.API, share_resolve.API)}
+UNLISTED: Final[dict[int, Api]] = {
+    api.key: api for api in (share_describe.API, share_receive.API, share_resolve.API, share_receipts.API)
+}
 """Tidemill's own APIs: clients and brokers use them, but ApiVersions does not list them."""
 
 

@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
-from tidemill.model.config_resolution import NOTHING, BrokerLayers
+from tidemill.model import errors
+from tidemill.model.config_resolution import NOTHING, BrokerLayers, broker_int
 from tidemill.model.dead_letters import is_redrive
 from tidemill.model.offset_reset import EARLIEST
 from tidemill.model.share_group_config import ShareGroupConfig, compile_share_group_config
+from tidemill.share.acknowledgement import AcknowledgementRefused
+
+LOCK_MAX: Final = "group.share.max.record.lock.duration.ms"
 
 
 class ShareGroupConfigs:
@@ -32,3 +37,16 @@ class ShareGroupConfigs:
                 found = replace(found, offset_reset=EARLIEST)
             self._compiled[group_id] = found
         return found
+
+    def checked_lock_ms(self, lock_ms: int) -> int:
+        """
+        Return the duration of a lock that a consumer asks for.
+
+        Raise AcknowledgementRefused if it is not positive, or longer than the broker permits.
+        """
+        most = broker_int(self._layers(), LOCK_MAX)
+        if not 1 <= lock_ms <= most:
+            raise AcknowledgementRefused(
+                errors.INVALID_REQUEST, f"a lock of {lock_ms} ms: a lock lasts 1 to {most} ms ({LOCK_MAX})"
+            )
+        return lock_ms

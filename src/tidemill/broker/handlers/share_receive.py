@@ -14,6 +14,7 @@ from tidemill.model import errors
 from tidemill.model.dead_letters import check_has_consumers
 from tidemill.model.errors import KafkaError
 from tidemill.peer.share_receive import Request, Response
+from tidemill.share.acknowledgement import AcknowledgementRefused
 from tidemill.share.acquisition import FetchLimits
 
 _READ_BYTES_MAX: Final = 4 << 20  # what is read, to acquire its records, for a response without their bytes
@@ -27,9 +28,11 @@ def handle(request: Request, context: RequestContext) -> Response | Held | Delay
         )
     try:
         check_has_consumers(request.group_id)
+        consumer = LoneConsumer(context.broker.shares, request)
     except KafkaError as refused:
         return Response(error_code=refused.error_code, error_message=refused.message)
-    consumer = LoneConsumer(context.broker.shares, request)
+    except AcknowledgementRefused as refused:
+        return Response(error_code=refused.code, error_message=str(refused))
     if request.max_records == 0:
         return consumer.held()
     limits = FetchLimits(records_max=request.max_records, batch_size=request.max_records, is_strict=True)

@@ -10,12 +10,13 @@ from tidemill.broker.shares.share_openings import is_final, opening_refused
 from tidemill.broker.shares.share_reads import ReadRange, ranges_to_read
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
+from tidemill.peer.share_receipts import OF_GROUP
 from tidemill.peer.share_receive import Request, Response
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
 from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
 from tidemill.share.claim import Acquired
-from tidemill.share.resolution import member_without_session
+from tidemill.share.lone_member import member_without_session
 from tidemill.share.share_settings import Mode
 
 
@@ -27,7 +28,9 @@ class LoneConsumer:
     def __init__(self, host: ShareHost, request: Request) -> None:
         self._host = host
         self.key = ShareKey(request.group_id, request.topic_id, request.partition)
-        self.member = member_without_session(request.member_id)
+        self.member = member_without_session(request.member_id, request.lease)
+        self._lease = request.lease
+        self._lock_ms = None if request.lock_ms == OF_GROUP else host.configs.checked_lock_ms(request.lock_ms)
         self._has_bytes = request.max_bytes > 0
         self._refusal: KafkaError | None = None  # why the share cannot be opened
 
@@ -73,18 +76,19 @@ class LoneConsumer:
                 return ShareFetched([], held, is_repeated=True)
             return self._acquire_new(led, read, limits)._replace(records=[])
         if read.held_bytes(led.leases, self.member):
-            return read.acquire_again(led.leases, self.member, now=self._host.lock_now)
+            return read.acquire_again(led.leases, self.member, now=self._host.lock_now, lock_ms=self._lock_ms)
         return self._acquire_new(led, read, limits)
 
     def _acquire_new(self, led: LedShare, read: BatchesRead, limits: FetchLimits) -> ShareFetched:
-        found = read.acquire(led.leases, self.member, limits, now=self._host.lock_now, wall=self._host.wall_ms)
+        now, wall = self._host.lock_now, self._host.wall_ms
+        found = read.acquire(led.leases, self.member, limits, now=now, wall=wall, lock_ms=self._lock_ms)
         led.count_acquired(found.acquired)
         return found
 
     def _renewed(self, led: LedShare) -> list[Acquired]:
         """Renew the locks of all records that the consumer holds, and return the records."""
         held = list(led.leases.held_by(self.member))
-        led.leases.renew(self.member, held, now=self._host.lock_now)
+        led.leases.renew(self.member, held, now=self._host.lock_now, lock_ms=self._lock_ms)
         return held
 
     def response(self, fetched: Fetched, failures: Failures) -> Response:
@@ -101,7 +105,7 @@ class LoneConsumer:
         config = self._host.configs.of(self.key.group)
         led = self._host.led(self.key)
         return Response(
-            lock_ms=config.lock_ms,
+            lock_ms=config.lock_ms if self._lock_ms is None else self._lock_ms,
             acquired=[
                 Response.AcquiredRecords(first_offset=first, last_offset=end - 1, delivery_count=count)
                 for first, end, count in acquired
@@ -109,6 +113,7 @@ class LoneConsumer:
             records=records,
             is_exclusive=config.mode == Mode.EXCLUSIVE,
             withheld_ms=0 if led is None else led.withheld_ms(self._host.lock_now),
+            term=led.partition.leader_epoch if led is not None and self._lease else -1,
         )
 
 

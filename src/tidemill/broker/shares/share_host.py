@@ -41,6 +41,7 @@ from tidemill.shard.shard import Shard
 from tidemill.share.acknowledgement import AcknowledgementBatch, AcknowledgementRefused, acknowledged_ranges
 from tidemill.share.claim import Acquired
 from tidemill.share.leases import Leases
+from tidemill.share.lone_member import consumer_of
 from tidemill.share.record_status import Run
 from tidemill.share.share import Removed, Share
 from tidemill.share.share_row import CloseShare
@@ -420,7 +421,7 @@ class ShareHost:
         active = led.leases.active.name
         if led.leases.settings.mode is not Mode.EXCLUSIVE or active is None:
             return False
-        has_fetch = any(fetch.member == active for fetch in self._waiters.waiting_for(led.key))
+        has_fetch = any(consumer_of(fetch.member) == active for fetch in self._waiters.waiting_for(led.key))
         return led.leases.replaces_silent(has_fetch=has_fetch, end=led.partition.high_watermark, now=now, wall=wall)
 
     def _unopened(self) -> Iterator[ShareKey]:

@@ -20,7 +20,8 @@ from tidemill.share.acknowledgement import (
     AcknowledgementRefused,
     acknowledged_ranges,
 )
-from tidemill.share.resolution import Resolution, check_delay, member_without_session, resolve_held, resolve_unheld
+from tidemill.share.lone_member import member_without_session
+from tidemill.share.resolution import Resolution, check_delay, resolve_held, resolve_unheld
 
 _TYPES: Final = frozenset(Acknowledgement)
 
