@@ -15,6 +15,7 @@ from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT
 
 INSECURE_BIND: Final = "tidemill.insecure.bind"
 PEER_LISTENER: Final = "tidemill.peer.listener"
+HTTP_ADVERTISED: Final = "tidemill.http.advertised"
 HTTP_LISTENER: Final = "tidemill.http.listener"
 PEER_ADVERTISED: Final = "tidemill.peer.advertised"
 CLUSTER_KEY: Final = "tidemill.cluster.key"

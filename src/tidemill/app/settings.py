@@ -12,8 +12,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 from tidemill.app.connection_limits import OVERRIDES, connections_max_by_host
+from tidemill.app.http_token import HTTP_TOKEN_FILE, token_of
 from tidemill.app.listeners import (
     CLUSTER_KEY,
+    HTTP_ADVERTISED,
     HTTP_LISTENER,
     INSECURE_BIND,
     JOIN,
@@ -52,6 +54,8 @@ class Settings:
     join: tuple[str, ...]  # HOST:PORT of brokers that can admit this one; empty: a new directory bootstraps a cluster
     cluster_key: bytes = field(repr=False)
     http: Address
+    http_advertised: Address | None  # None: the address of the listener
+    http_token: bytes | None = field(repr=False)  # of clients of the API elsewhere; None: these are not served
     ineffective_keys: tuple[str, ...]  # keys that were set but have no effect; logged once at the start
 
 
@@ -118,6 +122,9 @@ def settings_of(
             return None
 
     http = checked(lambda: _http(_text(layers, HTTP_LISTENER), insecure_bind=insecure_bind))
+    http_advertised = checked(lambda: _http_advertised(broker_value(layers, HTTP_ADVERTISED)))
+    token_file = broker_value(layers, HTTP_TOKEN_FILE)
+    http_token = None if token_file is None else checked(lambda: token_of(str(token_file)))
     peer = checked(
         lambda: peer_of(_text(layers, PEER_LISTENER), advertised, has_key=key is not None, insecure_bind=insecure_bind)
     )
@@ -142,6 +149,8 @@ def settings_of(
         join=join,
         cluster_key=LOOPBACK_KEY if key is None else key.encode(),
         http=http,
+        http_advertised=http_advertised,
+        http_token=http_token,
         ineffective_keys=tuple(
             sorted(name for name in static if BROKER_KEYS[name].support is KeySupport.WITHOUT_EFFECT)
         ),
@@ -165,6 +174,15 @@ def _at(lines: Mapping[str, str], name: str, problem: str) -> str:
 def _http(text: str, *, insecure_bind: bool) -> Address:
     address = address_of(HTTP_LISTENER, text)
     check_bind(HTTP_LISTENER, address, insecure_bind=insecure_bind)
+    return address
+
+
+def _http_advertised(value: object) -> Address | None:
+    if value is None:
+        return None
+    address = address_of(HTTP_ADVERTISED, str(value))
+    if address.is_wildcard or not address.port:
+        raise SettingRefused(HTTP_ADVERTISED, str(value), "write the host and port that clients connect to")
     return address
 
 

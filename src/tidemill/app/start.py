@@ -169,8 +169,8 @@ class _Process:
             address = self.http.bind(self.settings.http)
         except OSError as error:
             raise unbindable(HTTP_LISTENER, self.settings.http, error) from error
-        self.http.serve(lambda: _http_application(lambda: self.broker, self.settings.join), self._kafka_port)
-        return address
+        self.http.serve(lambda: _http_application(lambda: self.broker, self.settings), self._kafka_port)
+        return self.settings.http_advertised or address
 
     def _kafka_port(self) -> int | None:
         """Return the port of the first listener; None before it is bound."""
@@ -341,13 +341,17 @@ class _Process:
             jobs.stop()
 
 
-def _http_application(broker: Callable[[], Broker | None], join: Sequence[str]) -> "Application":
+def _http_application(broker: Callable[[], Broker | None], settings: Settings) -> "Application":
     from tidemill.app.lazy_console import LazyConsole
     from tidemill.app.observed import ObservedBroker
+    from tidemill.http.access import Access
     from tidemill.http.application import Application
 
-    observed = ObservedBroker(broker, join)
-    return Application(observed, observed.reported, LazyConsole(broker))
+    observed = ObservedBroker(broker, settings.join)
+    known = [settings.http, settings.http_advertised]
+    hosts = frozenset(it.host.lower() for it in known if it is not None and not it.is_wildcard)
+    access = Access(token=settings.http_token, hosts=hosts)
+    return Application(observed, observed.reported, LazyConsole(broker), access)
 
 
 def _data_directory(path: str) -> OsDisk:

@@ -1,4 +1,4 @@
-"""HTTP responses: status, content type and text.  Errors are problem details (RFC 9457)."""
+"""HTTP responses: status, content type, text and further headers.  Errors are problem details (RFC 9457)."""
 
 import json
 from http import HTTPStatus
@@ -12,6 +12,7 @@ class Answer(NamedTuple):
     status: int
     content_type: str
     text: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # further ones
 
 
 def json_answer(fields: object, status: int = 200) -> Answer:

@@ -10,9 +10,9 @@ serves Kafka clients, even if something is degraded; the response to `/health/re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, Protocol
 
+from tidemill.http.access import Access
 from tidemill.http.answer import Answer, json_answer, problem
 from tidemill.http.cluster_api import ClusterApi, ClusterState
-from tidemill.http.loopback import is_from_loopback, loopback_only
 from tidemill.telemetry.prometheus import CONTENT_TYPE
 
 Scope = MutableMapping[str, Any]
@@ -20,6 +20,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+ONLY_THIS_MACHINE: Final = Access()
 API_FOLDERS: Final = ("health", "metrics", "v1")  # the first parts of paths that are never passed to the console
 
 
@@ -43,13 +44,18 @@ class ObservableBroker(Protocol):
 
 class Application:
     def __init__(
-        self, broker: ObservableBroker, state: Callable[[], ClusterState | None], console: Asgi | None = None
+        self,
+        broker: ObservableBroker,
+        state: Callable[[], ClusterState | None],
+        console: Asgi | None = None,
+        access: Access = ONLY_THIS_MACHINE,
     ) -> None:
         """
         Serve the health and metrics of `broker`.  `state` returns the state of its cluster, or None while the broker
         does not know it yet.  `console` serves all other paths; without it, they return status 404.
         """
         self._broker = broker
+        self._access = access
         self._console = console
         self._cluster = ClusterApi(state)
         self._routes: dict[str, Callable[[], Answer]] = {
@@ -62,15 +68,17 @@ class Application:
         if scope["type"] != "http":  # Web sockets and lifespan events are not supported.
             raise NotImplementedError(f"ASGI scope {scope['type']!r}")
         console = self._console_for(scope)
-        if console is not None and is_from_loopback(scope):
+        refused = None if console is None else self._access.refusal_of_console(scope)
+        if console is not None and refused is None:
             await console(scope, receive, send)
             return
-        status, content_type, text = self._answer(scope) if console is None else loopback_only(scope["path"])
+        status, content_type, text, more = refused or self._answer(scope)
         body = text.encode()
         headers = [
             (b"content-type", content_type.encode()),
             (b"content-length", str(len(body)).encode()),
             (b"cache-control", b"no-store"),
+            *more,
         ]
         if status == 405:
             headers.append((b"allow", b"GET, HEAD"))
@@ -84,6 +92,8 @@ class Application:
 
     def _answer(self, scope: Scope) -> Answer:
         method, path = scope["method"], scope["path"]
+        if path.startswith("/v1/") and (refused := self._access.refusal_of_api(scope)) is not None:
+            return refused
         paths = [*self._routes, *self._cluster.routes]
         if path not in paths:
             return problem(404, f"{path[:200]} is not a path; the paths are {', '.join(paths)}", paths=paths)

@@ -1,6 +1,6 @@
 """`/v1/cluster`, `/v1/brokers`, `/v1/shards`: the cluster as one broker sees it, in JSON.
 
-Each response is the view of one broker, which `answered_by` names.  Only clients on this machine are served.
+Each response is the view of one broker, which `answered_by` names.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 from tidemill.http.answer import Answer, json_answer, problem
-from tidemill.http.loopback import is_from_loopback, loopback_only
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000  # shards in one response: building it blocks the event loop (decision 15)
@@ -43,8 +42,6 @@ class ClusterApi:
 
     def answer(self, scope: MutableMapping[str, Any]) -> Answer:
         """Return the response to a GET request for one of `routes`."""
-        if not is_from_loopback(scope):
-            return loopback_only(scope["path"])
         state = self._state()
         if state is None:
             return problem(

@@ -18,10 +18,24 @@ def _key_problem(value: ConfigValue) -> str | None:
 
 TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
     obeyed(
+        "tidemill.http.advertised",
+        STRING,
+        None,
+        "The address of the HTTP listener for clients elsewhere: HOST:PORT; by default that of the listener. Requests "
+        "that name another host are refused.",
+    ),
+    obeyed(
         "tidemill.http.listener",
         STRING,
         "127.0.0.1:9080",
-        "Where health, readiness and metrics are served: HOST:PORT; port 0 picks a free one.",
+        "Where the console, the API, health and metrics are served: HOST:PORT; port 0 picks a free one.",
+    ),
+    obeyed(
+        "tidemill.http.token.file",
+        STRING,
+        None,
+        "A file with the token that clients of the API on other machines send; without it, only clients on this "
+        "machine are served.",
     ),
     obeyed(
         "tidemill.insecure.bind",

@@ -157,4 +157,4 @@ def test_the_console_is_served_on_this_machine_only(scope: dict[str, Any]) -> No
     """
     status, body = answer_of(Application(Broker(), Cluster, console), "/topics", **scope)
 
-    assert 403 == status and "loopback" in json.loads(body)["detail"]
+    assert 403 == status and "127.0.0.1" in json.loads(body)["detail"]

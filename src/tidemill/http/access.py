@@ -1,0 +1,120 @@
+"""The rules for clients of `/v1` and the console, as long as authentication is not implemented.
+
+    the Host header names this machine's loopback, or this broker    otherwise 403: prevents DNS rebinding
+    a browser sends requests from pages of this broker only          otherwise 403: the Origin header names another
+    a client of this machine that addresses it by loopback           is served
+    any other client                                                 is served `/v1` if it has the token
+
+A browser sends a request with one of `WRITTEN_TYPES` to another host only after it has asked that host (CORS), which
+this broker refuses.  So a write without one of these types gets 415, also from a client that is no browser.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tidemill.http.answer import Answer, problem
+
+WRITTEN_TYPES: Final = ("application/json", "application/x-ndjson", "application/octet-stream")
+_WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
+_BEARER: Final = "bearer "
+
+Scope = MutableMapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The rules for one HTTP listener."""
+
+    token: bytes | None = field(default=None, repr=False)  # of clients elsewhere; None: these are not served
+    hosts: frozenset[str] = frozenset()  # lower-case names and addresses of this broker, other than loopback
+
+    def refusal_of_api(self, scope: Scope) -> Answer | None:
+        """Return the response that refuses a request for `/v1`; None if the request may be handled."""
+        refused = self._refusal_of_headers(scope)
+        return refused or (None if is_local(scope) else self._refusal_of_stranger(scope))
+
+    def refusal_of_console(self, scope: Scope) -> Answer | None:
+        """Likewise for a page of the console, which is for people on this machine."""
+        return self._refusal_of_headers(scope) or (None if is_local(scope) else _loopback_only(scope))
+
+    def _refusal_of_headers(self, scope: Scope) -> Answer | None:
+        host = _header(scope, b"host")
+        name = _name_of(host or "")
+        if host is not None and not (_is_loopback_name(name) or name in self.hosts):
+            return problem(
+                403,
+                f"Host: {host[:200]} is not this broker: address it by 127.0.0.1 or localhost, or by the host of "
+                "tidemill.http.advertised or tidemill.http.listener",
+            )
+        origin = _header(scope, b"origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != (host or "").lower():
+            return problem(403, f"Origin: {origin[:200]} is another site: only pages of this broker may send requests")
+        return None
+
+    def _refusal_of_stranger(self, scope: Scope) -> Answer | None:
+        if self.token is None:
+            return _loopback_only(scope)
+        given = _header(scope, b"authorization") or ""
+        is_bearer = given[: len(_BEARER)].lower() == _BEARER
+        if is_bearer and hmac.compare_digest(given[len(_BEARER) :].strip().encode("latin-1"), self.token):
+            return None
+        refused = problem(
+            401,
+            f"{scope['path'][:200]} needs the header Authorization: Bearer TOKEN, with the token in the broker's "
+            "tidemill.http.token.file",
+        )
+        return refused._replace(headers=((b"www-authenticate", b"Bearer"),))
+
+
+def is_local(scope: Scope) -> bool:
+    """Return whether a request came from this machine, and was sent to a loopback name or address."""
+    client = scope.get("client")
+    host = _header(scope, b"host")
+    is_sent_to_loopback = host is None or _is_loopback_name(_name_of(host))
+    return client is not None and _is_loopback(str(client[0])) and is_sent_to_loopback
+
+
+def _loopback_only(scope: Scope) -> Answer:
+    return problem(
+        403,
+        f"{scope['path'][:200]} is available on loopback addresses only, because authentication is not implemented: "
+        "send the request on the broker's machine, to 127.0.0.1 or localhost",
+    )
+
+
+def refusal_of_type(scope: Scope) -> Answer | None:
+    """Return the response to a write whose body has none of `WRITTEN_TYPES`; None for other requests."""
+    if scope["method"] not in _WRITES:
+        return None
+    given = _header(scope, b"content-type") or ""
+    if given.partition(";")[0].strip().lower() in WRITTEN_TYPES:
+        return None
+    return problem(415, f"Content-Type: {given[:200]} is not accepted; send {', '.join(WRITTEN_TYPES)}")
+
+
+def _header(scope: Scope, name: bytes) -> str | None:
+    """Return the first header of a name."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+
+
+def _name_of(host: str) -> str:
+    """Return the name or address in a Host header, without the port."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name.lower()
+
+
+def _is_loopback_name(name: str) -> bool:
+    return name == "localhost" or _is_loopback(name)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
