@@ -10,8 +10,8 @@ MACHINE = {
     "asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "ssl", "subprocess", "threading", "time",
     "uuid", "logging",
 }  # fmt: skip
-LIMITED = dict.fromkeys(("storage", "http", "console", "telemetry"), MACHINE)
-LIMITED |= dict.fromkeys(("shard", "broker", "simulation"), MACHINE - {"asyncio"})
+LIMITED = dict.fromkeys(("storage", "console", "telemetry"), MACHINE)
+LIMITED |= dict.fromkeys(("shard", "broker", "simulation", "http"), MACHINE - {"asyncio"})
 SEEDED = "random.Random"  # a simulation creates each of its generators from its seed
 PERMITTED = {
     "src/tidemill/console/queue_summary.py": {"threading.Lock"},  # a lock, because pages are built in threads

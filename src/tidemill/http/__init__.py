@@ -1,1 +1,1 @@
-"""An ASGI application that serves health, readiness, metrics and the state of the cluster over HTTP."""
+"""ASGI applications over HTTP: health, readiness, metrics, the state of the cluster, and in `v1` the API."""

@@ -49,11 +49,14 @@ class Application:
         state: Callable[[], ClusterState | None],
         console: Asgi | None = None,
         access: Access = ONLY_THIS_MACHINE,
+        api: Asgi | None = None,
     ) -> None:
         """
         Serve the health and metrics of `broker`.  `state` returns the state of its cluster, or None while the broker
-        does not know it yet.  `console` serves all other paths; without it, they return status 404.
+        does not know it yet.  `api` serves the other paths below `/v1`, and `console` all paths that do not belong to
+        the API; without them, these return status 404.
         """
+        self._api = api
         self._broker = broker
         self._access = access
         self._console = console
@@ -67,10 +70,9 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # Web sockets and lifespan events are not supported.
             raise NotImplementedError(f"ASGI scope {scope['type']!r}")
-        console = self._console_for(scope)
-        refused = None if console is None else self._access.refusal_of_console(scope)
-        if console is not None and refused is None:
-            await console(scope, receive, send)
+        inner, refused = self._inner(scope)
+        if inner is not None and refused is None:
+            await inner(scope, receive, send)
             return
         status, content_type, text, more = refused or self._answer(scope)
         body = text.encode()
@@ -85,15 +87,19 @@ class Application:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-    def _console_for(self, scope: Scope) -> Asgi | None:
-        """Return the console if the path is one of its paths."""
-        folder = scope["path"].removeprefix("/").partition("/")[0]
-        return None if folder in API_FOLDERS else self._console
+    def _inner(self, scope: Scope) -> tuple[Asgi | None, Answer | None]:
+        """Return the application to which a path belongs, None if it is this one; and the response that refuses it."""
+        path = scope["path"]
+        folder = path.removeprefix("/").partition("/")[0]
+        if folder == "v1":
+            api = None if path in self._cluster.routes else self._api
+            return api, self._access.refusal_of_api(scope)
+        if self._console is None or folder in API_FOLDERS:
+            return None, None
+        return self._console, self._access.refusal_of_console(scope)
 
     def _answer(self, scope: Scope) -> Answer:
         method, path = scope["method"], scope["path"]
-        if path.startswith("/v1/") and (refused := self._access.refusal_of_api(scope)) is not None:
-            return refused
         paths = [*self._routes, *self._cluster.routes]
         if path not in paths:
             return problem(404, f"{path[:200]} is not a path; the paths are {', '.join(paths)}", paths=paths)

@@ -24,7 +24,7 @@ class Request(Message):
     group_id: str = field(STRING)
     topic_id: TopicId = field(UUID)
     partition: int = field(INT32)
-    acknowledge_type: int = field(INT8)  # 1 accept, 2 release, 3 reject, 4 renew
+    acknowledge_type: int = field(INT8)  # 1 accept, 2 release, 3 reject, 4 renew, 5 undo the delivery
     deliveries: Sequence[Delivery] = field(array(Delivery))
     delay_ms: int = field(INT64, default=BY_POLICY)  # until released records are available again
     lock_ms: int = field(INT32, default=OF_GROUP)  # the duration of renewed locks

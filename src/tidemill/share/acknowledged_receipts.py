@@ -13,9 +13,11 @@ A request that is repeated, because its response was lost, has the same result.
     finished by this delivery                       ok if it was finished in this way
     below the share's start                         ok        ok         expired    expired
     anything else                                   expired
+
+A delivery that is undone is available again, and does not count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -28,7 +30,8 @@ from tidemill.share.leases import Leases
 from tidemill.share.lone_member import lease_of, member_without_session
 from tidemill.share.record_status import Reason, RecordState, RecordStatus, Run
 
-_KINDS: Final = frozenset(Acknowledgement) - {Acknowledgement.GAP}
+UNDO: Final = 5  # not an acknowledgement: the consumer has not got the record, so the delivery does not count
+_KINDS: Final = (frozenset(Acknowledgement) - {Acknowledgement.GAP}) | {UNDO}
 _FINISHING: Final = frozenset({Acknowledgement.ACCEPT, Acknowledgement.REJECT})
 
 
@@ -69,14 +72,14 @@ def acknowledge_receipts(
     wall: int,
 ) -> AcknowledgedReceipts:
     """
-    Accept, release, reject or renew the records of deliveries, as the leader of `term`.
+    Accept, release, reject or renew the records of deliveries, as the leader of `term`; or undo the deliveries.
 
     `delay_ms` is the time until released records are available; None: as the group's back-off says.  `lock_ms` is the
     duration of renewed locks; None: the group's.  `end` is the high watermark.  Raise AcknowledgementRefused if a lock
     cannot be renewed.
     """
     if kind not in _KINDS:
-        raise AcknowledgementRefused(errors.INVALID_REQUEST, f"acknowledgement type {kind}: a receipt takes 1 to 4")
+        raise AcknowledgementRefused(errors.INVALID_REQUEST, f"acknowledgement type {kind}: a receipt takes 1 to 5")
     leases.check_type(kind)
     found = AcknowledgedReceipts([Outcome.EXPIRED] * len(deliveries))
     held: dict[str, list[Interval[int]]] = {}  # by member
@@ -93,6 +96,8 @@ def acknowledge_receipts(
         elif isinstance(known.value, Decided) and not known.value.is_available:
             found.outcomes[at] = Outcome.UNKNOWN
             found.undecided.append(at)
+        elif kind == UNDO:
+            continue  # nothing is to be undone
         elif _was_lost(known.value, one, term):
             found.outcomes[at] = Outcome.OK
             if kind == Acknowledgement.RENEW:
@@ -105,10 +110,21 @@ def acknowledge_receipts(
         elif _is_done(known.value, kind, one):
             found.outcomes[at] = Outcome.OK
     for member, offsets in held.items():
+        if kind == UNDO:
+            undone = {it.first for it in offsets}
+            leases.undo([it for it in _each(leases.held_by(member)) if it.first in undone])
+            continue
         ranges = [AcknowledgedRange(*it) for it in joined(sorted(set(offsets)))]
         found.runs += leases.acknowledge(member, ranges, now=now, wall=wall, delay_ms=delay_ms, lock_ms=lock_ms)
     found.runs.sort(key=lambda run: run.first)
     return found
+
+
+def _each(acquired: Iterable[Acquired]) -> Iterator[Acquired]:
+    """Yield each record on its own."""
+    for first, end, delivery_count in acquired:
+        for offset in range(first, end):
+            yield Acquired(offset, offset + 1, delivery_count)
 
 
 def _status_of(known: Claim | RecordStatus) -> RecordStatus:

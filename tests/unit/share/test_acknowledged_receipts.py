@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.unit.share.test_leases import LOCK_MS, Hand
 from tidemill.model import errors
-from tidemill.share.acknowledged_receipts import AcknowledgedReceipts, Delivery, Outcome, acknowledge_receipts
+from tidemill.share.acknowledged_receipts import UNDO, AcknowledgedReceipts, Delivery, Outcome, acknowledge_receipts
 from tidemill.share.acknowledgement import Acknowledgement, AcknowledgementRefused
 from tidemill.share.leases import Leases
 from tidemill.share.lone_member import member_without_session
@@ -162,6 +162,17 @@ def test_a_receipt_survives_a_change_of_leaders(kind: int) -> None:
     assert [EXPIRED] == leader.acknowledge(kind, first)
 
 
+def test_a_delivery_is_undone() -> None:
+    """The consumer has not got the record: it is available at once, and the next delivery has the same count."""
+    leader = Leader()
+    first, second, third = leader.receive(3)
+    assert [OK, OK, EXPIRED] == leader.acknowledge(UNDO, first, third, Delivery(2, 1, 9, third.lease))
+
+    assert [(0, 1), (2, 1)] == [(it.offset, it.delivery_count) for it in leader.receive(3)]
+    assert [EXPIRED] == leader.acknowledge(ACCEPT, first)
+    assert [OK] == leader.acknowledge(ACCEPT, second)
+
+
 def test_a_renewed_lock_after_a_change_of_leaders_belongs_to_its_receipt() -> None:
     leader = Leader()
     (one,) = leader.receive(1)
@@ -213,7 +224,7 @@ def test_an_offset_behind_the_high_watermark_is_expired() -> None:
 def test_other_types_and_locks_that_cannot_be_renewed_are_refused() -> None:
     leader = Leader(is_renewable=False)
     (one,) = leader.receive(1)
-    for kind, code in ((0, errors.INVALID_REQUEST), (5, errors.INVALID_REQUEST), (RENEW, errors.INVALID_RECORD_STATE)):
+    for kind, code in ((0, errors.INVALID_REQUEST), (6, errors.INVALID_REQUEST), (RENEW, errors.INVALID_RECORD_STATE)):
         with pytest.raises(AcknowledgementRefused) as refused:
             leader.acknowledge(kind, one)
         assert code == refused.value.code

@@ -1,0 +1,1 @@
+"""The HTTP API of a broker for programs, below `/v1`."""

@@ -1,0 +1,59 @@
+"""The ASGI application of `/v1`, except for the paths of `cluster_api`."""
+
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.routing import Route as Path
+
+from tidemill.broker.broker import Broker
+from tidemill.http.answer import problem
+from tidemill.http.v1 import queues
+from tidemill.http.v1.brokers import Brokers
+from tidemill.http.v1.calls import Route, respond, response_of
+
+ROUTES: Final[tuple[Route, ...]] = (*queues.ROUTES,)
+RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+
+
+class Api:
+    def __init__(self, broker: Callable[[], Broker | None]) -> None:
+        """Serve the broker that `broker()` returns; it returns None while the process waits to join a cluster."""
+        self._broker = broker
+        self._brokers: Brokers | None = None
+        self._paths = [(Path(route.path, _no_endpoint, methods=[route.method]), route) for route in ROUTES]
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        response = await self._response(scope, receive)
+        await response(scope, receive, send)
+
+    async def _response(self, scope: MutableMapping[str, Any], receive: Any) -> Response:
+        allowed: set[str] = set()
+        for path, route in self._paths:
+            match, found = path.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                return await self._routed(route, Request(scope, receive))
+            if match is Match.PARTIAL:
+                allowed.add(route.method)
+        shown = scope["path"][:200]
+        if not allowed:
+            return response_of(problem(404, f"{shown} is not a path; docs/http.md lists the paths"))
+        names = ", ".join(sorted(allowed))
+        refused = problem(405, f"{scope['method']} is not allowed at {shown}; use {names}")
+        return response_of(refused._replace(headers=((b"allow", names.encode()),)))
+
+    async def _routed(self, route: Route, request: Request) -> Response:
+        broker = self._broker()
+        if broker is None or not broker.is_ready:
+            refused = problem(503, "this broker does not serve clients yet: try again, or ask another broker")
+            return response_of(refused._replace(headers=RETRY_AFTER))
+        if self._brokers is None:
+            self._brokers = Brokers(broker)
+        return await respond(route, self._brokers, request)
+
+
+async def _no_endpoint(_: Request) -> Response:
+    raise NotImplementedError("`Api` calls the handlers of its routes itself")

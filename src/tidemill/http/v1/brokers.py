@@ -1,0 +1,141 @@
+"""Sends the requests of HTTP clients to the brokers that can answer them: this one, or another one over its peer link.
+
+This is the only place that forwards them.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Final, NamedTuple
+
+from tidemill.broker.broker import Broker
+from tidemill.broker.clients.pipelines import Pipelines
+from tidemill.broker.connection.dispatch import HANDLERS
+from tidemill.broker.request.request_context import RequestContext
+from tidemill.metadata.image import Topic
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.topic import TopicId
+from tidemill.shard.pending import Pending
+from tidemill.wire.schema import Api, Message
+
+_VERSION: Final = 0  # of the requests between brokers
+
+
+class HttpCaller:
+    """The `Caller` of a request that comes from an HTTP client."""
+
+    listener = ""
+    offered: Collection[int] = ()
+
+    def __init__(self, peer: tuple[str, int]) -> None:
+        self.peer = peer
+        self.pipelines = Pipelines()
+
+    def hold(self) -> None:
+        """Do nothing, because an HTTP client's requests need no order."""
+
+    def release(self) -> None:
+        """Do nothing, because `hold` does nothing either."""
+
+    def close(self) -> None:
+        """Do nothing: only Produce with acks=0 closes its connection."""
+
+
+class Unreachable(Exception):
+    """No broker has answered: it is not known whether the request had an effect."""
+
+
+class PartitionLeader(NamedTuple):
+    """A partition and its leader."""
+
+    topic: Topic
+    partition: int
+    leader: BrokerId
+
+
+class Brokers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._background: set[asyncio.Task[Any]] = set()
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self._broker.broker_id
+
+    def topic(self, name: str) -> Topic | None:
+        return self._broker.image.topic(name)
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic | None:
+        return self._broker.image.topic_by_id(topic_id)
+
+    def place(self, topic: Topic, partition: int) -> PartitionLeader | None:
+        """Return where a partition is led; None while no leader is known."""
+        leader = self._broker.cluster.leader_of(topic, partition)
+        return None if leader is None else PartitionLeader(topic, partition, leader.broker_id)
+
+    def random_number(self) -> int:
+        """Return a random number from 1 to 2^63 - 1."""
+        return max(int.from_bytes(self._broker.machine.entropy.random_bytes(8)) >> 1, 1)
+
+    @property
+    def wall_ms(self) -> int:
+        return self._broker.clock.wall_ms()
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do some work after the request has ended.  If it fails because a broker is gone, so are its locks."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)  # the loop keeps no strong reference
+        task.add_done_callback(self._background.discard)
+
+    async def ask(
+        self, broker_id: BrokerId, api: Api, request: Message, unwanted: Callable[[Any], None] | None = None
+    ) -> Any:
+        """
+        Return a broker's response.  Raise Unreachable.
+
+        If this is cancelled, a request to this broker is cancelled, too.  Another broker completes it, and `unwanted`
+        is called with its response.
+        """
+        if broker_id == self.broker_id:
+            return await self._ask_here(api, request)
+        known = self._broker.image.brokers.get(broker_id)
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def received(outcome: Any) -> None:
+            if isinstance(getattr(outcome, "records", None), memoryview):
+                outcome.records = bytes(outcome.records)  # the link uses its buffer again
+            if not answered.done():
+                answered.set_result(outcome)
+            elif answered.cancelled() and unwanted is not None and isinstance(outcome, api.response):
+                unwanted(outcome)
+
+        if known is None or not self._broker.cluster.peers.ask(known.voter, api, request, received):
+            raise Unreachable(f"broker {broker_id} cannot be reached")
+        outcome = await answered
+        if not isinstance(outcome, api.response):
+            raise Unreachable(f"broker {broker_id} has not answered")
+        return outcome
+
+    async def _ask_here(self, api: Api, request: Message) -> Any:
+        broker = self._broker
+        context = RequestContext(broker, HttpCaller(("", 0)), _VERSION, None, broker.clock.wall_ms())
+        outcome = HANDLERS[api.key](request, context)
+        return await _result(outcome) if isinstance(outcome, Pending) else outcome
+
+
+async def _result(pending: Pending[Any]) -> Any:
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def completed(value: Any) -> None:
+        if not done.done():
+            done.set_result(value)
+
+    def failed(error: BaseException) -> None:
+        if not done.done():
+            done.set_exception(error)
+
+    pending.then(completed, failed)
+    try:
+        return await done
+    except asyncio.CancelledError:
+        pending.cancel()
+        raise

@@ -1,0 +1,134 @@
+"""The requests of `/v1`: their routes, bodies, responses and problems.
+
+A handler gets a `Call` and returns an instance of its route's response type, or raises `Refused`.  Bodies and responses
+are msgspec types: they are checked while they are decoded, and the OpenAPI document is made of them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from tidemill.http.access import refusal_of_type
+from tidemill.http.answer import JSON_TYPE, Answer, problem
+from tidemill.http.v1.brokers import Brokers
+
+BODY_BYTES_MAX: Final = 1 << 20
+BODY_S_MAX: Final = 30.0  # a slower body is refused: its connection would be kept for ever
+
+
+class Operation(StrEnum):
+    """What a route does to its resource; authorization will check it."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Refused(Exception):
+    """A request is refused: `answer` is the response."""
+
+    def __init__(self, status: int, detail: str, *, retry_after_s: int | None = None, **more: object) -> None:
+        super().__init__(detail)
+        headers = () if retry_after_s is None else ((b"retry-after", str(retry_after_s).encode()),)
+        self.answer = problem(status, detail, **more)._replace(headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that has been accepted and decoded."""
+
+    brokers: Brokers
+    names: Mapping[str, str]  # the variables in the path
+    body: Any  # an instance of the route's body type; None if it has none
+    request: Request
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    method: str
+    path: str  # with variables in braces
+    operation: Operation
+    handler: Handler
+    body: type[msgspec.Struct] | None = None
+    response: Any
+    summary: str
+
+
+async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
+    """Decode a request, call the route's handler, and return the response."""
+    try:
+        if (refused := refusal_of_type(request.scope)) is not None:
+            return response_of(refused)
+        body = None if route.body is None else _decoded(route.body, await read_body(request))
+        call = Call(brokers, request.path_params, body, request)
+        found = await _while_connected(request, route.handler(call))
+    except Refused as refusal:
+        return response_of(refusal.answer)
+    return Response(msgspec.json.encode(found), media_type=JSON_TYPE, headers={"cache-control": "no-store"})
+
+
+def response_of(answer: Answer) -> Response:
+    status, content_type, text, more = answer
+    headers = {name.decode(): value.decode("latin-1") for name, value in more}
+    return Response(text, status, headers | {"cache-control": "no-store"}, content_type)
+
+
+async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """Return the body.  Raise Refused for one that is too large or too slow."""
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > bytes_max:
+        raise _too_large(bytes_max)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S_MAX):
+            async for part in request.stream():
+                body += part
+                if len(body) > bytes_max:
+                    raise _too_large(bytes_max)
+    except TimeoutError:
+        raise Refused(408, f"the body did not arrive within {BODY_S_MAX:.0f} s; send it at once") from None
+    except ClientDisconnect:
+        raise Refused(400, "the connection was closed before the body had arrived") from None
+    return bytes(body)
+
+
+def _too_large(bytes_max: int) -> Refused:
+    return Refused(413, f"the body has more than {bytes_max} bytes; divide it among several requests")
+
+
+def _decoded(body: type[msgspec.Struct], data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data or b"{}", type=body)
+    except msgspec.ValidationError as error:
+        raise Refused(400, f"the body is not as this path needs it: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON: {error}") from error
+
+
+async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
+    """Return the result of `work`, which is cancelled when the client disconnects."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            working.cancel()
+            await asyncio.wait((working,))  # it may have to undo something
+            raise Refused(400, "the connection was closed before the response")
+        return working.result()
+    finally:
+        leaving.cancel()
+        working.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,494 @@
+"""`/v1/queues/{topic}/{group}`: receive records of a share group, and acknowledge them by receipts.
+
+A consumer is a name in the request: there is no membership and no session, and nothing but time ends a lease.  Kafka's
+share consumers of the same group get other records of the same partitions.
+
+receive ─▶ the partitions led here, without waiting ─▶ all partitions at once ─▶ the first records; the rest is undone
+ack, …  ─▶ the receipts of a partition go to its leader ─▶ an outcome for each
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from tidemill.client.share_client import Acquired, Received
+from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
+from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.record_schema import Text, headers_of, text_of
+from tidemill.metadata.image import Topic
+from tidemill.model import errors
+from tidemill.model.back_off import DELAY_MS_MAX
+from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import TopicId
+from tidemill.peer import share_describe, share_receipts, share_receive
+from tidemill.peer.share_receipts import BY_POLICY, OF_GROUP
+from tidemill.share.acknowledged_receipts import UNDO, Outcome
+from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.share.receipt import Receipt, decode_receipt
+from tidemill.wire.primitives import Records
+
+RECORDS_MAX: Final = 500
+RECEIPTS_MAX: Final = 500
+WAIT_MS_MAX: Final = 30_000
+TURN_MS: Final = 2_000  # of one request to a leader, so that a leader that moves is noticed during a longer wait
+PAUSE_S: Final = 0.1  # after a round in which every leader has answered at once
+OPENING_S_MAX: Final = 5.0  # the first request of a group waits so long, even if it asks for no wait
+OPENING_TURN_MS: Final = 300
+RESPONSE_BYTES_MAX: Final = 4 << 20
+PARTITIONS_ASKED_MAX: Final = 64  # at the same time, for one request
+RETRY_AFTER_S: Final = 1
+_FOLDER: Final = "/v1/queues/{topic}/{group}"
+_MOVING: Final = frozenset({
+    errors.NOT_LEADER_OR_FOLLOWER,
+    errors.LEADER_NOT_AVAILABLE,
+    errors.COORDINATOR_NOT_AVAILABLE,
+    errors.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.NOT_COORDINATOR,
+    errors.UNKNOWN_TOPIC_ID,
+    errors.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.KAFKA_STORAGE_ERROR,
+})  # fmt: skip
+_OPENING: Final = frozenset({errors.COORDINATOR_NOT_AVAILABLE, errors.COORDINATOR_LOAD_IN_PROGRESS})
+_STATUSES: Final = {
+    errors.GROUP_ID_NOT_FOUND: 409,
+    errors.INVALID_GROUP_ID: 400,
+    errors.INVALID_REQUEST: 400,
+    errors.INVALID_RECORD_STATE: 409,
+}
+
+Milliseconds = Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)]
+
+
+class ReceiveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    consumer: Annotated[str, Meta(min_length=1, max_length=200, description="The name of the consumer.")]
+    max: Annotated[int, Meta(ge=1, le=RECORDS_MAX, description="The most messages in the response.")] = 1
+    wait_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")] = 0
+    lease_ms: Annotated[int, Meta(ge=1, description="How long the messages stay with the consumer.")] | None = None
+    partition: Annotated[int, Meta(ge=0, description="Receive from this partition only.")] | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    receipt: str
+    partition: int
+    offset: int
+    attempt: int
+    timestamp: int | None
+    key: Text
+    value: Text
+    headers: list[tuple[str, Text]]
+    lease_until: int
+
+
+class Messages(msgspec.Struct, frozen=True):
+    messages: list[Message]
+
+
+Receipts = Annotated[list[str], Meta(min_length=1, max_length=RECEIPTS_MAX)]
+
+
+class AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    receipts: Receipts
+
+
+class NackBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    receipts: Receipts
+    delay_ms: Milliseconds | None = None
+
+
+class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    receipts: Receipts
+    lease_ms: Annotated[int, Meta(ge=1)] | None = None
+
+
+class Statuses(msgspec.Struct, frozen=True):
+    """One status for each receipt, in their order: ok, expired, unknown (send it again) or invalid."""
+
+    statuses: list[str]
+
+
+class Partition(msgspec.Struct, frozen=True):
+    partition: int
+    start: int | None
+    end: int
+    available: int
+    delayed: int
+    locked: int
+    archiving: int
+    expired_unread: int
+    oldest_ms: int | None
+    blocked_by: str | None
+
+
+class Queue(msgspec.Struct, frozen=True):
+    topic: str
+    group: str
+    partitions: list[Partition]
+
+
+async def receive(call: Call) -> Messages:
+    body: ReceiveBody = call.body
+    topic = _topic(call)
+    _check_partition(topic, body.partition)
+    receiving = _Receiving(call.brokers, topic, call.names["group"], body)
+    return Messages(await receiving.messages())
+
+
+class _Receiving:
+    """One receive request."""
+
+    def __init__(self, brokers: Brokers, topic: Topic, group: str, body: ReceiveBody) -> None:
+        self._brokers = brokers
+        self._topic = topic
+        self._group = group
+        self._body = body
+        self._lease = brokers.random_number()
+        self._is_opening = False  # whether a leader has just begun to open the share or its batches
+        self._numbers = range(topic.partition_count) if body.partition is None else [body.partition]
+
+    async def messages(self) -> list[Message]:
+        """Return messages as soon as there are any, or none after the wait."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._body.wait_ms / 1_000
+        opened_by = loop.time() + OPENING_S_MAX
+        own = [it for it in self._places() if it.leader == self._brokers.broker_id]
+        for place in own:
+            if found := await self._receive(place, 0):
+                return found
+        is_first, turn = True, 0
+        while is_first or loop.time() < (max(ends_at, opened_by) if self._is_opening else ends_at):
+            least_ms = OPENING_TURN_MS if self._is_opening else 0
+            self._is_opening = False
+            left_ms = max(round((ends_at - loop.time()) * 1_000), least_ms)
+            began_at = loop.time()
+            if found := await self._receive_first(self._chosen(turn), min(left_ms, TURN_MS)):
+                return found
+            is_first, turn = False, turn + 1
+            if loop.time() - began_at < PAUSE_S and (self._is_opening or loop.time() < ends_at):
+                await asyncio.sleep(PAUSE_S)
+        return []
+
+    def _places(self) -> list[PartitionLeader]:
+        places = [self._brokers.place(self._topic, number) for number in self._numbers]
+        found = [place for place in places if place is not None]
+        if not found:
+            raise Refused(
+                503, f"no partition of topic {self._topic.name} has a leader: try again", retry_after_s=RETRY_AFTER_S
+            )
+        return found
+
+    def _chosen(self, turn: int) -> list[PartitionLeader]:
+        """Return the partitions to ask in this turn: all, unless there are too many."""
+        places = self._places()
+        first = turn * PARTITIONS_ASKED_MAX % len(places)
+        return [*places[first:], *places[:first]][:PARTITIONS_ASKED_MAX]
+
+    async def _receive_first(self, places: Sequence[PartitionLeader], wait_ms: int) -> list[Message]:
+        """Ask partitions at the same time, return the messages of the first that has any, and undo the others."""
+        asked = [asyncio.ensure_future(self._receive(place, wait_ms)) for place in places]
+        found: list[Message] = []
+        try:
+            for answered in asyncio.as_completed(asked):
+                if found := await answered:
+                    break
+        finally:
+            for one in asked:
+                one.cancel()
+            # Those that end with messages in this moment undo them.
+            late = [it for it in await asyncio.gather(*asked, return_exceptions=True) if isinstance(it, list)]
+            unwanted = [one for messages in late if messages is not found for one in messages]
+            if unwanted:
+                await _acknowledge(self._brokers, self._group, UNDO, [one.receipt for one in unwanted])
+        return found
+
+    async def _receive(self, place: PartitionLeader, wait_ms: int) -> list[Message]:
+        body, topic_id = self._body, TopicId(self._topic.topic_id)
+        request = share_receive.Request(
+            group_id=self._group,
+            topic_id=topic_id,
+            partition=place.partition,
+            member_id=body.consumer,
+            max_records=body.max,
+            max_bytes=RESPONSE_BYTES_MAX,
+            max_wait_ms=wait_ms,
+            lease=self._lease,
+            lock_ms=OF_GROUP if body.lease_ms is None else body.lease_ms,
+        )
+        try:
+            response: share_receive.Response = await self._brokers.ask(
+                place.leader, share_receive.API, request, lambda response: self._undo_soon(place, response)
+            )
+        except Unreachable:
+            return []
+        self._is_opening |= response.error_code in _OPENING or response.withheld_ms == 1
+        if response.error_code in _MOVING:
+            return []
+        _check(response, self._group)
+        received = Received(
+            TopicPartition(self._topic.name, place.partition),
+            topic_id,
+            [Acquired(it.first_offset, it.last_offset, it.delivery_count) for it in response.acquired],
+            _joined(response.records),
+            response.lock_ms,
+            response.is_exclusive,
+            response.withheld_ms,
+        )
+        return list(self._messages_of(received, response.term))
+
+    def _undo_soon(self, place: PartitionLeader, response: share_receive.Response) -> None:
+        """Undo the deliveries in a response that came after the request had ended."""
+        if response.error_code or not response.acquired:
+            return
+        topic_id, number = TopicId(self._topic.topic_id), place.partition
+        receipts = [
+            Receipt(topic_id, number, offset, response.term, it.delivery_count, self._lease).encode()
+            for it in response.acquired
+            for offset in range(it.first_offset, it.last_offset + 1)
+        ]
+        self._brokers.begin(_acknowledge(self._brokers, self._group, UNDO, receipts))
+
+    def _messages_of(self, received: Received, term: int) -> Iterable[Message]:
+        until = self._brokers.wall_ms + received.lock_ms
+        for record, attempt, _ in received.deliveries():
+            receipt = Receipt(
+                received.topic_id, received.partition.partition, record.offset, term, attempt, self._lease
+            )
+            yield Message(
+                receipt=receipt.encode(),
+                partition=receipt.partition,
+                offset=record.offset,
+                attempt=attempt,
+                timestamp=record.timestamp if record.timestamp >= 0 else None,
+                key=text_of(record.key),
+                value=text_of(record.value),
+                headers=headers_of(record),
+                lease_until=until,
+            )
+
+
+def _joined(records: Records) -> bytes:
+    """Return the batches of a response: this broker's are in parts, those of another one are not."""
+    return bytes(records) if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
+
+
+async def ack(call: Call) -> Statuses:
+    return await _statuses(call, Acknowledgement.ACCEPT)
+
+
+async def nack(call: Call) -> Statuses:
+    delay_ms = call.body.delay_ms
+    return await _statuses(call, Acknowledgement.RELEASE, delay_ms=BY_POLICY if delay_ms is None else delay_ms)
+
+
+async def reject(call: Call) -> Statuses:
+    return await _statuses(call, Acknowledgement.REJECT)
+
+
+async def extend(call: Call) -> Statuses:
+    lease_ms = call.body.lease_ms
+    return await _statuses(call, Acknowledgement.RENEW, lock_ms=OF_GROUP if lease_ms is None else lease_ms)
+
+
+async def _statuses(call: Call, kind: int, *, delay_ms: int = BY_POLICY, lock_ms: int = OF_GROUP) -> Statuses:
+    topic = _topic(call)
+    receipts, group = call.body.receipts, call.names["group"]
+    return Statuses(
+        await _acknowledge(
+            call.brokers, group, kind, receipts, topic_id=topic.topic_id, delay_ms=delay_ms, lock_ms=lock_ms
+        )
+    )
+
+
+async def _acknowledge(
+    brokers: Brokers,
+    group: str,
+    kind: int,
+    texts: Sequence[str],
+    *,
+    topic_id: bytes | None = None,
+    delay_ms: int = BY_POLICY,
+    lock_ms: int = OF_GROUP,
+) -> list[str]:
+    """Send receipts to the leaders of their partitions, and return a status for each."""
+    statuses = ["invalid"] * len(texts)
+    by_partition: dict[tuple[TopicId, int], list[tuple[int, Receipt]]] = {}
+    for at, text in enumerate(texts):
+        receipt = decode_receipt(text)
+        if receipt is not None and topic_id in (None, receipt.topic_id):
+            by_partition.setdefault((receipt.topic_id, receipt.partition), []).append((at, receipt))
+
+    async def send(key: tuple[TopicId, int], listed: Sequence[tuple[int, Receipt]]) -> None:
+        request = share_receipts.Request(
+            group_id=group,
+            topic_id=key[0],
+            partition=key[1],
+            acknowledge_type=kind,
+            deliveries=[
+                share_receipts.Request.Delivery(
+                    offset=it.offset, term=it.term, delivery_count=it.delivery_count, lease=it.lease
+                )
+                for _, it in listed
+            ],
+            delay_ms=delay_ms,
+            lock_ms=lock_ms,
+        )
+        outcomes = await _outcomes(brokers, group, request)
+        for (at, _), outcome in zip(listed, outcomes, strict=True):
+            statuses[at] = outcome.name.lower()
+
+    await asyncio.gather(*(send(key, listed) for key, listed in by_partition.items()))
+    return statuses
+
+
+async def _outcomes(brokers: Brokers, group: str, request: share_receipts.Request) -> Sequence[Outcome]:
+    unknown = [Outcome.UNKNOWN] * len(request.deliveries)
+    topic = brokers.topic_by_id(request.topic_id)
+    if topic is None or request.partition >= topic.partition_count:
+        return [Outcome.EXPIRED] * len(request.deliveries)  # the topic was deleted, and its records with it
+    place = brokers.place(topic, request.partition)
+    if place is None:
+        return unknown
+    try:
+        response = await brokers.ask(place.leader, share_receipts.API, request)
+    except Unreachable:
+        return unknown
+    if response.error_code in _MOVING:
+        return unknown
+    _check(response, group)
+    return [Outcome(it) for it in response.outcomes]
+
+
+async def describe(call: Call) -> Queue:
+    topic, group = _topic(call), call.names["group"]
+    by_leader: dict[int, list[PartitionLeader]] = {}
+    for number in range(topic.partition_count):
+        place = call.brokers.place(topic, number)
+        if place is None:
+            raise _without_leader(topic, number)
+        by_leader.setdefault(place.leader, []).append(place)
+
+    async def ask(places: Sequence[PartitionLeader]) -> list[Partition]:
+        request = share_describe.Request(
+            group_id=group,
+            partitions=[
+                share_describe.Request.Partition(topic_id=TopicId(topic.topic_id), partition=it.partition)
+                for it in places
+            ],
+        )
+        try:
+            response = await call.brokers.ask(places[0].leader, share_describe.API, request)
+        except Unreachable:
+            raise _without_leader(topic, places[0].partition) from None
+        _check(response, group)
+        if any(it.error_code for it in response.shares):
+            raise _without_leader(topic, places[0].partition)
+        return [_partition(place.partition, share) for place, share in zip(places, response.shares, strict=True)]
+
+    found = await asyncio.gather(*map(ask, by_leader.values()))
+    rows = sorted((row for rows in found for row in rows), key=lambda row: row.partition)
+    return Queue(topic.name, group, rows)
+
+
+def _partition(number: int, share: Any) -> Partition:
+    return Partition(
+        partition=number,
+        start=None if share.start < 0 else share.start,
+        end=share.end,
+        available=share.available,
+        delayed=share.delayed,
+        locked=share.held,
+        archiving=share.archiving,
+        expired_unread=share.expired_unread,
+        oldest_ms=None if share.oldest_ms < 0 else share.oldest_ms,
+        blocked_by=share.blocked_by,
+    )
+
+
+def _topic(call: Call) -> Topic:
+    name = call.names["topic"]
+    topic = call.brokers.topic(name)
+    if topic is None:
+        raise Refused(404, f"topic {name[:300]} does not exist; create it first")
+    return topic
+
+
+def _check_partition(topic: Topic, number: int | None) -> None:
+    if number is not None and number >= topic.partition_count:
+        raise Refused(404, f"topic {topic.name} has no partition {number}, only 0 to {topic.partition_count - 1}")
+
+
+def _without_leader(topic: Topic, number: int) -> Refused:
+    return Refused(
+        503, f"partition {number} of topic {topic.name} has no leader: try again", retry_after_s=RETRY_AFTER_S
+    )
+
+
+def _check(response: Any, group: str) -> None:
+    """Raise Refused if a leader has refused the request."""
+    code = response.error_code
+    if not code:
+        return
+    detail = response.error_message or f"group {group[:300]}: {errors.name(code)}"
+    status = _STATUSES.get(code)
+    if status is None:
+        raise Refused(503, detail, retry_after_s=RETRY_AFTER_S)
+    raise Refused(status, detail, error=errors.name(code))
+
+
+ROUTES: Final = (
+    Route(
+        method="POST",
+        path=f"{_FOLDER}/receive",
+        operation=Operation.READ,
+        handler=receive,
+        body=ReceiveBody,
+        response=Messages,
+        summary="Receive messages, which stay with the consumer until its lease ends.",
+    ),
+    Route(
+        method="POST",
+        path=f"{_FOLDER}/ack",
+        operation=Operation.READ,
+        handler=ack,
+        body=AckBody,
+        response=Statuses,
+        summary="Finish messages.",
+    ),
+    Route(
+        method="POST",
+        path=f"{_FOLDER}/nack",
+        operation=Operation.READ,
+        handler=nack,
+        body=NackBody,
+        response=Statuses,
+        summary="Give messages back, to be delivered again.",
+    ),
+    Route(
+        method="POST",
+        path=f"{_FOLDER}/reject",
+        operation=Operation.READ,
+        handler=reject,
+        body=AckBody,
+        response=Statuses,
+        summary="Finish messages without success: they become dead letters, if the group has a topic for them.",
+    ),
+    Route(
+        method="POST",
+        path=f"{_FOLDER}/extend",
+        operation=Operation.READ,
+        handler=extend,
+        body=ExtendBody,
+        response=Statuses,
+        summary="Begin leases anew.",
+    ),
+    Route(
+        method="GET",
+        path=_FOLDER,
+        operation=Operation.READ,
+        handler=describe,
+        response=Queue,
+        summary="Show how far the group has processed each partition.",
+    ),
+)

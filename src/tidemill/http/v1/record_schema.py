@@ -1,0 +1,30 @@
+"""Keys, values and headers of records in JSON: text if they are UTF-8, and base64 otherwise."""
+
+from base64 import b64encode
+
+import msgspec
+
+from tidemill.batches.records import Record
+
+
+class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes that are not UTF-8."""
+
+    base64: str
+
+
+Text = str | Base64 | None
+"""A key, a value or a header; None if the record has none."""
+
+
+def text_of(value: bytes | None) -> Text:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return Base64(b64encode(value).decode())
+
+
+def headers_of(record: Record) -> list[tuple[str, Text]]:
+    return [(name, text_of(value)) for name, value in record.headers]
