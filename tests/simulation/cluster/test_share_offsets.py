@@ -14,6 +14,7 @@ import pytest
 from tests.simulation.cluster.share_seeds import OFFSET
 from tests.simulation.planted_bugs import find_planted_bug
 from tidemill.broker.shares import share_resets
+from tidemill.broker.shares.share_host import ShareHost
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.broker.shares.share_resets import Outcome, ShareResets
 from tidemill.share.share_row import OpenShare
@@ -24,6 +25,7 @@ from tidemill.simulation.invariant_violation import InvariantViolation
 
 MUTANT_SEEDS = range(40)
 GROUP: Final = "administered"
+NEEDED: Final = ("alter done", "alter unknown", "delete done", "delete group done", "described")
 
 
 class OffsetRun(ClusterRun):
@@ -70,8 +72,9 @@ def offset_run(seed: int) -> OffsetRun:
 @pytest.mark.timeout(7200)
 def test_offsets_are_those_that_were_set_last(explored: list[str]) -> None:
     """
-    After an answered AlterShareGroupOffsets or DeleteShareGroupOffsets, the described start is the new one, or that of
-    a request whose outcome the administrator does not know; and in the end, all replicas have the same start.
+    After an answered AlterShareGroupOffsets, DeleteShareGroupOffsets or DeleteGroups, the described start is the new
+    one, or that of a request whose outcome the administrator does not know; and in the end, all replicas have the same
+    start.
     """
     outcomes: Counter[str] = Counter()
 
@@ -81,7 +84,7 @@ def test_offsets_are_those_that_were_set_last(explored: list[str]) -> None:
         for administrator in run.administrators:
             outcomes += administrator.outcomes
 
-    assert min(outcomes[name] for name in ("alter done", "alter unknown", "delete done", "described")) > 0, outcomes
+    assert min(outcomes[name] for name in NEEDED) > 0, outcomes
     explored.append(f"Offsets of share groups: {len(OFFSET)} seeds, {dict(outcomes)}")
 
 
@@ -109,7 +112,19 @@ def resets_with_one_state_epoch() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("planted", [resets_before_the_commit, resets_with_one_state_epoch])
+@contextmanager
+def closes_later_incarnations() -> Iterator[None]:
+    """Let the close of a deleted group remove the share of the group that was created after it."""
+    close = ShareHost._close
+
+    def closes_all(self: Any, key: Any, incarnation: int, then: Any) -> None:
+        close(self, key, (1 << 63) - 1, then)
+
+    with patch.object(ShareHost, "_close", closes_all):
+        yield
+
+
+@pytest.mark.parametrize("planted", [resets_before_the_commit, resets_with_one_state_epoch, closes_later_incarnations])
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
     """
     The simulation detects each planted bug with one of the first seeds.

@@ -22,6 +22,7 @@ from tidemill.wire.client_connection import ClientConnection
 from tidemill.wire.messages import (
     alter_share_group_offsets,
     create_topics,
+    delete_groups,
     delete_records,
     delete_share_group_offsets,
     delete_topics,
@@ -53,6 +54,7 @@ APIS: Final = {
     message.Request: ALL[message.API.key]
     for message in (
         alter_share_group_offsets,
+        delete_groups,
         delete_share_group_offsets,
         describe_share_group_offsets,
         create_topics,

@@ -1,4 +1,6 @@
-"""An administrator on virtual time who sets, deletes and describes the offsets of a share group without members."""
+"""An administrator on virtual time who sets, deletes and describes the offsets of a share group without members, and
+deletes the group.
+"""
 
 from collections import Counter
 from typing import Any, Final
@@ -8,6 +10,7 @@ from tidemill.simulation.clients.client import Address, Client, Unreachable
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.wire.messages import (
     alter_share_group_offsets,
+    delete_groups,
     delete_share_group_offsets,
     describe_share_group_offsets,
     find_coordinator,
@@ -55,6 +58,8 @@ class OffsetAdministrator:
                 await self._alter()
             elif drawn < 0.6:
                 await self._delete()
+            elif drawn < 0.7:
+                await self._delete_group()
             else:
                 await self._describe()
             await self._client.back_off()
@@ -74,7 +79,7 @@ class OffsetAdministrator:
         )
         answer = await self._ask(request)
         codes = [] if answer is None else [it.error_code for topic in answer.responses for it in topic.partitions]
-        return self._note("alter", answer, codes, offset)
+        return self._note("alter", answer, [*_whole(answer), *codes], offset)
 
     async def _delete(self) -> bool:
         topics = [delete_share_group_offsets.Request.Topic(topic_name=self._topic)]
@@ -84,7 +89,14 @@ class OffsetAdministrator:
             is_missing = answer.error_code == errors.GROUP_ID_NOT_FOUND
             if is_missing or codes == [errors.UNKNOWN_TOPIC_OR_PARTITION]:
                 return True  # there is nothing to delete
-        return self._note("delete", answer, codes, NO_START)
+        return self._note("delete", answer, [*_whole(answer), *codes], NO_START)
+
+    async def _delete_group(self) -> bool:
+        answer = await self._ask(delete_groups.Request(groups_names=[self._group]))
+        codes = [] if answer is None else [it.error_code for it in answer.results]
+        if codes == [errors.GROUP_ID_NOT_FOUND] and NO_START in {self.confirmed, *self._unknown}:
+            return True  # there is nothing to delete
+        return self._note("delete group", answer, codes, NO_START)
 
     async def _describe(self) -> bool:
         asked = describe_share_group_offsets.Request.Group(group_id=self._group, topics=None)
@@ -109,7 +121,7 @@ class OffsetAdministrator:
 
     def _note(self, what: str, answer: Any, codes: list[int], start: int) -> bool:
         """Note the outcome of a request, and return whether it is known to have succeeded."""
-        failed = [] if answer is None else [code for code in (answer.error_code, *codes) if code]
+        failed = [code for code in codes if code]
         if any(code not in _LATER for code in failed):
             raise InvariantViolation(f"{self._client.name}: {what} is answered {[*map(errors.name, failed)]}")
         is_done = answer is not None and not failed
@@ -133,7 +145,18 @@ class OffsetAdministrator:
         except Unreachable:
             self._coordinator = None
             return None
-        whole = answer.groups[0] if isinstance(answer, describe_share_group_offsets.Response) else answer
-        if whole.error_code in _LATER:
+        if any(code in _LATER for code in _whole(answer)):
             self._coordinator = None
         return answer
+
+
+def _whole(answer: Any) -> list[int]:
+    """Return the error code of the group in an answer."""
+    match answer:
+        case None:
+            return []
+        case describe_share_group_offsets.Response():
+            return [answer.groups[0].error_code]
+        case delete_groups.Response():
+            return [answer.results[0].error_code]
+    return [answer.error_code]
