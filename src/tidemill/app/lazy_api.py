@@ -28,8 +28,9 @@ IMPORTED_IN_TURN: Final = (
 class LazyApi:
     """An ASGI application: the API, which is imported at the first request."""
 
-    def __init__(self, broker: Callable[[], Broker | None]) -> None:
+    def __init__(self, broker: Callable[[], Broker | None], version: str) -> None:
         self._broker = broker
+        self._version = version
         self._api: Api | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -40,5 +41,5 @@ class LazyApi:
         if self._api is None:  # another request may have imported it in the meantime
             from tidemill.http.v1.application import Api
 
-            self._api = Api(self._broker)
+            self._api = Api(self._broker, self._version)
         await self._api(scope, receive, send)

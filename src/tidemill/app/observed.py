@@ -51,7 +51,7 @@ class ObservedBroker:
             return None
         if self._text is None:
             names = {key: api.name for key, api in (ALL | UNLISTED).items()}
-            build = {"version": _version(), "python": platform.python_version()}
+            build = {"version": program_version(), "python": platform.python_version()}
             self._text = PrometheusText(broker.metrics, names, errors.name, build)
         _update_gauges(broker)
         return self._text.render()
@@ -62,7 +62,8 @@ class ObservedBroker:
         return ClusterReport(broker) if broker is not None and broker.image.cluster_id else None
 
 
-def _version() -> str:
+def program_version() -> str:
+    """Return the installed version of Tidemill."""
     try:
         return version("tidemill")
     except PackageNotFoundError:  # the program runs from its sources, without being installed

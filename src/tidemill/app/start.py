@@ -344,7 +344,7 @@ class _Process:
 def _http_application(broker: Callable[[], Broker | None], settings: Settings) -> "Application":
     from tidemill.app.lazy_api import LazyApi
     from tidemill.app.lazy_console import LazyConsole
-    from tidemill.app.observed import ObservedBroker
+    from tidemill.app.observed import ObservedBroker, program_version
     from tidemill.http.access import Access
     from tidemill.http.application import Application
 
@@ -352,7 +352,7 @@ def _http_application(broker: Callable[[], Broker | None], settings: Settings) -
     known = [settings.http, settings.http_advertised]
     hosts = frozenset(it.host.lower() for it in known if it is not None and not it.is_wildcard)
     access = Access(token=settings.http_token, hosts=hosts)
-    return Application(observed, observed.reported, LazyConsole(broker), access, LazyApi(broker))
+    return Application(observed, observed.reported, LazyConsole(broker), access, LazyApi(broker, program_version()))
 
 
 def _data_directory(path: str) -> OsDisk:

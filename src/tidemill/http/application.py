@@ -21,7 +21,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ONLY_THIS_MACHINE: Final = Access()
-API_FOLDERS: Final = ("health", "metrics", "v1")  # the first parts of paths that are never passed to the console
+API_FOLDERS: Final = (
+    "health",
+    "metrics",
+    "v1",
+    "openapi.json",
+)  # the first parts of paths that are never passed to the console
 
 
 class ObservableBroker(Protocol):
@@ -91,7 +96,7 @@ class Application:
         """Return the application to which a path belongs, None if it is this one; and the response that refuses it."""
         path = scope["path"]
         folder = path.removeprefix("/").partition("/")[0]
-        if folder == "v1":
+        if folder in ("v1", "openapi.json"):
             api = None if path in self._cluster.routes else self._api
             return api, self._access.refusal_of_api(scope)
         if self._console is None or folder in API_FOLDERS:

@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,22 +16,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.integration.cli.dev_cluster import Cluster, running_cluster
+from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient
 
 PARTITIONS = 3
 RECORDS = 60
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("http") / "data", 3) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def brokers(cluster: Cluster) -> list[HttpClient]:
-    return [HttpClient(broker["http"]) for broker in cluster.brokers]
 
 
 class Queue:

@@ -3,26 +3,31 @@
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from tidemill.broker.broker import Broker
-from tidemill.http.answer import problem
-from tidemill.http.v1 import queues
+from tidemill.http.answer import JSON_TYPE, problem
+from tidemill.http.v1 import openapi, queues, topics
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Route, respond, response_of
 
-ROUTES: Final[tuple[Route, ...]] = (*queues.ROUTES,)
+ROUTES: Final[tuple[Route, ...]] = (*topics.ROUTES, *queues.ROUTES)
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
 class Api:
-    def __init__(self, broker: Callable[[], Broker | None]) -> None:
-        """Serve the broker that `broker()` returns; it returns None while the process waits to join a cluster."""
+    def __init__(self, broker: Callable[[], Broker | None], version: str) -> None:
+        """
+        Serve the broker that `broker()` returns; it returns None while the process waits to join a cluster.  `version`
+        is that of the program.
+        """
         self._broker = broker
         self._brokers: Brokers | None = None
+        self._document = msgspec.json.encode(openapi.document(ROUTES, version))
         self._paths = [(Path(route.path, _no_endpoint, methods=[route.method]), route) for route in ROUTES]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
@@ -30,6 +35,8 @@ class Api:
         await response(scope, receive, send)
 
     async def _response(self, scope: MutableMapping[str, Any], receive: Any) -> Response:
+        if scope["path"] == openapi.PATH and scope["method"] in ("GET", "HEAD"):
+            return Response(self._document, media_type=JSON_TYPE)
         allowed: set[str] = set()
         for path, route in self._paths:
             match, found = path.matches(scope)

@@ -5,19 +5,16 @@ This is the only place that forwards them.
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import HANDLERS
 from tidemill.broker.request.request_context import RequestContext
-from tidemill.metadata.image import Topic
-from tidemill.model.broker_id import BrokerId
-from tidemill.model.topic import TopicId
+from tidemill.metadata.image import ClusterImage, Topic
+from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
-
-_VERSION: Final = 0  # of the requests between brokers
 
 
 class HttpCaller:
@@ -61,11 +58,15 @@ class Brokers:
     def broker_id(self) -> BrokerId:
         return self._broker.broker_id
 
-    def topic(self, name: str) -> Topic | None:
-        return self._broker.image.topic(name)
+    @property
+    def image(self) -> ClusterImage:
+        return self._broker.image
 
-    def topic_by_id(self, topic_id: TopicId) -> Topic | None:
-        return self._broker.image.topic_by_id(topic_id)
+    def replicas(self, topic: Topic, partition: int) -> list[int]:
+        """Return the ids of the brokers that have a replica of a partition, as planned."""
+        shard_id = topic.shard_of(partition)
+        shard = None if shard_id is None else self.image.shards.get(shard_id)
+        return [] if shard is None else [*broker_ids(shard.replicas)]
 
     def place(self, topic: Topic, partition: int) -> PartitionLeader | None:
         """Return where a partition is led; None while no leader is known."""
@@ -96,7 +97,7 @@ class Brokers:
         is called with its response.
         """
         if broker_id == self.broker_id:
-            return await self._ask_here(api, request)
+            return await self.ask_here(api, request)
         known = self._broker.image.brokers.get(broker_id)
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -115,9 +116,10 @@ class Brokers:
             raise Unreachable(f"broker {broker_id} has not answered")
         return outcome
 
-    async def _ask_here(self, api: Api, request: Message) -> Any:
+    async def ask_here(self, api: Api, request: Message) -> Any:
+        """Return this broker's response; it forwards requests for the controller."""
         broker = self._broker
-        context = RequestContext(broker, HttpCaller(("", 0)), _VERSION, None, broker.clock.wall_ms())
+        context = RequestContext(broker, HttpCaller(("", 0)), api.versions[-1], None, broker.clock.wall_ms())
         outcome = HANDLERS[api.key](request, context)
         return await _result(outcome) if isinstance(outcome, Pending) else outcome
 

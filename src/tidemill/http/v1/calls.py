@@ -45,6 +45,7 @@ class Call:
     brokers: Brokers
     names: Mapping[str, str]  # the variables in the path
     body: Any  # an instance of the route's body type; None if it has none
+    query: Any  # likewise
     request: Request
 
 
@@ -58,8 +59,16 @@ class Route:
     operation: Operation
     handler: Handler
     body: type[msgspec.Struct] | None = None
-    response: Any
+    query: type[msgspec.Struct] | None = None
+    response: type[msgspec.Struct] | None  # None: the response has no body
+    status: int = 200
     summary: str
+
+    @property
+    def name(self) -> str:
+        """The name of the operation, such as `queues_receive`."""
+        module = self.handler.__module__.rpartition(".")[2]
+        return f"{module}_{self.handler.__qualname__}"
 
 
 async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
@@ -68,11 +77,15 @@ async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
         if (refused := refusal_of_type(request.scope)) is not None:
             return response_of(refused)
         body = None if route.body is None else _decoded(route.body, await read_body(request))
-        call = Call(brokers, request.path_params, body, request)
+        query = _query(route.query, request)
+        call = Call(brokers, request.path_params, body, query, request)
         found = await _while_connected(request, route.handler(call))
     except Refused as refusal:
         return response_of(refusal.answer)
-    return Response(msgspec.json.encode(found), media_type=JSON_TYPE, headers={"cache-control": "no-store"})
+    headers = {"cache-control": "no-store"}
+    if route.response is None:
+        return Response(None, route.status, headers)
+    return Response(msgspec.json.encode(found), route.status, headers, JSON_TYPE)
 
 
 def response_of(answer: Answer) -> Response:
@@ -111,6 +124,23 @@ def _decoded(body: type[msgspec.Struct], data: bytes) -> Any:
         raise Refused(400, f"the body is not as this path needs it: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"the body is not JSON: {error}") from error
+
+
+def _query(query: type[msgspec.Struct] | None, request: Request) -> Any:
+    """Return the query's parameters.  Raise Refused for an unknown, repeated or illegal one."""
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise Refused(400, f"{name[:100]}={value[:100]} repeats a parameter; leave one out")
+        given[name] = value
+    if query is None:
+        if given:
+            raise Refused(400, f"{next(iter(given))[:100]} is not a parameter: this path has none")
+        return None
+    try:
+        return msgspec.convert(given, query, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refused(400, f"the query is not as this path needs it: {error}") from error
 
 
 async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:

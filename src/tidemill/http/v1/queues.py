@@ -17,7 +17,9 @@ from msgspec import Meta
 from tidemill.client.share_client import Acquired, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check
 from tidemill.http.v1.record_schema import Text, headers_of, text_of
+from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.model.back_off import DELAY_MS_MAX
@@ -39,7 +41,6 @@ OPENING_S_MAX: Final = 5.0  # the first request of a group waits so long, even i
 OPENING_TURN_MS: Final = 300
 RESPONSE_BYTES_MAX: Final = 4 << 20
 PARTITIONS_ASKED_MAX: Final = 64  # at the same time, for one request
-RETRY_AFTER_S: Final = 1
 _FOLDER: Final = "/v1/queues/{topic}/{group}"
 _MOVING: Final = frozenset({
     errors.NOT_LEADER_OR_FOLLOWER,
@@ -52,13 +53,6 @@ _MOVING: Final = frozenset({
     errors.KAFKA_STORAGE_ERROR,
 })  # fmt: skip
 _OPENING: Final = frozenset({errors.COORDINATOR_NOT_AVAILABLE, errors.COORDINATOR_LOAD_IN_PROGRESS})
-_STATUSES: Final = {
-    errors.GROUP_ID_NOT_FOUND: 409,
-    errors.INVALID_GROUP_ID: 400,
-    errors.INVALID_REQUEST: 400,
-    errors.INVALID_RECORD_STATE: 409,
-}
-
 Milliseconds = Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)]
 
 
@@ -130,7 +124,7 @@ class Queue(msgspec.Struct, frozen=True):
 
 async def receive(call: Call) -> Messages:
     body: ReceiveBody = call.body
-    topic = _topic(call)
+    topic = topic_of(call)
     _check_partition(topic, body.partition)
     receiving = _Receiving(call.brokers, topic, call.names["group"], body)
     return Messages(await receiving.messages())
@@ -225,7 +219,7 @@ class _Receiving:
         self._is_opening |= response.error_code in _OPENING or response.withheld_ms == 1
         if response.error_code in _MOVING:
             return []
-        _check(response, self._group)
+        check(response.error_code, response.error_message, f"group {self._group}")
         received = Received(
             TopicPartition(self._topic.name, place.partition),
             topic_id,
@@ -292,7 +286,7 @@ async def extend(call: Call) -> Statuses:
 
 
 async def _statuses(call: Call, kind: int, *, delay_ms: int = BY_POLICY, lock_ms: int = OF_GROUP) -> Statuses:
-    topic = _topic(call)
+    topic = topic_of(call)
     receipts, group = call.body.receipts, call.names["group"]
     return Statuses(
         await _acknowledge(
@@ -344,7 +338,7 @@ async def _acknowledge(
 
 async def _outcomes(brokers: Brokers, group: str, request: share_receipts.Request) -> Sequence[Outcome]:
     unknown = [Outcome.UNKNOWN] * len(request.deliveries)
-    topic = brokers.topic_by_id(request.topic_id)
+    topic = brokers.image.topic_by_id(request.topic_id)
     if topic is None or request.partition >= topic.partition_count:
         return [Outcome.EXPIRED] * len(request.deliveries)  # the topic was deleted, and its records with it
     place = brokers.place(topic, request.partition)
@@ -356,12 +350,12 @@ async def _outcomes(brokers: Brokers, group: str, request: share_receipts.Reques
         return unknown
     if response.error_code in _MOVING:
         return unknown
-    _check(response, group)
+    check(response.error_code, response.error_message, f"group {group}")
     return [Outcome(it) for it in response.outcomes]
 
 
 async def describe(call: Call) -> Queue:
-    topic, group = _topic(call), call.names["group"]
+    topic, group = topic_of(call), call.names["group"]
     by_leader: dict[int, list[PartitionLeader]] = {}
     for number in range(topic.partition_count):
         place = call.brokers.place(topic, number)
@@ -381,7 +375,7 @@ async def describe(call: Call) -> Queue:
             response = await call.brokers.ask(places[0].leader, share_describe.API, request)
         except Unreachable:
             raise _without_leader(topic, places[0].partition) from None
-        _check(response, group)
+        check(response.error_code, response.error_message, f"group {group}")
         if any(it.error_code for it in response.shares):
             raise _without_leader(topic, places[0].partition)
         return [_partition(place.partition, share) for place, share in zip(places, response.shares, strict=True)]
@@ -406,14 +400,6 @@ def _partition(number: int, share: Any) -> Partition:
     )
 
 
-def _topic(call: Call) -> Topic:
-    name = call.names["topic"]
-    topic = call.brokers.topic(name)
-    if topic is None:
-        raise Refused(404, f"topic {name[:300]} does not exist; create it first")
-    return topic
-
-
 def _check_partition(topic: Topic, number: int | None) -> None:
     if number is not None and number >= topic.partition_count:
         raise Refused(404, f"topic {topic.name} has no partition {number}, only 0 to {topic.partition_count - 1}")
@@ -423,18 +409,6 @@ def _without_leader(topic: Topic, number: int) -> Refused:
     return Refused(
         503, f"partition {number} of topic {topic.name} has no leader: try again", retry_after_s=RETRY_AFTER_S
     )
-
-
-def _check(response: Any, group: str) -> None:
-    """Raise Refused if a leader has refused the request."""
-    code = response.error_code
-    if not code:
-        return
-    detail = response.error_message or f"group {group[:300]}: {errors.name(code)}"
-    status = _STATUSES.get(code)
-    if status is None:
-        raise Refused(503, detail, retry_after_s=RETRY_AFTER_S)
-    raise Refused(status, detail, error=errors.name(code))
 
 
 ROUTES: Final = (
