@@ -12,6 +12,8 @@ from tests.integration.http.http_client import HttpClient
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running_cluster(tmp_path_factory.mktemp("http") / "data", 3) as found:
         yield found
+    assert "Traceback" not in found.stderr.read_text()
+    assert not found.warnings()
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,12 @@
 import http.client
 import json
 import socket
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 TIMEOUT_S = 60
+PAUSE_S = 0.05
 
 
 class Answered(NamedTuple):
@@ -51,3 +54,22 @@ class HttpClient:
         )
         connection.sendall(head.encode() + data)
         return connection
+
+
+def wait_for(is_reached: Callable[[], object], what: str) -> None:
+    """Wait until `is_reached` returns something true."""
+    until = time.monotonic() + TIMEOUT_S
+    while not is_reached():
+        assert time.monotonic() < until, what
+        time.sleep(PAUSE_S)
+
+
+def wait_until_known(brokers: Iterable[HttpClient], topic: str) -> None:
+    """Wait until every broker has heard of a topic, and of a leader of each of its partitions."""
+
+    def is_known(client: HttpClient) -> bool:
+        answered = client.send("GET", f"/v1/topics/{topic}")
+        return answered.status == 200 and all(it["leader"] is not None for it in answered.body["partitions"])
+
+    for client in brokers:
+        wait_for(lambda client=client: is_known(client), f"{client.address} does not know {topic}")

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.integration.cli.dev_cluster import Cluster
-from tests.integration.http.http_client import HttpClient
+from tests.integration.http.http_client import HttpClient, wait_until_known
 
 PARTITIONS = 3
 RECORDS = 60
@@ -34,6 +34,7 @@ class Queue:
         earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.GROUP, self.group, incremental_configs=[earliest])
         admin.incremental_alter_configs([resource])[resource].result(30)
+        wait_until_known(brokers, self.topic)
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
     def produce(self, *values: bytes | None, partition: int = -1) -> None:

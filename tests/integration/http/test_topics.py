@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.http.http_client import HttpClient
+from tests.integration.http.http_client import HttpClient, wait_for
 
 WAIT_S = 30
 
@@ -50,10 +50,7 @@ def test_a_topic_is_created_changed_and_deleted(brokers: list[HttpClient], name:
     described(first, name, partitions=4, configs={})
 
     assert 204 == second.send("DELETE", f"/v1/topics/{name}").status
-    until = time.monotonic() + WAIT_S
-    while third.send("GET", f"/v1/topics/{name}").status != 404:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for(lambda: third.send("GET", f"/v1/topics/{name}").status == 404, "the topic is still known")
 
 
 def test_topics_are_listed_page_by_page(brokers: list[HttpClient], name: str) -> None:

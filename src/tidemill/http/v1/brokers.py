@@ -11,7 +11,9 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import HANDLERS
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.http.v1.listener_link import LinkLost, ListenerLink, connect
 from tidemill.metadata.image import ClusterImage, Topic
+from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT
 from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
@@ -52,6 +54,8 @@ class PartitionLeader(NamedTuple):
 class Brokers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._links: dict[BrokerId, ListenerLink] = {}
+        self._connecting: dict[BrokerId, asyncio.Lock] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
     @property
@@ -115,6 +119,26 @@ class Brokers:
         if not isinstance(outcome, api.response):
             raise Unreachable(f"broker {broker_id} has not answered")
         return outcome
+
+    async def ask_listener(self, broker_id: BrokerId, api: Api, request: Message) -> Any:
+        """Like `ask`, for a request of Kafka's protocol: another broker gets it at its Kafka listener."""
+        if broker_id == self.broker_id:
+            return await self.ask_here(api, request)
+        try:
+            async with self._connecting.setdefault(broker_id, asyncio.Lock()):
+                link = self._links.get(broker_id)
+                if link is None or not link.is_open:
+                    link = self._links[broker_id] = await self._connect(broker_id)
+            return await link.ask(api, request)
+        except LinkLost as lost:
+            raise Unreachable(f"broker {broker_id}: {lost}") from lost
+
+    async def _connect(self, broker_id: BrokerId) -> ListenerLink:
+        known = self.image.brokers.get(broker_id)
+        for endpoint in () if known is None else known.endpoints:
+            if endpoint.name not in (HTTP_ENDPOINT, PEER_ENDPOINT):
+                return await connect(endpoint.host, endpoint.port)
+        raise LinkLost("it is not registered")
 
     async def ask_here(self, api: Api, request: Message) -> Any:
         """Return this broker's response; it forwards requests for the controller."""

@@ -34,8 +34,14 @@ class Refused(Exception):
 
     def __init__(self, status: int, detail: str, *, retry_after_s: int | None = None, **more: object) -> None:
         super().__init__(detail)
+        self._given = status, detail, retry_after_s, more
         headers = () if retry_after_s is None else ((b"retry-after", str(retry_after_s).encode()),)
         self.answer = problem(status, detail, **more)._replace(headers=headers)
+
+    def with_fields(self, **fields: object) -> "Refused":
+        """Return the same refusal with further fields in its response."""
+        status, detail, retry_after_s, more = self._given
+        return Refused(status, detail, retry_after_s=retry_after_s, **{**more, **fields})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,152 @@
+"""Records produced over HTTP, and read by a Kafka client."""
+
+import base64
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.integration.cli.dev_cluster import Cluster
+from tests.integration.http.http_client import Answered, HttpClient, wait_for, wait_until_known
+
+PARTITIONS = 3
+Read = Callable[[int], list[Any]]
+
+
+@pytest.fixture
+def topic(cluster: Cluster, brokers: list[HttpClient]) -> str:
+    name = f"records-{uuid.uuid4().hex[:12]}"
+    body = {"name": name, "partitions": PARTITIONS, "replication_factor": 3}
+    assert 201 == brokers[0].send("POST", "/v1/topics", body).status
+    wait_until_known(brokers, name)
+    return name
+
+
+@pytest.fixture
+def read(cluster: Cluster, topic: str) -> Read:
+    """Return a function that reads so many records of the topic, in the order of partitions and offsets."""
+
+    def read_all(count: int) -> list[Any]:
+        consumer = Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+        )
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        found: list[Any] = []
+        while len(found) < count:
+            message = consumer.poll(30)
+            assert message is not None and message.error() is None, f"only {len(found)} records"
+            found.append(message)
+        consumer.close()
+        return sorted(found, key=lambda it: (it.partition(), it.offset()))
+
+    return read_all
+
+
+def produce(client: HttpClient, topic: str, *records: dict[str, Any]) -> list[tuple[int, int]]:
+    written = client.ok("POST", f"/v1/topics/{topic}/records", {"records": list(records)})["records"]
+    return [(it["partition"], it["offset"]) for it in written]
+
+
+def test_records_arrive_as_they_were_sent(brokers: list[HttpClient], topic: str, read: Read) -> None:
+    """
+    Text, base64, JSON and none; headers may repeat.
+    """
+    encoded = {"base64": base64.b64encode(b"\x00\xff").decode()}
+    headers = [["trace", "a"], ["trace", encoded], ["none", None]]
+    written = produce(
+        brokers[0],
+        topic,
+        {"value": "text", "key": "", "headers": headers, "partition": 1, "timestamp": 1_700_000_000_000},
+        {"value": encoded, "key": encoded, "partition": 1},
+        {"value": {"json": {"a": [1, None, "é"]}}, "partition": 1},
+        {"value": None, "key": "gone", "partition": 1},
+    )
+
+    assert [(1, offset) for offset in range(4)] == written
+    first, second, third, fourth = read(4)
+    assert (b"text", b"", 1_700_000_000_000) == (first.value(), first.key(), first.timestamp()[1])
+    assert [("trace", b"a"), ("trace", b"\x00\xff"), ("none", None)] == first.headers()
+    assert (b"\x00\xff", b"\x00\xff") == (second.value(), second.key())
+    assert {"a": [1, None, "é"]} == json.loads(third.value())
+    assert (None, b"gone") == (fourth.value(), fourth.key())
+
+
+def test_a_key_goes_where_java_sends_it(cluster: Cluster, brokers: list[HttpClient], topic: str, read: Read) -> None:
+    """
+    From any broker, to any leader; and the records of a request without keys stay together.
+    """
+    keys = [f"key-{number}" for number in range(30)]
+    for at, client in enumerate(brokers):
+        produce(client, topic, *({"key": key, "value": "http"} for key in keys[at::3]))
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "partitioner": "murmur2"})
+    for key in keys:
+        producer.produce(topic, "kafka", key)
+    assert not producer.flush(30)
+
+    found = read(60)
+
+    by_way = [{it.key(): it.partition() for it in found if it.value() == way} for way in (b"http", b"kafka")]
+    assert by_way[0] == by_way[1] and 30 == len(by_way[0])
+    assert {0, 1, 2} == set(by_way[0].values())
+    together = produce(brokers[2], topic, *({"value": str(number)} for number in range(10)))
+    assert 1 == len({partition for partition, _ in together})
+
+
+def test_a_large_request_is_divided(brokers: list[HttpClient], topic: str, read: Read) -> None:
+    """
+    The records keep their order.
+    """
+    values = [f"{number:04}" + "x" * 20_000 for number in range(40)]
+    written = produce(brokers[1], topic, *({"value": value, "partition": 0} for value in values))
+
+    assert [(0, offset) for offset in range(40)] == written
+    assert [value[:4].encode() for value in values] == [it.value()[:4] for it in read(40)]
+
+
+@pytest.mark.parametrize(
+    ("records", "status", "says"),
+    [
+        ([], 400, "records"),
+        ([{"value": "x", "partition": PARTITIONS}], 400, "no partition 3, only 0 to 2"),
+        ([{"value": {"base64": "!"}}], 400, "records[0].value: it is not base64"),
+        ([{"value": "x"}, {"key": {"base64": "", "json": 1}}], 400, 'records[1].key: give either "base64" or "json"'),
+        ([{"value": {}}], 400, "records[0].value"),
+        ([{"value": 1}], 400, "records[0].value"),
+        ([{"value": "x", "timestamp": 1 << 62}], 400, "timestamp"),
+        ([{"value": "x", "color": 1}], 400, "color"),
+    ],
+)
+def test_bad_records_are_refused(
+    brokers: list[HttpClient], topic: str, records: list[object], status: int, says: str
+) -> None:
+    answered = brokers[0].send("POST", f"/v1/topics/{topic}/records", {"records": records})
+    assert status == answered.status and says in answered.body["detail"], answered
+
+
+def test_a_record_that_is_too_large_is_refused(brokers: list[HttpClient], topic: str) -> None:
+    """
+    At its leader; what was written to other partitions is listed.
+    """
+    assert 204 == brokers[0].send("PATCH", f"/v1/topics/{topic}", {"configs": {"max.message.bytes": "1000"}}).status
+    body = {"records": [{"value": "small", "partition": 0}, {"value": "x" * 100_000, "partition": 1}]}
+
+    def is_refused() -> bool:  # once the leader has heard of the change
+        nonlocal answered
+        answered = brokers[0].send("POST", f"/v1/topics/{topic}/records", body)
+        return answered.status != 200
+
+    answered = Answered(200, None, {})
+    wait_for(is_refused, "the record was taken")
+    assert (413, "MESSAGE_TOO_LARGE") == (answered.status, answered.body["error"])
+    first, second = answered.body["written"]
+    assert 0 == first[0] and second is None
+
+
+def test_internal_topics_and_missing_ones_are_refused(brokers: list[HttpClient]) -> None:
+    body = {"records": [{"value": "x"}]}
+    assert 404 == brokers[0].send("POST", "/v1/topics/missing/records", body).status
+    assert 403 == brokers[0].send("POST", "/v1/topics/__tidemill_metadata/records", body).status
