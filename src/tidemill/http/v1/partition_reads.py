@@ -1,0 +1,250 @@
+"""`/v1/topics/{topic}/partitions/{partition}/records`: read records by offset or time, with a long poll.
+
+offset, or time ─▶ ListOffsets ─▶ Fetch from the leader, which waits for records ─▶ decoded in a thread ─▶ response
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from tidemill.batches.batch import spans
+from tidemill.batches.records import read_records
+from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check
+from tidemill.http.v1.record_schema import Text, headers_of, text_of
+from tidemill.http.v1.topics import topic_of
+from tidemill.metadata.image import Topic
+from tidemill.model import errors
+from tidemill.wire.messages import fetch, list_offsets
+from tidemill.wire.primitives import Records
+
+LIMIT_MAX: Final = 1_000
+WAIT_MS_MAX: Final = 30_000
+TURN_MS: Final = 5_000  # of one request to a leader, so that a leader that moves is noticed during a longer wait
+BYTES_MAX: Final = 1 << 20  # of compressed batches, unless the first one is larger
+DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # of a batch
+RETRY_S_MAX: Final = 10.0
+PAUSE_S: Final = 0.1
+OFFSET_MAX: Final = (1 << 63) - 1
+NUMBER_DIGITS_MAX: Final = 10
+NO_REPLICA: Final = -1
+LOG_START: Final = -2  # instead of a timestamp in ListOffsets
+LOG_END: Final = -1
+_MOVING: Final = frozenset({
+    errors.NOT_LEADER_OR_FOLLOWER,
+    errors.LEADER_NOT_AVAILABLE,
+    errors.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UNKNOWN_TOPIC_ID,
+    errors.OFFSET_NOT_AVAILABLE,
+})  # fmt: skip
+
+
+class ReadQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The first offset to read.")] | None = None
+    time: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="The time to begin at, in ms.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 100
+    wait_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a record.")] = 0
+
+
+class ReadRecord(msgspec.Struct, frozen=True):
+    offset: int
+    timestamp: int | None
+    key: Text
+    value: Text
+    headers: list[tuple[str, Text]]
+
+
+class ReadRecords(msgspec.Struct, frozen=True):
+    records: list[ReadRecord]
+    next_offset: int  # where the next read continues
+    log_start: int
+    end: int  # one more than the last offset that can be read now
+
+
+class Unreadable(NamedTuple):
+    """A batch that its producer has not encoded as records."""
+
+    first: int
+    next_offset: int
+    problem: str
+
+
+async def read(call: Call) -> ReadRecords:
+    topic, query = topic_of(call), call.query
+    partition = _partition(call.names["partition"], topic)
+    if query.offset is not None and query.time is not None:
+        raise Refused(400, f"offset={query.offset} and time={query.time}: give one of them")
+    reader = PartitionReader(call.brokers, topic, partition)
+    offset = query.offset
+    if offset is None:
+        offset = await reader.offset_at(LOG_START if query.time is None else query.time)
+    return await reader.read(offset, query.limit, query.wait_ms)
+
+
+class PartitionReader:
+    """Reads one partition, wherever its leader is."""
+
+    def __init__(self, brokers: Brokers, topic: Topic, partition: int) -> None:
+        self._brokers = brokers
+        self._topic = topic
+        self._partition = partition
+
+    async def offset_at(self, timestamp: int) -> int:
+        """
+        Return the offset of the first record at or after `timestamp`, or the end if there is none.
+        """
+        asked = list_offsets.Request.Topic
+        request = list_offsets.Request(
+            replica_id=NO_REPLICA,
+            topics=[
+                asked(
+                    name=self._topic.name,
+                    partitions=[asked.Partition(partition_index=self._partition, timestamp=timestamp)],
+                )
+            ],
+        )
+        answer = await self._asked(list_offsets.API, request, lambda response: response.topics[0].partitions[0])
+        check(answer.error_code, None, f"partition {self._partition} of topic {self._topic.name}")
+        found: int = answer.offset
+        return await self.offset_at(LOG_END) if found < 0 else found
+
+    async def read(self, offset: int, limit: int, wait_ms: int) -> ReadRecords:
+        """Return up to `limit` records from an offset on; none if none came within the wait.  Raise Refused."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + wait_ms / 1_000
+        while True:
+            left_ms = max(round((ends_at - loop.time()) * 1_000), 0)
+            answer = await self._fetched(offset, min(left_ms, TURN_MS))
+            data = _joined(answer.records)
+            records, next_offset, bad = await asyncio.to_thread(_decoded, data, offset, limit)
+            if bad is not None and not records:
+                raise Refused(
+                    422,
+                    f"the batch at offset {bad.first} of partition {self._partition} of topic {self._topic.name} has "
+                    f"no readable records: {bad.problem}; continue at next_offset",
+                    next_offset=bad.next_offset,
+                )
+            if records or loop.time() >= ends_at:
+                return ReadRecords(records, next_offset, answer.log_start_offset, answer.high_watermark)
+            offset = next_offset
+
+    async def _fetched(self, offset: int, wait_ms: int) -> Any:
+        asked = fetch.Request.Topic
+        request = fetch.Request(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=BYTES_MAX,
+            topics=[
+                asked(
+                    topic=self._topic.name,
+                    topic_id=self._topic.topic_id,
+                    partitions=[
+                        asked.Partition(partition=self._partition, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
+                    ],
+                )
+            ],
+        )
+        answer = await self._asked(fetch.API, request, _of_fetch)
+        if answer.error_code == errors.OFFSET_OUT_OF_RANGE:
+            raise await self._out_of_range(offset)
+        check(answer.error_code, None, f"partition {self._partition} of topic {self._topic.name}")
+        return answer
+
+    async def _out_of_range(self, offset: int) -> Refused:
+        start, end = await self.offset_at(LOG_START), await self.offset_at(LOG_END)
+        where = f"partition {self._partition} of topic {self._topic.name}"
+        if offset < start:
+            return Refused(
+                410,
+                f"offset={offset}: retention has removed the records of {where} below {start}; begin there",
+                log_start=start,
+            )
+        return Refused(400, f"offset={offset}: {where} ends at {end}; read from there, or below", end=end)
+
+    async def _asked(self, api: Any, request: Any, answer_of: Callable[[Any], Any]) -> Any:
+        """Return the leader's answer about the partition.  Ask again while leaders move.  Raise Refused."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + RETRY_S_MAX
+        while True:
+            place = self._brokers.place(self._topic, self._partition)
+            if place is not None:
+                try:
+                    answer = answer_of(await self._brokers.ask_listener(place.leader, api, request))
+                except Unreachable:
+                    answer = None
+                if answer is not None and answer.error_code not in _MOVING:
+                    return answer
+            if loop.time() >= until:
+                raise Refused(
+                    503,
+                    f"partition {self._partition} of topic {self._topic.name} has no leader: try again",
+                    retry_after_s=RETRY_AFTER_S,
+                )
+            await asyncio.sleep(PAUSE_S)
+
+
+def _of_fetch(response: Any) -> Any:
+    """Return the partition of a response, or the response if it refuses the request as a whole."""
+    return response if response.error_code else response.responses[0].partitions[0]
+
+
+def _joined(records: Records | None) -> bytes:
+    if records is None:
+        return b""
+    return bytes(records) if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
+
+
+def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], int, Unreadable | None]:
+    """Return records from `offset` on, the offset behind them, and the batch that ended the reading early."""
+    found: list[ReadRecord] = []
+    next_offset = offset
+    for position, _, header in spans(data):
+        if header.end_offset <= offset:
+            continue
+        if not header.is_control:
+            try:
+                records = read_records(data, position, DECOMPRESSED_BYTES_MAX)
+            except ValueError as problem:
+                return found, next_offset, Unreadable(header.base_offset, header.end_offset, str(problem))
+            for record in records:
+                if record.offset < offset:
+                    continue
+                if len(found) == limit:
+                    return found, next_offset, None
+                stamped = header.max_timestamp if header.is_log_append_time else record.timestamp
+                found.append(
+                    ReadRecord(
+                        offset=record.offset,
+                        timestamp=stamped if stamped >= 0 else None,
+                        key=text_of(record.key),
+                        value=text_of(record.value),
+                        headers=headers_of(record),
+                    )
+                )
+                next_offset = record.offset + 1
+        next_offset = header.end_offset
+    return found, next_offset, None
+
+
+def _partition(text: str, topic: Topic) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX
+    if not is_number or int(text) >= topic.partition_count:
+        raise Refused(404, f"topic {topic.name} has no partition {text[:100]}, only 0 to {topic.partition_count - 1}")
+    return int(text)
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/topics/{topic}/partitions/{partition}/records",
+        operation=Operation.READ,
+        handler=read,
+        query=ReadQuery,
+        response=ReadRecords,
+        summary="Read records of a partition, from an offset, a time or the log start on.",
+    ),
+)
