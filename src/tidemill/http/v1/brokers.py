@@ -40,7 +40,11 @@ class HttpCaller:
 
 
 class Unreachable(Exception):
-    """No broker has answered: it is not known whether the request had an effect."""
+    """A broker has not answered.  If the request was sent, it is not known whether it had an effect."""
+
+    def __init__(self, problem: str, *, is_sent: bool) -> None:
+        super().__init__(problem)
+        self.is_sent = is_sent
 
 
 class PartitionLeader(NamedTuple):
@@ -114,10 +118,10 @@ class Brokers:
                 unwanted(outcome)
 
         if known is None or not self._broker.cluster.peers.ask(known.voter, api, request, received):
-            raise Unreachable(f"broker {broker_id} cannot be reached")
+            raise Unreachable(f"broker {broker_id} cannot be reached", is_sent=False)
         outcome = await answered
         if not isinstance(outcome, api.response):
-            raise Unreachable(f"broker {broker_id} has not answered")
+            raise Unreachable(f"broker {broker_id} has not answered", is_sent=True)
         return outcome
 
     async def ask_listener(self, broker_id: BrokerId, api: Api, request: Message) -> Any:
@@ -131,14 +135,14 @@ class Brokers:
                     link = self._links[broker_id] = await self._connect(broker_id)
             return await link.ask(api, request)
         except LinkLost as lost:
-            raise Unreachable(f"broker {broker_id}: {lost}") from lost
+            raise Unreachable(f"broker {broker_id}: {lost}", is_sent=lost.is_sent) from lost
 
     async def _connect(self, broker_id: BrokerId) -> ListenerLink:
         known = self.image.brokers.get(broker_id)
         for endpoint in () if known is None else known.endpoints:
             if endpoint.name not in (HTTP_ENDPOINT, PEER_ENDPOINT):
                 return await connect(endpoint.host, endpoint.port)
-        raise LinkLost("it is not registered")
+        raise LinkLost("it is not registered", is_sent=False)
 
     async def ask_here(self, api: Api, request: Message) -> Any:
         """Return this broker's response; it forwards requests for the controller."""

@@ -68,6 +68,7 @@ class Route:
     query: type[msgspec.Struct] | None = None
     response: type[msgspec.Struct] | None  # None: the response has no body
     status: int = 200
+    media_types: tuple[str, ...] = ()  # of a handler that returns an ASGI application, such as a stream; else JSON
     summary: str
 
     @property
@@ -88,6 +89,8 @@ async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
         found = await _while_connected(request, route.handler(call))
     except Refused as refusal:
         return response_of(refusal.answer)
+    if route.media_types:
+        return found  # type: ignore[no-any-return]
     headers = {"cache-control": "no-store"}
     if route.response is None:
         return Response(None, route.status, headers)

@@ -18,7 +18,11 @@ _FRAME_SIZE: Final = Struct(">i")
 
 
 class LinkLost(Exception):
-    """The connection could not be opened, or was lost before the response."""
+    """The connection could not be opened, or was lost before the response: `is_sent` says whether the request was."""
+
+    def __init__(self, problem: str, *, is_sent: bool) -> None:
+        super().__init__(problem)
+        self.is_sent = is_sent
 
 
 class ListenerLink:
@@ -38,14 +42,14 @@ class ListenerLink:
     async def ask(self, api: Api, request: Message) -> Any:
         """Return the response.  Raise LinkLost.  If this is cancelled, the response is dropped."""
         if not self.is_open:
-            raise LinkLost("the connection was closed")
+            raise LinkLost("the connection was closed", is_sent=False)
         correlation_id, parts = self._wire.send(api, request)
         answered = self._answers[correlation_id] = asyncio.get_running_loop().create_future()
         try:
             self._writer.writelines(parts)
             await self._writer.drain()
         except OSError as error:
-            raise LinkLost(str(error)) from error
+            raise LinkLost(str(error), is_sent=True) from error
         return await answered
 
     async def _receive(self) -> None:
@@ -66,7 +70,7 @@ class ListenerLink:
             self._writer.close()
             for waiting in self._answers.values():
                 if not waiting.done():
-                    waiting.set_exception(LinkLost(problem))
+                    waiting.set_exception(LinkLost(problem, is_sent=True))
             self._answers.clear()
 
 
@@ -76,5 +80,5 @@ async def connect(host: str, port: int) -> ListenerLink:
         async with asyncio.timeout(CONNECT_S_MAX):
             reader, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
-        raise LinkLost(f"{host}:{port} cannot be reached: {error}") from error
+        raise LinkLost(f"{host}:{port} cannot be reached: {error}", is_sent=False) from error
     return ListenerLink(reader, writer)

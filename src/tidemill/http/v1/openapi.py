@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidemill.http.answer import PROBLEM_TYPE
+from tidemill.http.answer import JSON_TYPE, PROBLEM_TYPE
 from tidemill.http.v1.calls import Route
 
 PATH: Final = "/openapi.json"
@@ -62,7 +62,8 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
 def _operation(route: Route, references: dict[type[msgspec.Struct], dict[str, Any]]) -> dict[str, Any]:
     done: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}
     if route.response is not None:
-        done["content"] = {"application/json": {"schema": references[route.response]}}
+        types = route.media_types or (JSON_TYPE,)
+        done["content"] = {it: {"schema": references[route.response]} for it in types}
     problem = {"content": {PROBLEM_TYPE: {"schema": references[Problem]}}}
     operation: dict[str, Any] = {
         "operationId": route.name,

@@ -112,6 +112,12 @@ class PartitionReader:
         found: int = answer.offset
         return await self.offset_at(LOG_END) if found < 0 else found
 
+    async def check(self, offset: int) -> None:
+        """Raise Refused, as `read` does, for an offset that cannot be read."""
+        start, end = await self.offset_at(LOG_START), await self.offset_at(LOG_END)
+        if not start <= offset <= end:
+            raise await self._out_of_range(offset)
+
     async def read(self, offset: int, limit: int, wait_ms: int) -> ReadRecords:
         """Return up to `limit` records from an offset on; none if none came within the wait.  Raise Refused."""
         loop = asyncio.get_running_loop()

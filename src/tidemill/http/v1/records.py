@@ -183,6 +183,8 @@ async def _answer(brokers: Brokers, topic: Topic, partition: int, batch: memoryv
     try:
         response = await brokers.ask_listener(place.leader, produce.API, request)
     except Unreachable as lost:
+        if not lost.is_sent:
+            return None
         raise Refused(
             503,
             f"it is not known whether partition {partition} of topic {topic.name} has taken the records: {lost}",

@@ -1,0 +1,206 @@
+"""`/v1/topics/{topic}/stream`: records as they come, as server-sent events or as lines of JSON.
+
+    id: 0:13,1:5                     where each partition continues, after this record
+    data: {"partition": 0, …}        a record
+    : heartbeat                      after a while without records
+    event: problem                   the stream ends; data has the problem details
+
+A client that connects again sends the last id in the header Last-Event-ID, as browsers do, and misses and repeats
+nothing.  A reader that is slow slows the stream down: a page of each partition is held, and nothing more is read.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tidemill.http.v1.brokers import Brokers
+from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.partition_reads import LOG_END, LOG_START, OFFSET_MAX, PartitionReader, ReadRecord
+from tidemill.http.v1.record_schema import Text
+from tidemill.http.v1.topics import topic_of
+from tidemill.metadata.image import Topic
+
+PARTITIONS_MAX: Final = 64  # of one stream without the parameter `partition`
+PAGE: Final = 100  # records of a partition that are read ahead
+WAIT_MS: Final = 20_000
+HEARTBEAT_S: Final = 15.0
+SEND_S_MAX: Final = 60.0  # a client that takes nothing for so long is disconnected
+SSE: Final = "text/event-stream"
+LINES: Final = "application/x-ndjson"
+_encode = msgspec.json.Encoder().encode
+
+
+class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"start": "from"}):
+    start: Annotated[Literal["earliest", "latest"], Meta(description="Where the stream begins.")] = "latest"
+    time: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Begin at this time, in ms.")] | None = None
+    partition: Annotated[int, Meta(ge=0)] | None = None
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Begin at this offset of `partition`.")] | None = None
+
+
+class StreamRecord(msgspec.Struct, frozen=True):
+    partition: int
+    offset: int
+    timestamp: int | None
+    key: Text
+    value: Text
+    headers: list[tuple[str, Text]]
+
+
+async def stream(call: Call) -> "StreamResponse":
+    topic, query = topic_of(call), call.query
+    positions = _positions_of(call.request.headers.get("last-event-id"), topic)
+    if positions is None:
+        positions = await _begin(call.brokers, topic, query)
+    for number, offset in positions.items():
+        await PartitionReader(call.brokers, topic, number).check(offset)
+    accepted = call.request.headers.get("accept", "")
+    return StreamResponse(_Stream(call.brokers, topic, positions), is_sse=LINES not in accepted)
+
+
+def _positions_of(text: str | None, topic: Topic) -> dict[int, int] | None:
+    """Return the positions in a Last-Event-ID; None without one.  Raise Refused."""
+    if not text:
+        return None
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        number, _, offset = part.partition(":")
+        if not all(it.isascii() and it.isdigit() and len(it) <= 19 for it in (number, offset)):
+            raise Refused(400, f"Last-Event-ID: {text[:200]} is not an id of this stream, such as 0:13,1:5")
+        found[int(number)] = int(offset)
+    if max(found) >= topic.partition_count or max(found.values()) > OFFSET_MAX:
+        raise Refused(400, f"Last-Event-ID: {text[:200]} is not an id of a stream of topic {topic.name}")
+    return found
+
+
+async def _begin(brokers: Brokers, topic: Topic, query: StreamQuery) -> dict[int, int]:
+    if query.offset is not None and (query.partition is None or query.time is not None):
+        raise Refused(400, f"offset={query.offset} needs the parameter partition, and no time")
+    if query.partition is not None and query.partition >= topic.partition_count:
+        raise Refused(404, f"topic {topic.name} has no partition {query.partition}")
+    numbers = range(topic.partition_count) if query.partition is None else [query.partition]
+    if len(numbers) > PARTITIONS_MAX:
+        raise Refused(
+            400, f"topic {topic.name} has {len(numbers)} partitions, and a stream at most {PARTITIONS_MAX}: choose one"
+        )
+    if query.offset is not None:
+        return {numbers[0]: query.offset}
+    timestamp = query.time
+    if timestamp is None:
+        timestamp = LOG_START if query.start == "earliest" else LOG_END
+    readers = [PartitionReader(brokers, topic, number) for number in numbers]
+    offsets = await asyncio.gather(*(reader.offset_at(timestamp) for reader in readers))
+    return dict(zip(numbers, offsets, strict=True))
+
+
+class _Stream:
+    def __init__(self, brokers: Brokers, topic: Topic, positions: Mapping[int, int]) -> None:
+        self._brokers = brokers
+        self._topic = topic
+        self._positions = dict(sorted(positions.items()))
+        self._pages: asyncio.Queue[tuple[int, list[ReadRecord]] | Exception] = asyncio.Queue(1)
+
+    async def events(self) -> AsyncIterator[tuple[str, StreamRecord | None]]:
+        """Yield each record with the stream's position behind it, and None as a heartbeat.  Raise Refused."""
+        followers = [asyncio.ensure_future(self._follow(*one)) for one in self._positions.items()]
+        try:
+            while True:
+                try:
+                    page = await asyncio.wait_for(self._pages.get(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield self._position, None
+                    continue
+                if isinstance(page, Exception):
+                    raise page
+                number, records = page
+                for it in records:
+                    self._positions[number] = it.offset + 1
+                    yield self._position, StreamRecord(number, it.offset, it.timestamp, it.key, it.value, it.headers)
+        finally:
+            for follower in followers:
+                follower.cancel()
+
+    @property
+    def _position(self) -> str:
+        return ",".join(f"{number}:{offset}" for number, offset in self._positions.items())
+
+    async def _follow(self, number: int, offset: int) -> None:
+        reader = PartitionReader(self._brokers, self._topic, number)
+        try:
+            while True:
+                page = await reader.read(offset, PAGE, WAIT_MS)
+                offset = page.next_offset
+                if page.records:
+                    await self._pages.put((number, page.records))
+        except Exception as problem:  # the reader of the pages raises it
+            await self._pages.put(problem)
+
+
+class StreamResponse:
+    """An ASGI response that ends when the client leaves."""
+
+    def __init__(self, source: _Stream, *, is_sse: bool) -> None:
+        self._source = source
+        self._is_sse = is_sse
+
+    async def __call__(self, _: Any, receive: Any, send: Any) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+
+    async def _send(self, send: Any) -> None:
+        headers = [
+            (b"content-type", (SSE if self._is_sse else LINES).encode()),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await _send_part(send, b": begun\n\n" if self._is_sse else b"")
+        try:
+            async for position, record in self._source.events():
+                await _send_part(send, self._encoded(position, record))
+        except Refused as refused:
+            await _send_part(send, self._problem(refused))
+        await send({"type": "http.response.body", "body": b""})
+
+    def _encoded(self, position: str, record: StreamRecord | None) -> bytes:
+        if record is None:
+            return b": heartbeat\n\n" if self._is_sse else _encode({"position": position}) + b"\n"
+        data = _encode(record)
+        return b"id: %s\ndata: %s\n\n" % (position.encode(), data) if self._is_sse else data + b"\n"
+
+    def _problem(self, refused: Refused) -> bytes:
+        text = refused.answer.text.strip().encode()
+        return b"event: problem\ndata: %s\n\n" % text if self._is_sse else b'{"problem": %s}\n' % text
+
+
+async def _send_part(send: Any, part: bytes) -> None:
+    async with asyncio.timeout(SEND_S_MAX):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+
+
+async def _left(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/topics/{topic}/stream",
+        operation=Operation.READ,
+        handler=stream,
+        query=StreamQuery,
+        response=StreamRecord,
+        media_types=(SSE, LINES),
+        summary="Stream records as they come, as server-sent events or lines of JSON.",
+    ),
+)

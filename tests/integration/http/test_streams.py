@@ -1,0 +1,152 @@
+"""Records streamed over HTTP."""
+
+import http.client
+import json
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.integration.cli.dev_cluster import Cluster, started_again
+from tests.integration.http.http_client import HttpClient, wait_until_known
+
+PARTITIONS = 3
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def topic(brokers: list[HttpClient]) -> str:
+    name = f"stream-{uuid.uuid4().hex[:12]}"
+    body = {"name": name, "partitions": PARTITIONS, "replication_factor": 3}
+    assert 201 == brokers[0].send("POST", "/v1/topics", body).status
+    wait_until_known(brokers, name)
+    return name
+
+
+def produce(client: HttpClient, topic: str, *values: str) -> None:
+    records = [{"value": value, "partition": at % PARTITIONS} for at, value in enumerate(values)]
+    client.ok("POST", f"/v1/topics/{topic}/records", {"records": records})
+
+
+class Event:
+    def __init__(self, text: str) -> None:
+        fields = dict(line.split(": ", 1) for line in text.splitlines() if not line.startswith(":"))
+        self.id, self.name = fields.get("id"), fields.get("event")
+        self.data: Any = json.loads(fields["data"]) if "data" in fields else None
+
+
+@contextmanager
+def streamed(client: HttpClient, path: str, **headers: str) -> Iterator[http.client.HTTPResponse]:
+    connection = http.client.HTTPConnection(client.address, timeout=TIMEOUT_S)
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    response = connection.getresponse()
+    assert 200 == response.status, response.read()
+    try:
+        yield response
+    finally:
+        connection.close()
+
+
+def events(response: http.client.HTTPResponse) -> Iterator[Event]:
+    """Yield the events of a stream, without comments."""
+    text = b""
+    while line := response.readline():
+        if line != b"\n":
+            text += line
+        elif not text.startswith(b":"):
+            yield Event(text.decode())
+            text = b""
+        else:
+            text = b""
+
+
+def test_a_stream_goes_on_where_it_was_left(brokers: list[HttpClient], topic: str) -> None:
+    """
+    At another broker, with the last id; records of each partition come once and in order.
+    """
+    produce(brokers[0], topic, *(f"v{number}" for number in range(30)))
+    found: list[tuple[int, int, str]] = []
+    last_id = ""
+    for client in (*brokers, brokers[0]):
+        headers = {"Last_Event_ID": last_id} if last_id else {}
+        with streamed(client, f"/v1/topics/{topic}/stream?from=earliest", **headers) as response:
+            assert "text/event-stream" == response.headers["content-type"]
+            for event in events(response):
+                found.append((event.data["partition"], event.data["offset"], event.data["value"]))
+                last_id = event.id or ""
+                if len(found) in (7, 15, 16, 30):
+                    break
+
+    expected = [(number % PARTITIONS, number // PARTITIONS, f"v{number}") for number in range(30)]
+    assert sorted(expected) == sorted(found)
+    for partition in range(PARTITIONS):
+        offsets = [offset for number, offset, _ in found if number == partition]
+        assert sorted(offsets) == offsets
+    assert "0:10,1:10,2:10" == last_id
+
+
+def test_new_records_come_as_lines(brokers: list[HttpClient], topic: str) -> None:
+    """
+    A stream begins at the end of the topic, unless it is told otherwise.
+    """
+    produce(brokers[0], topic, "old", "old", "old")
+    with streamed(brokers[1], f"/v1/topics/{topic}/stream", Accept="application/x-ndjson") as response:
+        produce(brokers[2], topic, "a", "b", "c")
+        found = [json.loads(response.readline()) for _ in range(3)]
+
+    assert {"a", "b", "c"} == {it["value"] for it in found}
+    assert {1} == {it["offset"] for it in found}
+
+
+def test_a_stream_outlives_its_leaders(
+    cluster: Cluster, brokers: list[HttpClient], restarts: ExitStack, topic: str
+) -> None:
+    """
+    The leader of a partition is killed and comes back; the stream of another broker has every record once.
+    """
+    victim = brokers[0].ok("GET", f"/v1/topics/{topic}")["partitions"][0]["leader"]
+    broker = cluster.brokers[victim - 1]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 0})
+
+    def send(*values: str) -> None:
+        for at, value in enumerate(values):
+            producer.produce(topic, value, partition=at % PARTITIONS)
+        assert not producer.flush(TIMEOUT_S)
+
+    with streamed(brokers[victim % 3], f"/v1/topics/{topic}/stream?from=earliest") as response:
+        source = events(response)
+        send("1", "2", "3")
+        first = [next(source).data["value"] for _ in range(3)]
+        os.kill(broker["pid"], signal.SIGKILL)
+        send("4", "5", "6")
+        second = [next(source).data["value"] for _ in range(3)]
+        restarts.enter_context(started_again(broker))
+        wait_until_known(brokers, topic)
+        send("7", "8", "9")
+        third = [next(source).data["value"] for _ in range(3)]
+
+    assert [["1", "2", "3"], ["4", "5", "6"], ["7", "8", "9"]] == [sorted(it) for it in (first, second, third)]
+
+
+def test_a_start_that_is_gone_is_refused(brokers: list[HttpClient], topic: str) -> None:
+    """
+    Before the stream begins, with the status; positions behind the end, too.
+    """
+    path = f"/v1/topics/{topic}/stream"
+    for query, headers, status in (
+        ("?partition=0&offset=5", {}, 400),
+        ("?offset=5", {}, 400),
+        ("?partition=9", {}, 404),
+        ("?from=middle", {}, 400),
+        ("", {"Last_Event_ID": "0:9"}, 400),
+        ("", {"Last_Event_ID": "x"}, 400),
+        ("", {"Last_Event_ID": "9:0"}, 400),
+        ("", {"Last_Event_ID": "0:" + "9" * 30}, 400),
+    ):
+        answered = brokers[0].send("GET", path + query, **headers)
+        assert status == answered.status, (query, headers, answered)
