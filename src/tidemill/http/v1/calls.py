@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from tidemill.http.access import refusal_of_type
 from tidemill.http.answer import JSON_TYPE, Answer, problem
@@ -155,7 +156,7 @@ def _query(query: type[msgspec.Struct] | None, request: Request) -> Any:
 async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
     """Return the result of `work`, which is cancelled when the client disconnects."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(request))
+    leaving = asyncio.ensure_future(disconnected(request.receive))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -168,6 +169,7 @@ async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
         working.cancel()
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has disconnected.  The body of the request has been read, or is dropped."""
+    while (await receive())["type"] != "http.disconnect":
         pass

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tidemill.http.v1.calls import Refused
+from tidemill.metadata.image import Topic
 from tidemill.model import errors
 
 RETRY_AFTER_S: Final = 1
@@ -31,3 +32,13 @@ def check(code: int, message: str | None, about: str) -> None:
     if status is None:
         raise Refused(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
     raise Refused(status, detail, error=name)
+
+
+def without_leader(topic: Topic, partition: int) -> Refused:
+    """Return the refusal of a request about a partition that has no leader now."""
+    return Refused(
+        503,
+        f"partition {partition} of topic {topic.name} has no leader: try again",
+        retry_after_s=RETRY_AFTER_S,
+        error=errors.name(errors.LEADER_NOT_AVAILABLE),
+    )

@@ -14,13 +14,12 @@ from tidemill.batches.batch import spans
 from tidemill.batches.records import read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
-from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check
-from tidemill.http.v1.record_schema import Text, headers_of, text_of
+from tidemill.http.v1.kafka_errors import check, without_leader
+from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.wire.messages import fetch, list_offsets
-from tidemill.wire.primitives import Records
 
 LIMIT_MAX: Final = 1_000
 WAIT_MS_MAX: Final = 30_000
@@ -125,7 +124,7 @@ class PartitionReader:
         while True:
             left_ms = max(round((ends_at - loop.time()) * 1_000), 0)
             answer = await self._fetched(offset, min(left_ms, TURN_MS))
-            data = _joined(answer.records)
+            data = batches_of(answer.records)
             records, next_offset, bad = await asyncio.to_thread(_decoded, data, offset, limit)
             if bad is not None and not records:
                 raise Refused(
@@ -185,23 +184,13 @@ class PartitionReader:
                 if answer is not None and answer.error_code not in _MOVING:
                     return answer
             if loop.time() >= until:
-                raise Refused(
-                    503,
-                    f"partition {self._partition} of topic {self._topic.name} has no leader: try again",
-                    retry_after_s=RETRY_AFTER_S,
-                )
+                raise without_leader(self._topic, self._partition)
             await asyncio.sleep(PAUSE_S)
 
 
 def _of_fetch(response: Any) -> Any:
     """Return the partition of a response, or the response if it refuses the request as a whole."""
     return response if response.error_code else response.responses[0].partitions[0]
-
-
-def _joined(records: Records | None) -> bytes:
-    if records is None:
-        return b""
-    return bytes(records) if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
 
 
 def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], int, Unreadable | None]:

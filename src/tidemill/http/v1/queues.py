@@ -17,8 +17,8 @@ from msgspec import Meta
 from tidemill.client.share_client import Acquired, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
-from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check
-from tidemill.http.v1.record_schema import Text, headers_of, text_of
+from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
+from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -30,7 +30,6 @@ from tidemill.peer.share_receipts import BY_POLICY, OF_GROUP
 from tidemill.share.acknowledged_receipts import UNDO, Outcome
 from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.share.receipt import Receipt, decode_receipt
-from tidemill.wire.primitives import Records
 
 RECORDS_MAX: Final = 500
 RECEIPTS_MAX: Final = 500
@@ -224,7 +223,7 @@ class _Receiving:
             TopicPartition(self._topic.name, place.partition),
             topic_id,
             [Acquired(it.first_offset, it.last_offset, it.delivery_count) for it in response.acquired],
-            _joined(response.records),
+            batches_of(response.records),
             response.lock_ms,
             response.is_exclusive,
             response.withheld_ms,
@@ -260,11 +259,6 @@ class _Receiving:
                 headers=headers_of(record),
                 lease_until=until,
             )
-
-
-def _joined(records: Records) -> bytes:
-    """Return the batches of a response: this broker's are in parts, those of another one are not."""
-    return bytes(records) if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
 
 
 async def ack(call: Call) -> Statuses:
@@ -360,7 +354,7 @@ async def describe(call: Call) -> Queue:
     for number in range(topic.partition_count):
         place = call.brokers.place(topic, number)
         if place is None:
-            raise _without_leader(topic, number)
+            raise without_leader(topic, number)
         by_leader.setdefault(place.leader, []).append(place)
 
     async def ask(places: Sequence[PartitionLeader]) -> list[Partition]:
@@ -374,10 +368,10 @@ async def describe(call: Call) -> Queue:
         try:
             response = await call.brokers.ask(places[0].leader, share_describe.API, request)
         except Unreachable:
-            raise _without_leader(topic, places[0].partition) from None
+            raise without_leader(topic, places[0].partition) from None
         check(response.error_code, response.error_message, f"group {group}")
         if any(it.error_code for it in response.shares):
-            raise _without_leader(topic, places[0].partition)
+            raise without_leader(topic, places[0].partition)
         return [_partition(place.partition, share) for place, share in zip(places, response.shares, strict=True)]
 
     found = await asyncio.gather(*map(ask, by_leader.values()))
@@ -403,12 +397,6 @@ def _partition(number: int, share: Any) -> Partition:
 def _check_partition(topic: Topic, number: int | None) -> None:
     if number is not None and number >= topic.partition_count:
         raise Refused(404, f"topic {topic.name} has no partition {number}, only 0 to {topic.partition_count - 1}")
-
-
-def _without_leader(topic: Topic, number: int) -> Refused:
-    return Refused(
-        503, f"partition {number} of topic {topic.name} has no leader: try again", retry_after_s=RETRY_AFTER_S
-    )
 
 
 ROUTES: Final = (

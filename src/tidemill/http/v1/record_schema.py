@@ -1,10 +1,11 @@
-"""Keys, values and headers of records in JSON: text if they are UTF-8, and base64 otherwise."""
+"""Records of responses, and their keys, values and headers in JSON: text if they are UTF-8, and base64 otherwise."""
 
 from base64 import b64encode
 
 import msgspec
 
 from tidemill.batches.records import Record
+from tidemill.wire.primitives import Records
 
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,6 +25,13 @@ def text_of(value: bytes | None) -> Text:
         return value.decode()
     except UnicodeDecodeError:
         return Base64(b64encode(value).decode())
+
+
+def batches_of(records: Records | None) -> bytes:
+    """Return the batches of a response: this broker's are in parts, those of another one are not."""
+    if records is None:
+        return b""
+    return bytes(records) if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
 
 
 def headers_of(record: Record) -> list[tuple[str, Text]]:

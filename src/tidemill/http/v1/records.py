@@ -18,7 +18,7 @@ from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.native import scan
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
-from tidemill.http.v1.kafka_errors import RETRY_AFTER_S
+from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -160,12 +160,7 @@ async def _append(brokers: Brokers, topic: Topic, partition: int, records: Seque
         if answer is not None and answer.error_code not in _MOVING:
             raise _refused(answer, topic, partition)
         if loop.time() >= until:
-            raise Refused(
-                503,
-                f"partition {partition} of topic {topic.name} has no leader: try again",
-                retry_after_s=RETRY_AFTER_S,
-                error="LEADER_NOT_AVAILABLE",
-            )
+            raise without_leader(topic, partition)
         await asyncio.sleep(PAUSE_S)
 
 

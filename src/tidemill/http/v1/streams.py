@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.calls import Call, Operation, Refused, Route, disconnected
 from tidemill.http.v1.partition_reads import LOG_END, LOG_START, OFFSET_MAX, PartitionReader, ReadRecord
 from tidemill.http.v1.record_schema import Text
 from tidemill.http.v1.topics import topic_of
@@ -147,7 +147,7 @@ class StreamResponse:
 
     async def __call__(self, _: Any, receive: Any, send: Any) -> None:
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(disconnected(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -185,11 +185,6 @@ class StreamResponse:
 async def _send_part(send: Any, part: bytes) -> None:
     async with asyncio.timeout(SEND_S_MAX):
         await send({"type": "http.response.body", "body": part, "more_body": True})
-
-
-async def _left(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 ROUTES: Final = (
