@@ -101,11 +101,11 @@ class Brokers:
         """
         Return a broker's response.  Raise Unreachable.
 
-        If this is cancelled, a request to this broker is cancelled, too.  Another broker completes it, and `unwanted`
-        is called with its response.
+        If this is cancelled, a request to this broker is cancelled, too, but another broker completes it.  `unwanted`
+        is called with a response that comes nevertheless.
         """
         if broker_id == self.broker_id:
-            return await self.ask_here(api, request)
+            return await self.ask_here(api, request, unwanted)
         known = self._broker.image.brokers.get(broker_id)
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -114,12 +114,16 @@ class Brokers:
                 outcome.records = bytes(outcome.records)  # the link uses its buffer again
             if not answered.done():
                 answered.set_result(outcome)
-            elif answered.cancelled() and unwanted is not None and isinstance(outcome, api.response):
+            elif answered.cancelled():
+                drop(outcome)
+
+        def drop(outcome: Any) -> None:
+            if unwanted is not None and isinstance(outcome, api.response):
                 unwanted(outcome)
 
         if known is None or not self._broker.cluster.peers.ask(known.voter, api, request, received):
             raise Unreachable(f"broker {broker_id} cannot be reached", is_sent=False)
-        outcome = await answered
+        outcome = await _or_unwanted(answered, drop)
         if not isinstance(outcome, api.response):
             raise Unreachable(f"broker {broker_id} has not answered", is_sent=True)
         return outcome
@@ -144,15 +148,19 @@ class Brokers:
                 return await connect(endpoint.host, endpoint.port)
         raise LinkLost("it is not registered", is_sent=False)
 
-    async def ask_here(self, api: Api, request: Message) -> Any:
-        """Return this broker's response; it forwards requests for the controller."""
+    async def ask_here(self, api: Api, request: Message, unwanted: Callable[[Any], None] | None = None) -> Any:
+        """Return this broker's response; it forwards requests for the controller.  See `ask` for `unwanted`."""
         broker = self._broker
         context = RequestContext(broker, HttpCaller(("", 0)), api.versions[-1], None, broker.clock.wall_ms())
         outcome = HANDLERS[api.key](request, context)
-        return await _result(outcome) if isinstance(outcome, Pending) else outcome
+        return await result_of(outcome, unwanted) if isinstance(outcome, Pending) else outcome
 
 
-async def _result(pending: Pending[Any]) -> Any:
+async def result_of(pending: Pending[Any], unwanted: Callable[[Any], None] | None = None) -> Any:
+    """
+    Return the value of `pending`.  If this is cancelled, so is `pending`; `unwanted` is called with a value that has
+    just arrived.
+    """
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def completed(value: Any) -> None:
@@ -165,7 +173,18 @@ async def _result(pending: Pending[Any]) -> Any:
 
     pending.then(completed, failed)
     try:
-        return await done
+        return await _or_unwanted(done, unwanted)
     except asyncio.CancelledError:
         pending.cancel()
+        raise
+
+
+async def _or_unwanted(answered: "asyncio.Future[Any]", unwanted: Callable[[Any], None] | None) -> Any:
+    """Return the result of a future, or call `unwanted` with it if this is cancelled when it has just arrived."""
+    try:
+        return await answered
+    except asyncio.CancelledError:
+        has_result = answered.done() and not answered.cancelled() and answered.exception() is None
+        if has_result and unwanted is not None:
+            unwanted(answered.result())
         raise
