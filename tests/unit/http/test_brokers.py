@@ -48,3 +48,20 @@ def test_a_response_in_time_is_returned() -> None:
 
     assert "records" == asyncio.run(run())
     assert not unwanted and not pending.is_cancelled
+
+
+def test_a_response_that_comes_between_the_cancellation_and_its_effect_is_not_lost() -> None:
+    """A task that is cancelled runs a moment later, and only then cancels what it waits for."""
+    pending, unwanted = Waiting(), list[str]()
+
+    async def run() -> None:
+        asking = asyncio.ensure_future(result_of(pending, unwanted.append))
+        await asyncio.sleep(0)
+        asking.cancel()
+        pending.complete("records")
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(run())
+
+    assert ["records"] == unwanted

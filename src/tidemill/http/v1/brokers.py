@@ -166,6 +166,8 @@ async def result_of(pending: Pending[Any], unwanted: Callable[[Any], None] | Non
     def completed(value: Any) -> None:
         if not done.done():
             done.set_result(value)
+        elif unwanted is not None:  # cancelled just now, before `pending.cancel` could be called
+            unwanted(value)
 
     def failed(error: BaseException) -> None:
         if not done.done():
