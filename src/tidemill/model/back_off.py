@@ -4,11 +4,12 @@ A value is a JSON object, for example `{"kind": "exponential", "first": "1s", "f
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from tidemill.model.duration import parse_duration_ms
 
 Random = Callable[[], float]
 """Returns a number from 0 up to, but not including, 1."""
@@ -16,8 +17,6 @@ Random = Callable[[], float]
 DELAY_MS_MAX: Final = 7 * 24 * 3_600_000
 FACTOR_MAX: Final = 1_000
 TEXT_LENGTH_MAX: Final = 1_000  # in characters, so that a deeply nested value cannot exhaust the stack of the parser
-_DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Growth(StrEnum):
@@ -106,8 +105,8 @@ def _object(text: str) -> dict[str, Any]:
 
 def _duration_ms(fields: Mapping[str, Any], name: str, default_ms: int) -> int:
     value = fields.get(name, default_ms)
-    if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
-        value = int(found[1]) * _UNITS_MS[found[2]]
+    if isinstance(value, str):
+        value = parse_duration_ms(value)
     if type(value) is not int or not 1 <= value <= DELAY_MS_MAX:
         raise ValueError(
             f"the field {name} must be a duration from 1 ms to 7 days: a whole number of milliseconds, or a text with "

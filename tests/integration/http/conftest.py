@@ -1,12 +1,12 @@
 """A cluster of three brokers for the tests over HTTP."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
 from tests.integration.cli.dev_cluster import Cluster, running_cluster
 from tests.integration.http.http_client import HttpClient
+from tests.integration.http.restarts import Restarts
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +17,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def restarts(cluster: Cluster) -> Iterator[ExitStack]:
-    """Yield an exit stack for brokers that a test has killed and restarted, so that they run until the session ends."""
-    with ExitStack() as stack:
+def restarts(cluster: Cluster) -> Iterator[Restarts]:
+    with Restarts() as stack:
         yield stack
 
 

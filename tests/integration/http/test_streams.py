@@ -2,18 +2,17 @@
 
 import http.client
 import json
-import os
-import signal
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.cli.dev_cluster import Cluster, started_again
+from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient, wait_until_known
+from tests.integration.http.restarts import Restarts
 
 PARTITIONS = 3
 TIMEOUT_S = 60
@@ -104,7 +103,7 @@ def test_new_records_come_as_lines(brokers: list[HttpClient], topic: str) -> Non
 
 
 def test_a_stream_outlives_its_leaders(
-    cluster: Cluster, brokers: list[HttpClient], restarts: ExitStack, topic: str
+    cluster: Cluster, brokers: list[HttpClient], restarts: Restarts, topic: str
 ) -> None:
     """
     The leader of a partition is killed and comes back; the stream of another broker has every record once.
@@ -122,10 +121,10 @@ def test_a_stream_outlives_its_leaders(
         source = events(response)
         send("1", "2", "3")
         first = [next(source).data["value"] for _ in range(3)]
-        os.kill(broker["pid"], signal.SIGKILL)
+        restarts.kill(broker)
         send("4", "5", "6")
         second = [next(source).data["value"] for _ in range(3)]
-        restarts.enter_context(started_again(broker))
+        restarts.restart(broker)
         wait_until_known(brokers, topic)
         send("7", "8", "9")
         third = [next(source).data["value"] for _ in range(3)]

@@ -73,6 +73,7 @@ class Message(msgspec.Struct, frozen=True):
     value: Text
     headers: list[tuple[str, Text]]
     lease_until: int
+    lease_ms: int  # from the response on, for clients whose clocks differ from the broker's
 
 
 class Messages(msgspec.Struct, frozen=True):
@@ -258,6 +259,7 @@ class _Receiving:
                 value=text_of(record.value),
                 headers=headers_of(record),
                 lease_until=until,
+                lease_ms=received.lock_ms,
             )
 
 

@@ -1,0 +1,102 @@
+"""Requests to the HTTP API of any broker of a cluster: those that cannot be answered are sent to the next broker."""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from tidemill.sdk.problems import BrokersUnavailable, RequestRefused
+
+CONNECT_S_MAX: Final = 5.0
+RESPONSE_S_MAX: Final = 20.0  # beyond the time for which a request waits: longer than a broker asks other brokers
+PAUSE_S: Final = 0.05  # before a request is sent again; doubled each time
+PAUSE_S_MAX: Final = 2.0
+CONNECTIONS_MAX: Final = 100
+JSON_TYPE: Final = {"content-type": "application/json"}
+
+
+class ApiClient:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        token: str | None,
+        timeout_s: float,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """
+        Send requests to `addresses`, such as `http://127.0.0.1:9080`, with a bearer token if there is one.  A request
+        is sent again for `timeout_s` before it fails.  `transport` replaces the network.
+        """
+        self._addresses = [it.rstrip("/") for it in addresses]
+        self._at = random.randrange(len(self._addresses))
+        self._timeout_s = timeout_s
+        self._http = httpx.AsyncClient(
+            headers=JSON_TYPE if token is None else {**JSON_TYPE, "authorization": f"Bearer {token}"},
+            limits=httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX),
+            transport=transport,
+            trust_env=False,  # Kafka clients do not use the environment's proxies, either
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        wait_s: float = 0.0,
+        is_repeatable: bool = True,
+    ) -> Any:
+        """
+        Return the decoded response, or None if it has no body.  Raise RequestRefused or BrokersUnavailable.
+
+        The broker may wait for `wait_s` before it answers.  A request that is not repeatable is sent again only if no
+        broker can have received it.
+        """
+        content = None if body is None else msgspec.json.encode(body)
+        timeout = httpx.Timeout(CONNECT_S_MAX, read=wait_s + RESPONSE_S_MAX)
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + wait_s + self._timeout_s
+        pause_s = PAUSE_S
+        while True:
+            address = self._addresses[self._at]
+            try:
+                response = await self._http.request(method, address + path, content=content, timeout=timeout)
+            except httpx.TransportError as error:
+                problem = f"{address}: {error or type(error).__name__}"
+                if not is_repeatable and not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+                    raise BrokersUnavailable(
+                        f"{problem}; it is not known whether the request had its effect"
+                    ) from error
+            else:
+                if response.status_code != 503:
+                    return _content(response)
+                refused = _refusal(response)
+                problem = f"{address}: {refused}"
+                if not is_repeatable and refused.fields.get("error") == "REQUEST_TIMED_OUT":
+                    raise refused
+            self._at = (self._at + 1) % len(self._addresses)
+            if loop.time() + pause_s > ends_at:
+                raise BrokersUnavailable(f"{method} {path}: no broker answered for {self._timeout_s:g} s; {problem}")
+            await asyncio.sleep(pause_s * (0.5 + random.random() / 2))
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+
+def _content(response: httpx.Response) -> Any:
+    if response.status_code >= 400:
+        raise _refusal(response)
+    return msgspec.json.decode(response.content) if response.content else None
+
+
+def _refusal(response: httpx.Response) -> RequestRefused:
+    try:
+        fields = msgspec.json.decode(response.content, type=dict[str, Any])
+    except msgspec.DecodeError:
+        fields = {}  # a proxy between the client and the broker has answered
+    detail = fields.get("detail") or f"status {response.status_code}: {response.text[:200]}"
+    return RequestRefused(response.status_code, str(detail), fields)

@@ -1,0 +1,31 @@
+"""Durations in the arguments of the client: `"10s"`, a `timedelta`, or a number of seconds."""
+
+from datetime import timedelta
+
+from tidemill.model.duration import parse_duration_ms
+
+Duration = str | float | timedelta
+"""A text with a unit (ms, s, m, h or d), a number of seconds, or a timedelta."""
+
+DAY_MS = 86_400_000
+
+
+def milliseconds(name: str, value: Duration, *, at_least_ms: int = 0, at_most_ms: int = 7 * DAY_MS) -> int:
+    """Return the argument `name` in milliseconds.  Raise ValueError if it is not a duration within the bounds."""
+    match value:
+        case str():
+            found = parse_duration_ms(value)
+        case timedelta():
+            found = round(value.total_seconds() * 1_000)
+        case bool():
+            found = None
+        case int() | float():
+            found = round(value * 1_000) if abs(value) < at_most_ms else at_most_ms + 1
+        case _:
+            found = None
+    if found is None or not at_least_ms <= found <= at_most_ms:
+        raise ValueError(
+            f"{name}={value!r}: use a duration from {at_least_ms} ms to {at_most_ms} ms, such as '500ms', '10s' or "
+            "'5m', a number of seconds, or a timedelta"
+        )
+    return found

@@ -1,0 +1,64 @@
+"""The records that the client sends, and where they were written."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
+
+
+class NewRecord(NamedTuple):
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int | None
+    timestamp_ms: int | None  # None: the present
+
+
+class Sent(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def new_record(
+    topic: str,
+    value: object,
+    *,
+    key: str | bytes | None,
+    headers: Headers,
+    partition: int | None,
+    timestamp: datetime | None,
+) -> NewRecord:
+    """
+    Return a record.  Its value is bytes or text as they are, or any other value as JSON; None is no value.
+
+    Raise TypeError for a value that JSON cannot represent, and ValueError for a timestamp without a time zone.
+    """
+    if timestamp is not None and timestamp.tzinfo is None:
+        raise ValueError(f"timestamp={timestamp!r}: give its time zone, such as tzinfo=datetime.UTC")
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return NewRecord(
+        topic,
+        key.encode() if isinstance(key, str) else key,
+        encoded_value(value),
+        [(name, content.encode() if isinstance(content, str) else content) for name, content in pairs],
+        partition,
+        None if timestamp is None else round(timestamp.timestamp() * 1_000),
+    )
+
+
+def encoded_value(value: object) -> bytes | None:
+    match value:
+        case None | bytes():
+            return value
+        case str():
+            return value.encode()
+        case bytearray() | memoryview():
+            return bytes(value)
+    return msgspec.json.encode(value)

@@ -1,0 +1,23 @@
+"""Durations in the arguments of the client."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tidemill.sdk.durations import milliseconds
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("250ms", 250), ("2s", 2_000), (1.5, 1_500), (3, 3_000), (timedelta(minutes=1), 60_000)]
+)
+def test_a_duration_is_a_text_a_number_of_seconds_or_a_timedelta(value: Any, expected: int) -> None:
+    assert expected == milliseconds("delay", value)
+
+
+@pytest.mark.parametrize("value", ["soon", "", -1, float("inf"), float("nan"), True, None, "8d", timedelta(days=8)])
+def test_a_refusal_names_the_argument_and_its_value(value: Any) -> None:
+    with pytest.raises(ValueError, match="delay=") as refused:
+        milliseconds("delay", value)
+
+    assert repr(value) in str(refused.value)

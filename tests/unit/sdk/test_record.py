@@ -1,0 +1,52 @@
+"""The records that the client sends."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tidemill.sdk.record import encoded_value, new_record
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        (b"\xff", b"\xff"),
+        (bytearray(b"a"), b"a"),
+        ("ä", "ä".encode()),
+        ({"n": [1, 2.5, None]}, b'{"n":[1,2.5,null]}'),
+        (0, b"0"),
+        (datetime(2026, 1, 2, tzinfo=UTC), b'"2026-01-02T00:00:00Z"'),
+    ],
+)
+def test_bytes_and_text_stay_as_they_are_and_the_rest_is_json(value: object, expected: bytes | None) -> None:
+    assert expected == encoded_value(value)
+
+
+def test_a_value_that_json_cannot_represent_is_refused() -> None:
+    with pytest.raises(TypeError, match="object"):
+        encoded_value(object())
+
+
+def test_a_record_has_bytes_and_milliseconds() -> None:
+    record = new_record(
+        "t",
+        "v",
+        key="k",
+        headers={"a": "1", "b": None},
+        partition=3,
+        timestamp=datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),
+    )
+
+    assert ("t", b"k", b"v", [("a", b"1"), ("b", None)], 3, 1_500) == record
+
+
+def test_headers_may_repeat_a_name() -> None:
+    record = new_record("t", b"", key=None, headers=[("a", b"1"), ("a", "2")], partition=None, timestamp=None)
+
+    assert [("a", b"1"), ("a", b"2")] == record.headers
+
+
+def test_a_timestamp_needs_a_time_zone() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        new_record("t", b"", key=None, headers=(), partition=None, timestamp=datetime(2026, 1, 1))  # noqa: DTZ001
