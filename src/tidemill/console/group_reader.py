@@ -1,12 +1,12 @@
 """Reads groups from their coordinators: the list of all groups; members and committed offsets of consumer groups."""
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from tidemill.client.failures import ClientError
 from tidemill.console.cluster_reader import ClusterReader
+from tidemill.coordinator.group.assignment import assigned
 from tidemill.model import errors
 from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import describe_groups, list_groups, offset_fetch
@@ -14,8 +14,6 @@ from tidemill.wire.messages import describe_groups, list_groups, offset_fetch
 NO_OFFSET: Final = -1
 SHARE: Final = "Share"  # the type of a share group
 _OFFSET_FETCH_VERSION: Final = 8  # in this version, one request takes many groups, and topics are given by name
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,29 +129,3 @@ def describe(reader: ClusterReader, row: GroupRow) -> GroupDetail:
         members=members,
         members_by_partition={partition: member for member in members for partition in member.partitions},
     )
-
-
-def assigned(assignment: bytes) -> list[TopicPartition]:
-    """
-    Return the partitions of an assignment in the format of Kafka's consumers.
-
-    Other kinds of groups use formats of their own; an assignment that cannot be read has no partitions.
-    """
-    found = []
-    try:
-        position = _INT16.size  # skip the version: the fields read here are the same in all versions
-        (topic_count,) = _INT32.unpack_from(assignment, position)
-        position += _INT32.size
-        for _ in range(topic_count):
-            (size,) = _INT16.unpack_from(assignment, position)
-            position += _INT16.size
-            topic = assignment[position : position + size].decode()
-            position += size
-            (partition_count,) = _INT32.unpack_from(assignment, position)
-            position += _INT32.size
-            for _ in range(partition_count):
-                found.append(TopicPartition(topic, *_INT32.unpack_from(assignment, position)))
-                position += _INT32.size
-    except (struct.error, UnicodeDecodeError):
-        return []
-    return sorted(found)

@@ -4,7 +4,6 @@ offset, or time ─▶ ListOffsets ─▶ Fetch from the leader, which waits for
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -15,31 +14,20 @@ from tidemill.batches.records import read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
 from tidemill.http.v1.kafka_errors import check, without_leader
+from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
 from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
+from tidemill.http.v1.retries import retried
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
-from tidemill.wire.messages import fetch, list_offsets
+from tidemill.wire.messages import fetch
 
 LIMIT_MAX: Final = 1_000
 WAIT_MS_MAX: Final = 30_000
 TURN_MS: Final = 5_000  # of one request to a leader, so that a leader that moves is noticed during a longer wait
 BYTES_MAX: Final = 1 << 20  # of compressed batches, unless the first one is larger
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # of a batch
-RETRY_S_MAX: Final = 10.0
-PAUSE_S: Final = 0.1
-OFFSET_MAX: Final = (1 << 63) - 1
 NUMBER_DIGITS_MAX: Final = 10
-NO_REPLICA: Final = -1
-LOG_START: Final = -2  # instead of a timestamp in ListOffsets
-LOG_END: Final = -1
-_MOVING: Final = frozenset({
-    errors.NOT_LEADER_OR_FOLLOWER,
-    errors.LEADER_NOT_AVAILABLE,
-    errors.UNKNOWN_TOPIC_OR_PARTITION,
-    errors.UNKNOWN_TOPIC_ID,
-    errors.OFFSET_NOT_AVAILABLE,
-})  # fmt: skip
 
 
 class ReadQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,20 +84,7 @@ class PartitionReader:
         """
         Return the offset of the first record at or after `timestamp`, or the end if there is none.
         """
-        asked = list_offsets.Request.Topic
-        request = list_offsets.Request(
-            replica_id=NO_REPLICA,
-            topics=[
-                asked(
-                    name=self._topic.name,
-                    partitions=[asked.Partition(partition_index=self._partition, timestamp=timestamp)],
-                )
-            ],
-        )
-        answer = await self._asked(list_offsets.API, request, lambda response: response.topics[0].partitions[0])
-        check(answer.error_code, None, f"partition {self._partition} of topic {self._topic.name}")
-        found: int = answer.offset
-        return await self.offset_at(LOG_END) if found < 0 else found
+        return (await offsets_at(self._brokers, self._topic, [self._partition], timestamp))[self._partition]
 
     async def check(self, offset: int) -> None:
         """Raise Refused, as `read` does, for an offset that cannot be read."""
@@ -153,7 +128,7 @@ class PartitionReader:
                 )
             ],
         )
-        answer = await self._asked(fetch.API, request, _of_fetch)
+        answer = await self._answer(request)
         if answer.error_code == errors.OFFSET_OUT_OF_RANGE:
             raise await self._out_of_range(offset)
         check(answer.error_code, None, f"partition {self._partition} of topic {self._topic.name}")
@@ -170,22 +145,20 @@ class PartitionReader:
             )
         return Refused(400, f"offset={offset}: {where} ends at {end}; read from there, or below", end=end)
 
-    async def _asked(self, api: Any, request: Any, answer_of: Callable[[Any], Any]) -> Any:
+    async def _answer(self, request: fetch.Request) -> Any:
         """Return the leader's answer about the partition.  Ask again while leaders move.  Raise Refused."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + RETRY_S_MAX
-        while True:
+
+        async def attempt() -> Any:
             place = self._brokers.place(self._topic, self._partition)
-            if place is not None:
-                try:
-                    answer = answer_of(await self._brokers.ask_listener(place.leader, api, request))
-                except Unreachable:
-                    answer = None
-                if answer is not None and answer.error_code not in _MOVING:
-                    return answer
-            if loop.time() >= until:
-                raise without_leader(self._topic, self._partition)
-            await asyncio.sleep(PAUSE_S)
+            if place is None:
+                return None
+            try:
+                answer = _of_fetch(await self._brokers.ask_listener(place.leader, fetch.API, request))
+            except Unreachable:
+                return None
+            return None if answer.error_code in MOVING else answer
+
+        return await retried(attempt, lambda: without_leader(self._topic, self._partition))
 
 
 def _of_fetch(response: Any) -> Any:

@@ -18,7 +18,8 @@ from msgspec import Meta
 
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Call, Operation, Refused, Route, disconnected
-from tidemill.http.v1.partition_reads import LOG_END, LOG_START, OFFSET_MAX, PartitionReader, ReadRecord
+from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
+from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord
 from tidemill.http.v1.record_schema import Text
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
@@ -90,9 +91,7 @@ async def _begin(brokers: Brokers, topic: Topic, query: StreamQuery) -> dict[int
     timestamp = query.time
     if timestamp is None:
         timestamp = LOG_START if query.start == "earliest" else LOG_END
-    readers = [PartitionReader(brokers, topic, number) for number in numbers]
-    offsets = await asyncio.gather(*(reader.offset_at(timestamp) for reader in readers))
-    return dict(zip(numbers, offsets, strict=True))
+    return await offsets_at(brokers, topic, numbers, timestamp)
 
 
 class _Stream:

@@ -6,19 +6,20 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.kafka_errors import check
 from tidemill.metadata.image import Topic
-from tidemill.metadata.metadata_records import TOPIC_RESOURCE
+from tidemill.metadata.metadata_records import TOPIC_RESOURCE, ConfigResource
 from tidemill.model.topic import NAME_LENGTH_MAX, topic_id_text
-from tidemill.wire.messages import create_partitions, create_topics, delete_topics, incremental_alter_configs
+from tidemill.wire.messages import create_partitions, create_topics, delete_topics
 
 LIMIT_MAX: Final = 1_000
 TIMEOUT_MS: Final = 30_000
 PARTITIONS_MAX: Final = (1 << 31) - 1
 REPLICAS_MAX: Final = (1 << 15) - 1
 BY_DEFAULT: Final = -1  # the number of partitions or replicas that the cluster's configuration gives
-_SET, _DELETE = 0, 1
 
 Configs = dict[str, str]
 
@@ -142,19 +143,8 @@ async def change(call: Call) -> None:
         )
         _check_each(response.results, topic.name)
     if body.configs:
-        resource = incremental_alter_configs.Request.Resource
-        configs = [
-            resource.Config(name=name, config_operation=_DELETE if value is None else _SET, value=value)
-            for name, value in body.configs.items()
-        ]
-        response = await call.brokers.ask_here(
-            incremental_alter_configs.API,
-            incremental_alter_configs.Request(
-                resources=[resource(resource_type=TOPIC_RESOURCE, resource_name=topic.name, configs=configs)],
-                validate_only=False,
-            ),
-        )
-        _check_each(response.responses, topic.name)
+        resource = ConfigResource(TOPIC_RESOURCE, topic.name)
+        await alter_configs(call.brokers, resource, body.configs, f"topic {topic.name}")
 
 
 async def delete(call: Call) -> None:
@@ -168,8 +158,12 @@ async def delete(call: Call) -> None:
 
 def topic_of(call: Call) -> Topic:
     """Return the topic in a path.  Raise Refused if it does not exist."""
-    name = call.names["topic"]
-    topic = call.brokers.image.topic(name)
+    return topic_named(call.brokers, call.names["topic"])
+
+
+def topic_named(brokers: Brokers, name: str) -> Topic:
+    """Likewise for the topic of a name."""
+    topic = brokers.image.topic(name)
     if topic is None:
         raise Refused(404, f"topic {name[:300]} does not exist; create it with POST /v1/topics")
     return topic

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.console.group_reader import assigned
+from tidemill.coordinator.group.assignment import assigned
 from tidemill.model.partition import TopicPartition
 
 ASSIGNMENT = bytes.fromhex("0001 00000002 0001 62 00000001 00000005 0001 61 00000002 00000003 00000001 ffffffff")
