@@ -11,12 +11,14 @@ from starlette.routing import Route as Path
 
 from tidemill.broker.broker import Broker
 from tidemill.http.answer import JSON_TYPE, problem
-from tidemill.http.v1 import openapi, partition_reads, queues, records, streams, topics
+from tidemill.http.v1 import group_offsets, groups, openapi, partition_reads, queues, records, streams, topics
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Route, respond, response_of
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
-    route for module in (topics, records, partition_reads, streams, queues) for route in module.ROUTES
+    route
+    for module in (topics, records, partition_reads, streams, queues, groups, group_offsets)
+    for route in module.ROUTES
 )
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import HANDLERS
+from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.http.v1.listener_link import LinkLost, ListenerLink, connect
 from tidemill.metadata.image import ClusterImage, Topic
@@ -80,6 +81,20 @@ class Brokers:
         """Return where a partition is led; None while no leader is known."""
         leader = self._broker.cluster.leader_of(topic, partition)
         return None if leader is None else PartitionLeader(topic, partition, leader.broker_id)
+
+    def coordinator(self, group: str) -> BrokerId | None:
+        """Return the broker that coordinates a group; None while it is not known, or if there has been no group yet."""
+        groups = self._broker.coordinators.of(GROUPS)
+        topic, number = groups.topic, groups.partition_of(group)
+        leader = None if topic is None or number is None else self.place(topic, number)
+        return None if leader is None else leader.leader
+
+    def coordinators(self) -> frozenset[BrokerId] | None:
+        """Return the brokers that coordinate groups: none if there has been no group yet; None if one is not known."""
+        topic = self._broker.coordinators.of(GROUPS).topic
+        places = [] if topic is None else [self.place(topic, number) for number in range(topic.partition_count)]
+        leaders = [it.leader for it in places if it is not None]
+        return frozenset(leaders) if len(leaders) == len(places) else None
 
     def random_number(self) -> int:
         """Return a random number from 1 to 2^63 - 1."""
