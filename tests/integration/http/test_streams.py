@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient, wait_until_known
@@ -100,6 +100,37 @@ def test_new_records_come_as_lines(brokers: list[HttpClient], topic: str) -> Non
 
     assert {"a", "b", "c"} == {it["value"] for it in found}
     assert {1} == {it["offset"] for it in found}
+
+
+@pytest.mark.parametrize("is_share", [False, True])
+def test_a_stream_begins_where_a_group_continues(
+    cluster: Cluster, brokers: list[HttpClient], topic: str, is_share: bool
+) -> None:
+    """
+    And at the end of a partition for which the group has no offset.  The stream commits nothing.
+    """
+    produce(brokers[0], topic, *(f"v{number}" for number in range(9)))
+    group = f"{topic}.group"
+    if is_share:
+        body = {"configs": {"share.auto.offset.reset": "earliest"}}
+        assert 204 == brokers[0].send("PATCH", f"/v1/groups/{group}", body).status
+        assert brokers[0].ok("POST", f"/v1/queues/{topic}/{group}/receive", {"consumer": "me", "partition": 2})
+        assert brokers[0].send("PATCH", f"/v1/groups/{group}/offsets", {"topic": topic, "offsets": {"0": 2}})
+    else:
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 2), TopicPartition(topic, 2, 0)], asynchronous=False)
+        consumer.close()
+
+    with streamed(brokers[1], f"/v1/topics/{topic}/stream?group={group}") as response:
+        produce(brokers[2], topic, "a", "b", "c")
+        source = events(response)
+        found = [next(source).data["value"] for _ in range(7)]
+
+    assert ["a", "b", "c", "v2", "v5", "v6", "v8"] == sorted(found)
+    offsets = brokers[0].ok("GET", f"/v1/groups/{group}/offsets?topic={topic}")["offsets"]
+    assert [2, None, 0] == [it["offset"] for it in offsets]
+    assert 404 == brokers[1].send("GET", f"/v1/topics/{topic}/stream?group={group}.x").status
+    assert 400 == brokers[1].send("GET", f"/v1/topics/{topic}/stream?group={group}&time=1").status
 
 
 def test_a_stream_outlives_its_leaders(

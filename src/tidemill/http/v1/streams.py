@@ -18,6 +18,8 @@ from msgspec import Meta
 
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Call, Operation, Refused, Route, disconnected
+from tidemill.http.v1.group_coordinators import describe_group
+from tidemill.http.v1.group_offsets import Position, positions_of
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
 from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord
 from tidemill.http.v1.record_schema import Text
@@ -39,6 +41,10 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     time: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Begin at this time, in ms.")] | None = None
     partition: Annotated[int, Meta(ge=0)] | None = None
     offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Begin at this offset of `partition`.")] | None = None
+    group: (
+        Annotated[str, Meta(description="Begin where this group continues, and at `from` where it has no offset.")]
+        | None
+    ) = None
 
 
 class StreamRecord(msgspec.Struct, frozen=True):
@@ -79,6 +85,8 @@ def _positions_of(text: str | None, topic: Topic) -> dict[int, int] | None:
 async def _begin(brokers: Brokers, topic: Topic, query: StreamQuery) -> dict[int, int]:
     if query.offset is not None and (query.partition is None or query.time is not None):
         raise Refused(400, f"offset={query.offset} needs the parameter partition, and no time")
+    if query.group is not None and (query.offset is not None or query.time is not None):
+        raise Refused(400, f"group={query.group[:300]} has offsets of its own: leave offset and time out")
     if query.partition is not None and query.partition >= topic.partition_count:
         raise Refused(404, f"topic {topic.name} has no partition {query.partition}")
     numbers = range(topic.partition_count) if query.partition is None else [query.partition]
@@ -91,7 +99,14 @@ async def _begin(brokers: Brokers, topic: Topic, query: StreamQuery) -> dict[int
     timestamp = query.time
     if timestamp is None:
         timestamp = LOG_START if query.start == "earliest" else LOG_END
-    return await offsets_at(brokers, topic, numbers, timestamp)
+    found = {} if query.group is None else await _positions_of_group(brokers, topic, query.group)
+    begin = {number: found[number].offset for number in numbers if number in found}
+    return begin | await offsets_at(brokers, topic, [it for it in numbers if it not in begin], timestamp)
+
+
+async def _positions_of_group(brokers: Brokers, topic: Topic, name: str) -> Mapping[int, Position]:
+    positions = await positions_of(brokers, await describe_group(brokers, name), topic)
+    return positions.get(topic.name, {})
 
 
 class _Stream:
