@@ -21,12 +21,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ONLY_THIS_MACHINE: Final = Access()
-API_FOLDERS: Final = (
-    "health",
-    "metrics",
-    "v1",
-    "openapi.json",
-)  # the first parts of paths that are never passed to the console
+# The first parts of paths:
+FOLDERS_OF_API: Final = ("v1", "openapi.json", "docs")
+API_FOLDERS: Final = ("health", "metrics", *FOLDERS_OF_API)  # never passed to the console
 
 
 class ObservableBroker(Protocol):
@@ -96,7 +93,7 @@ class Application:
         """Return the application to which a path belongs, None if it is this one; and the response that refuses it."""
         path = scope["path"]
         folder = path.removeprefix("/").partition("/")[0]
-        if folder in ("v1", "openapi.json"):
+        if folder in FOLDERS_OF_API:
             api = None if path in self._cluster.routes else self._api
             return api, self._access.refusal_of_api(scope)
         if self._console is None or folder in API_FOLDERS:

@@ -1,5 +1,6 @@
 """Topics over HTTP, and the document that describes the API."""
 
+import http.client
 import time
 import uuid
 from typing import Any
@@ -121,3 +122,20 @@ def test_the_api_describes_itself(brokers: list[HttpClient]) -> None:
             case list(several):
                 pending += several
     assert {f"#/components/schemas/{it}" for it in document["components"]["schemas"]} >= references
+
+
+def test_the_api_is_shown_to_people(brokers: list[HttpClient]) -> None:
+    """
+    The page cannot be shown by another site.
+    """
+    connection = http.client.HTTPConnection(brokers[1].address, timeout=WAIT_S)
+    connection.request("GET", "/docs")
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+
+    assert (200, "text/html; charset=utf-8") == (response.status, response.headers["content-type"])
+    assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+    assert "/<wbr>v1/<wbr>topics" in text
+    refused = brokers[1].send("GET", "/docs", Host="rebound.example")
+    assert (403, 404) == (refused.status, brokers[1].send("GET", "/docs/missing").status)

@@ -1,5 +1,6 @@
 """The ASGI application of `/v1`, except for the paths of `cluster_api`."""
 
+import asyncio
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
     for module in (topics, records, partition_reads, streams, queues, groups, group_offsets)
     for route in module.ROUTES
 )
+DOCS_PATH: Final = "/docs"
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
@@ -31,7 +33,8 @@ class Api:
         """
         self._broker = broker
         self._brokers: Brokers | None = None
-        self._document = msgspec.json.encode(openapi.document(ROUTES, version))
+        self._document = openapi.document(ROUTES, version)
+        self._page: Response | None = None  # /docs
         self._paths = [(Path(route.path, _no_endpoint, methods=[route.method]), route) for route in ROUTES]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
@@ -40,7 +43,9 @@ class Api:
 
     async def _response(self, scope: MutableMapping[str, Any], receive: Any) -> Response:
         if scope["path"] == openapi.PATH and scope["method"] in ("GET", "HEAD"):
-            return Response(self._document, media_type=JSON_TYPE)
+            return Response(msgspec.json.encode(self._document), media_type=JSON_TYPE)
+        if scope["path"] == DOCS_PATH and scope["method"] in ("GET", "HEAD"):
+            return await self._docs()
         allowed: set[str] = set()
         for path, route in self._paths:
             match, found = path.matches(scope)
@@ -55,6 +60,14 @@ class Api:
         names = ", ".join(sorted(allowed))
         refused = problem(405, f"{scope['method']} is not allowed at {shown}; use {names}")
         return response_of(refused._replace(headers=((b"allow", names.encode()),)))
+
+    async def _docs(self) -> Response:
+        if self._page is None:
+            from tidemill.http.v1 import docs_page
+
+            text, headers = await asyncio.to_thread(docs_page.render, self._document)
+            self._page = Response(text, 200, headers, "text/html")
+        return self._page
 
     async def _routed(self, route: Route, request: Request) -> Response:
         broker = self._broker()

@@ -66,6 +66,7 @@ class Route:
     operation: Operation
     handler: Handler
     body: type[msgspec.Struct] | None = None
+    example: Mapping[str, object] | None = None  # of the body
     query: type[msgspec.Struct] | None = None
     response: type[msgspec.Struct] | None  # None: the response has no body
     status: int = 200

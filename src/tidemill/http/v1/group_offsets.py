@@ -250,6 +250,7 @@ ROUTES: Final = (
         operation=Operation.WRITE,
         handler=reset,
         body=ResetBody,
+        example={"topic": "mails", "to": "earliest"},
         response=Reset,
         summary="Set offsets of a group without members; those of other partitions remain.",
     ),

@@ -119,6 +119,7 @@ ROUTES: Final = (
         operation=Operation.WRITE,
         handler=change,
         body=GroupChange,
+        example={"configs": {"share.delivery.count.limit": "10"}},
         response=None,
         status=204,
         summary="Set and restore configuration, also of a group that does not exist yet.",

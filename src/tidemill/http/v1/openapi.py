@@ -11,6 +11,7 @@ from tidemill.http.answer import JSON_TYPE, PROBLEM_TYPE
 from tidemill.http.v1.calls import Route
 
 PATH: Final = "/openapi.json"
+DESCRIPTION: Final = "Every broker answers every request. The page /docs shows this document to people."
 _VARIABLE: Final = re.compile(r"\{(\w+)\}")
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PROBLEMS: Final = {
@@ -49,7 +50,7 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, references)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tidemill", "version": version, "description": "Every broker answers every request."},
+        "info": {"title": "Tidemill", "version": version, "description": DESCRIPTION},
         "paths": paths,
         "components": {
             "schemas": components,
@@ -67,6 +68,7 @@ def _operation(route: Route, references: dict[type[msgspec.Struct], dict[str, An
     problem = {"content": {PROBLEM_TYPE: {"schema": references[Problem]}}}
     operation: dict[str, Any] = {
         "operationId": route.name,
+        "tags": [route.path.removeprefix("/v1/").strip("/").partition("/")[0]],
         "summary": route.summary,
         "parameters": [
             *(
@@ -79,8 +81,8 @@ def _operation(route: Route, references: dict[type[msgspec.Struct], dict[str, An
         | {status: {"description": text, **problem} for status, text in _PROBLEMS.items()},
     }
     if route.body is not None:
-        content = {"application/json": {"schema": references[route.body]}}
-        operation["requestBody"] = {"required": True, "content": content}
+        content = {"schema": references[route.body]} | ({} if route.example is None else {"example": route.example})
+        operation["requestBody"] = {"required": True, "content": {JSON_TYPE: content}}
     return operation
 
 

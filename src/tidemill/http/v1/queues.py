@@ -401,6 +401,8 @@ def _check_partition(topic: Topic, number: int | None) -> None:
         raise Refused(404, f"topic {topic.name} has no partition {number}, only 0 to {topic.partition_count - 1}")
 
 
+_RECEIPTS: Final = ["ASZUbz9rAkJOo36_J-f08twAAAAAAAAAAAAAAAAAAAABAAEcSTdDNOZfZg"]
+
 ROUTES: Final = (
     Route(
         method="POST",
@@ -408,6 +410,7 @@ ROUTES: Final = (
         operation=Operation.READ,
         handler=receive,
         body=ReceiveBody,
+        example={"consumer": "worker-1", "max": 10, "wait_ms": 20_000},
         response=Messages,
         summary="Receive messages, which stay with the consumer until its lease ends.",
     ),
@@ -417,6 +420,7 @@ ROUTES: Final = (
         operation=Operation.READ,
         handler=ack,
         body=AckBody,
+        example={"receipts": _RECEIPTS},
         response=Statuses,
         summary="Finish messages.",
     ),
@@ -426,6 +430,7 @@ ROUTES: Final = (
         operation=Operation.READ,
         handler=nack,
         body=NackBody,
+        example={"receipts": _RECEIPTS, "delay_ms": 60_000},
         response=Statuses,
         summary="Give messages back, to be delivered again.",
     ),
@@ -435,6 +440,7 @@ ROUTES: Final = (
         operation=Operation.READ,
         handler=reject,
         body=AckBody,
+        example={"receipts": _RECEIPTS},
         response=Statuses,
         summary="Finish messages without success: they become dead letters, if the group has a topic for them.",
     ),
@@ -444,6 +450,7 @@ ROUTES: Final = (
         operation=Operation.READ,
         handler=extend,
         body=ExtendBody,
+        example={"receipts": _RECEIPTS, "lease_ms": 30_000},
         response=Statuses,
         summary="Begin leases anew.",
     ),

@@ -214,6 +214,7 @@ ROUTES: Final = (
         operation=Operation.WRITE,
         handler=produce_records,
         body=ProduceBody,
+        example={"records": [{"key": "ann", "value": {"json": {"to": "a@b.c"}}}, {"value": "text"}]},
         response=Produced,
         summary="Write records; the response comes when all are committed.",
     ),
