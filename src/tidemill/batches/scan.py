@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Scans the records of a block: checks, splits and searches them, and converts them to columns and back.
+"""Scans the records of a block: checks, splits and searches them; converts them to columns and back; encodes tuples.
 
 A *block* is the decompressed part of a batch after the header: a sequence of records, each of which consists of
 
@@ -934,13 +934,7 @@ class ColumnRecords:
     @cython.nogil
     @cython.exceptval(check=False)
     def put_varint(self, number: cython.longlong) -> cython.void:
-        zigzag: cython.ulonglong = _zigzag(number)
-        while zigzag > 0x7F:
-            self.out[self.position] = zigzag & 0x7F | 0x80
-            self.position += 1
-            zigzag >>= 7
-        self.out[self.position] = zigzag
-        self.position += 1
+        self.position = _put_varint(self.out, self.position, number)
 
     @cython.cfunc
     @cython.inline
@@ -958,6 +952,92 @@ class ColumnRecords:
         else:
             _copy(self.out, self.position, data, start, end - start)
         self.position += end - start
+
+
+# Tuples → records
+
+
+def encode_records(records: object, base_timestamp: cython.longlong, reserved: cython.Py_ssize_t) -> bytearray:
+    """
+    Return `reserved` zero bytes, followed by records with the offset deltas 0, 1, 2 and so on.
+
+    `records` is a sequence of tuples that begin with key, value, headers and timestamp in milliseconds.  Raise
+    ValueError if a timestamp is too far from `base_timestamp` for 64 bits.
+    """
+    # No other thread can change the records between the two loops, because the GIL is kept.
+    count: cython.Py_ssize_t = len(records)  # type: ignore[arg-type]
+    sizes: cython.longlong[::1] = array("q", bytes(8 * count))
+    index: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    position: cython.Py_ssize_t = reserved
+    for index in range(count):
+        record = records[index]  # type: ignore[index]
+        size = 1 + _varint_size(_delta(record[3], base_timestamp)) + _varint_size(index)
+        size += _content_size(record[0]) + _content_size(record[1]) + _varint_size(len(record[2]))
+        for name, content in record[2]:
+            size += _content_size(name.encode()) + _content_size(content)
+        sizes[index] = size
+        position += size + _varint_size(size)
+    encoded = bytearray(position)
+    out: cython.uchar[::1] = encoded
+    position = reserved
+    for index in range(count):
+        record = records[index]  # type: ignore[index]
+        position = _put_varint(out, position, sizes[index]) + 1  # attributes: none are defined
+        position = _put_varint(out, position, _delta(record[3], base_timestamp))
+        position = _put_varint(out, position, index)
+        position = _put_content(out, position, record[0])
+        position = _put_content(out, position, record[1])
+        position = _put_varint(out, position, len(record[2]))
+        for name, content in record[2]:
+            position = _put_content(out, position, name.encode())
+            position = _put_content(out, position, content)
+    return encoded
+
+
+@cython.cfunc
+def _delta(timestamp: cython.longlong, base: cython.longlong) -> cython.longlong:
+    if timestamp > INT64_MAX + base if base < 0 else timestamp < base + INT64_MIN:
+        raise ValueError(f"timestamp {timestamp} is too far from {base}, the first one of the batch")
+    return timestamp - base
+
+
+@cython.cfunc
+def _content_size(content: object) -> cython.Py_ssize_t:
+    """Return the size of a key, a value or a header's part with its length; None has the length -1."""
+    if content is None:
+        return 1
+    length: cython.Py_ssize_t = len(content)  # type: ignore[arg-type]
+    return length + _varint_size(length)
+
+
+@cython.cfunc
+def _put_content(out: cython.uchar[::1], position: cython.Py_ssize_t, content: object) -> cython.Py_ssize_t:
+    """Write what `_content_size` has measured, and return the position behind it."""
+    if content is None:
+        return _put_varint(out, position, -1)
+    plain: bytes = content if isinstance(content, bytes) else bytes(content)  # type: ignore[call-overload]
+    length: cython.Py_ssize_t = len(plain)
+    position = _put_varint(out, position, length)
+    if length > len(out) - position:
+        raise ValueError("a record has changed while it was encoded")
+    data: cython.pointer[cython.const[cython.uchar]] = plain
+    _copy(out, position, data, 0, length)
+    return position + length
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_varint(out: cython.uchar[::1], position: cython.Py_ssize_t, number: cython.longlong) -> cython.Py_ssize_t:
+    zigzag: cython.ulonglong = _zigzag(number)
+    while zigzag > 0x7F:
+        out[position] = zigzag & 0x7F | 0x80
+        position += 1
+        zigzag >>= 7
+    out[position] = zigzag
+    return position + 1
 
 
 # Rows → partitions

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.batches.record_bytes import append_record
 from tests.unit.batches.record_strategies import numbered, record_lists
 from tidemill.batches.arrow import (
     batches_from,
@@ -18,7 +19,7 @@ from tidemill.batches.arrow import (
     schema,
 )
 from tidemill.batches.batch import HEADER_BYTES, MalformedBatch, read_header
-from tidemill.batches.builder import append_record, build_batch
+from tidemill.batches.builder import build_batch
 from tidemill.batches.check import checked_header
 from tidemill.batches.compression import Codec, CompressionError
 from tidemill.batches.control import AbortedTransaction, EndMarker, build_end_marker

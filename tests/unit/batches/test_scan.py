@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.batches.record_bytes import append_record, append_varint
 from tests.unit.batches.record_strategies import numbered, record_lists
 from tidemill.batches import native
 from tidemill.batches import scan as plain
 from tidemill.batches.batch import HEADER_BYTES, read_header
-from tidemill.batches.builder import append_record, append_varint, build_batch
+from tidemill.batches.builder import build_batch
 from tidemill.batches.records import Record, read_records
 
 OFFSET_MAX = (1 << 63) - 1
@@ -283,3 +284,33 @@ def test_offset_gaps_are_preserved(scan):
     assert (fill.rows, offsets[0]) == (1, 104)
     assert scan.first_at_or_after(bytes(block), 0, len(block), 3, 0, 5) == (9, 9)
     assert numbered([Record(None, b"v")])[0].offset == 0
+
+
+@given(records=record_lists)
+def test_records_are_encoded_as_the_format_says(scan, records):
+    """Both implementations return the bytes of the readable one in `record_bytes`, behind the reserved bytes."""
+    expected = bytearray(5)
+    for index, record in enumerate(records):
+        delta = record.timestamp - records[0].timestamp
+        append_record(expected, index, delta, record.key, record.value, record.headers)
+
+    assert expected == scan.encode_records(records, records[0].timestamp, 5)
+
+
+@pytest.mark.parametrize("content", [bytearray(b"abc"), memoryview(b"abc")])
+def test_records_may_have_any_buffers(scan, content):
+    assert scan.encode_records([(b"k", b"abc", (), 0)], 0, 0) == scan.encode_records([(b"k", content, (), 0)], 0, 0)
+
+
+@pytest.mark.parametrize(("base", "timestamp"), [(-1, OFFSET_MAX), (OFFSET_MAX, -1), (5, -OFFSET_MAX)])
+def test_a_timestamp_delta_beyond_64_bits_is_refused(scan, base, timestamp):
+    with pytest.raises(ValueError, match="too far"):
+        scan.encode_records([(None, None, (), timestamp)], base, 0)
+
+
+@pytest.mark.parametrize(("base", "timestamp"), [(-1, OFFSET_MAX - 1), (OFFSET_MAX, 0), (0, -OFFSET_MAX)])
+def test_a_timestamp_delta_of_64_bits_is_encoded(scan, base, timestamp):
+    expected = bytearray()
+    append_record(expected, 0, timestamp - base, None, None, ())
+
+    assert expected == scan.encode_records([(None, None, (), timestamp)], base, 0)
