@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tidemill.http.answer import Answer, problem
+from tidemill.http.answer import JSON_TYPE, Answer, problem
 
-WRITTEN_TYPES: Final = ("application/json", "application/x-ndjson", "application/octet-stream")
+LINES_TYPE: Final = "application/x-ndjson"
+BYTES_TYPE: Final = "application/octet-stream"
+WRITTEN_TYPES: Final = (JSON_TYPE, LINES_TYPE, BYTES_TYPE)
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 _BEARER: Final = "bearer "
 
@@ -88,12 +90,15 @@ def _loopback_only(scope: Scope) -> Answer:
 
 def refusal_of_type(scope: Scope) -> Answer | None:
     """Return the response to a write whose body has none of `WRITTEN_TYPES`; None for other requests."""
-    if scope["method"] not in _WRITES:
+    if scope["method"] not in _WRITES or type_of_body(scope) in WRITTEN_TYPES:
         return None
     given = _header(scope, b"content-type") or ""
-    if given.partition(";")[0].strip().lower() in WRITTEN_TYPES:
-        return None
     return problem(415, f"Content-Type: {given[:200]} is not accepted; send {', '.join(WRITTEN_TYPES)}")
+
+
+def type_of_body(scope: Scope) -> str:
+    """Return the media type of a body, without parameters; nothing if the request does not name it."""
+    return (_header(scope, b"content-type") or "").partition(";")[0].strip().lower()
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

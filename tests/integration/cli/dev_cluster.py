@@ -65,13 +65,16 @@ def running_cluster(directory: Path, count: int, *more: str) -> Iterator[Cluster
 
 @contextmanager
 def started_again(broker: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """Restart a broker with its command from the ready line, and yield the process when it is ready."""
+    """Restart a broker with its command from the ready line, and yield the process, whose id `broker` gets, when it is
+    ready.
+    """
     with subprocess.Popen(
         broker["command"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT, cwd="/"
     ) as process:
         assert process.stdout is not None
         try:
             assert json.loads(process.stdout.readline())["kafka"] == broker["kafka"]
+            broker["pid"] = process.pid
             yield process
         finally:
             process.terminate()

@@ -4,7 +4,7 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 TIMEOUT_S = 60
@@ -24,8 +24,13 @@ class HttpClient:
         self.address = address
 
     def send(self, method: str, path: str, body: object = None, **headers: str) -> Answered:
+        status, text, found = self.raw(method, path, body, **headers)
+        return Answered(status, json.loads(text) if text else None, found)
+
+    def raw(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        """Return the status, body and headers of a response.  The request's body is bytes, parts, or becomes JSON."""
         connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
-        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes | Iterator) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         given = {"Content-Type": "application/json", **named} if data is not None else named
         try:
@@ -34,8 +39,7 @@ class HttpClient:
             text = response.read()
         finally:
             connection.close()
-        found = {name.lower(): value for name, value in response.getheaders()}
-        return Answered(response.status, json.loads(text) if text else None, found)
+        return response.status, text, {name.lower(): value for name, value in response.getheaders()}
 
     def ok(self, method: str, path: str, body: object = None) -> Any:
         """Return the body of a response, whose status must be 200."""

@@ -112,9 +112,9 @@ def test_a_large_request_is_divided(brokers: list[HttpClient], topic: str, read:
     [
         ([], 400, "records"),
         ([{"value": "x", "partition": PARTITIONS}], 400, "no partition 3, only 0 to 2"),
-        ([{"value": {"base64": "!"}}], 400, "records[0].value: it is not base64"),
-        ([{"value": "x"}, {"key": {"base64": "", "json": 1}}], 400, 'records[1].key: give either "base64" or "json"'),
-        ([{"value": {}}], 400, "records[0].value"),
+        ([{"value": {"base64": "!"}}], 400, "records[0]: value: it is not base64"),
+        ([{"value": "x"}, {"key": {"base64": "", "json": 1}}], 400, 'records[1]: key: give either "base64" or "json"'),
+        ([{"value": {}}], 400, "records[0]: value"),
         ([{"value": 1}], 400, "records[0].value"),
         ([{"value": "x", "timestamp": 1 << 62}], 400, "timestamp"),
         ([{"value": "x", "color": 1}], 400, "color"),

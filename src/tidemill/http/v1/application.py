@@ -11,14 +11,26 @@ from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from tidemill.broker.broker import Broker
+from tidemill.http.access import type_of_body
 from tidemill.http.answer import JSON_TYPE, problem
-from tidemill.http.v1 import group_offsets, groups, openapi, partition_reads, queues, records, streams, topics
+from tidemill.http.v1 import (
+    group_offsets,
+    groups,
+    openapi,
+    partition_reads,
+    queues,
+    raw_values,
+    record_lines,
+    records,
+    streams,
+    topics,
+)
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Route, respond, response_of
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     route
-    for module in (topics, records, partition_reads, streams, queues, groups, group_offsets)
+    for module in (topics, records, record_lines, raw_values, partition_reads, streams, queues, groups, group_offsets)
     for route in module.ROUTES
 )
 DOCS_PATH: Final = "/docs"
@@ -35,7 +47,10 @@ class Api:
         self._brokers: Brokers | None = None
         self._document = openapi.document(ROUTES, version)
         self._page: Response | None = None  # /docs
-        self._paths = [(Path(route.path, _no_endpoint, methods=[route.method]), route) for route in ROUTES]
+        by_path: dict[tuple[str, str], dict[str, Route]] = {}
+        for route in ROUTES:
+            by_path.setdefault((route.path, route.method), {})[route.body_type] = route
+        self._paths = [(Path(path, _no_endpoint, methods=[method]), by_path[path, method]) for path, method in by_path]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         response = await self._response(scope, receive)
@@ -47,13 +62,14 @@ class Api:
         if scope["path"] == DOCS_PATH and scope["method"] in ("GET", "HEAD"):
             return await self._docs()
         allowed: set[str] = set()
-        for path, route in self._paths:
+        for path, by_type in self._paths:
             match, found = path.matches(scope)
+            json = by_type[JSON_TYPE]
             if match is Match.FULL:
                 scope.update(found)
-                return await self._routed(route, Request(scope, receive))
+                return await self._routed(by_type.get(type_of_body(scope), json), Request(scope, receive))
             if match is Match.PARTIAL:
-                allowed.add(route.method)
+                allowed.add(json.method)
         shown = scope["path"][:200]
         if not allowed:
             return response_of(problem(404, f"{shown} is not a path; docs/http.md lists the paths"))

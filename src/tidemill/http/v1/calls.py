@@ -5,7 +5,7 @@ are msgspec types: they are checked while they are decoded, and the OpenAPI docu
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -21,6 +21,8 @@ from tidemill.http.v1.brokers import Brokers
 
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S_MAX: Final = 30.0  # a slower body is refused: its connection would be kept for ever
+STREAM_PAUSE_S_MAX: Final = 30.0  # likewise for a body of any length, if nothing of it comes for so long
+STREAM_S_MAX: Final = 3_600.0  # and for all of it: the client learns only at the end what has been done
 
 
 class Operation(StrEnum):
@@ -51,7 +53,7 @@ class Call:
 
     brokers: Brokers
     names: Mapping[str, str]  # the variables in the path
-    body: Any  # an instance of the route's body type; None if it has none
+    body: Any  # an instance of the route's body type; None if it has none, or if the handler reads it
     query: Any  # likewise
     request: Request
 
@@ -67,10 +69,12 @@ class Route:
     handler: Handler
     body: type[msgspec.Struct] | None = None
     example: Mapping[str, object] | None = None  # of the body
+    body_type: str = JSON_TYPE  # the handler itself reads a body of another type, from the request
     query: type[msgspec.Struct] | None = None
     response: type[msgspec.Struct] | None  # None: the response has no body
     status: int = 200
     media_types: tuple[str, ...] = ()  # of a handler that returns an ASGI application, such as a stream; else JSON
+    empty_status: int | None = None  # of a response without a body, if such an application may send one
     summary: str
 
     @property
@@ -85,10 +89,12 @@ async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
     try:
         if (refused := refusal_of_type(request.scope)) is not None:
             return response_of(refused)
-        body = None if route.body is None else _decoded(route.body, await read_body(request))
+        is_decoded = route.body_type == JSON_TYPE
+        body = _decoded(route.body, await read_body(request)) if is_decoded and route.body is not None else None
         query = _query(route.query, request)
         call = Call(brokers, request.path_params, body, query, request)
-        found = await _while_connected(request, route.handler(call))
+        work = route.handler(call)
+        found = await (_while_connected(request, work) if is_decoded else work)
     except Refused as refusal:
         return response_of(refusal.answer)
     if route.media_types:
@@ -122,6 +128,24 @@ async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     except ClientDisconnect:
         raise Refused(400, "the connection was closed before the body had arrived") from None
     return bytes(body)
+
+
+async def body_parts(request: Request) -> AsyncIterator[bytes]:
+    """Yield a body of any length as it comes.  Raise Refused for one that pauses or lasts too long."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + STREAM_S_MAX
+    has_more = True
+    while has_more:
+        try:
+            async with asyncio.timeout_at(min(loop.time() + STREAM_PAUSE_S_MAX, ends_at)):
+                message = await request.receive()
+        except TimeoutError:
+            what = f"paused for {STREAM_PAUSE_S_MAX:.0f} s" if loop.time() < ends_at else f"took {STREAM_S_MAX:.0f} s"
+            raise Refused(408, f"the body {what}; end it, and send the rest in another request") from None
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "the connection was closed before the body had arrived")
+        yield message.get("body", b"")
+        has_more = message.get("more_body", False)
 
 
 def _too_large(bytes_max: int) -> Refused:

@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document of `/v1`, made of the routes and of the types that check bodies and responses."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,8 +22,10 @@ _PROBLEMS: Final = {
     "405": "The method is not allowed here.",
     "408": "The body did not arrive in time.",
     "409": "The state of what the path names does not permit this.",
+    "410": "Retention has removed what the request names.",
     "413": "The body is too large.",
     "415": "The type of the body is not accepted.",
+    "422": "A batch has no readable records.",
     "503": "A broker cannot be asked now; try again after Retry-After seconds.",
 }
 
@@ -45,9 +47,12 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     named = sorted(types, key=lambda it: (it.__module__, it.__name__))
     schemas, components = msgspec.json.schema_components(named, ref_template=_REFERENCE)
     references = dict(zip(named, schemas, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
+    operations: dict[tuple[str, str], list[Route]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, references)
+        operations.setdefault((route.path, route.method), []).append(route)
+    paths: dict[str, dict[str, Any]] = {}
+    for (path, method), same in operations.items():
+        paths.setdefault(path, {})[method.lower()] = _operation(same, references)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tidemill", "version": version, "description": DESCRIPTION},
@@ -60,29 +65,47 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, references: dict[type[msgspec.Struct], dict[str, Any]]) -> dict[str, Any]:
-    done: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}
-    if route.response is not None:
-        types = route.media_types or (JSON_TYPE,)
-        done["content"] = {it: {"schema": references[route.response]} for it in types}
+def _operation(routes: Sequence[Route], references: Mapping[type[msgspec.Struct], dict[str, Any]]) -> dict[str, Any]:
+    """Return the operation of routes that differ in the types of their bodies."""
+    first = routes[0]
+    done: dict[str, Any] = {"description": HTTPStatus(first.status).phrase}
+    schemas: dict[str, list[dict[str, Any]]] = {}
+    for route in routes:
+        if route.response is not None or route.media_types:
+            schema = {} if route.response is None else references[route.response]
+            for media_type in route.media_types or (JSON_TYPE,):
+                listed = schemas.setdefault(media_type, [])
+                if schema not in listed:
+                    listed.append(schema)
+    if schemas:
+        done["content"] = {
+            it: {"schema": listed[0] if len(listed) == 1 else {"anyOf": listed}} for it, listed in schemas.items()
+        }
+    responses = {str(first.status): done}
+    if first.empty_status is not None:
+        responses[str(first.empty_status)] = {"description": HTTPStatus(first.empty_status).phrase}
     problem = {"content": {PROBLEM_TYPE: {"schema": references[Problem]}}}
     operation: dict[str, Any] = {
-        "operationId": route.name,
-        "tags": [route.path.removeprefix("/v1/").strip("/").partition("/")[0]],
-        "summary": route.summary,
+        "operationId": first.name,
+        "tags": [first.path.removeprefix("/v1/").strip("/").partition("/")[0]],
+        "summary": " ".join(route.summary for route in routes),
         "parameters": [
             *(
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-                for name in _VARIABLE.findall(route.path)
+                for name in _VARIABLE.findall(first.path)
             ),
-            *_query_parameters(route),
+            *(parameter for route in routes for parameter in _query_parameters(route)),
         ],
-        "responses": {str(route.status): done}
-        | {status: {"description": text, **problem} for status, text in _PROBLEMS.items()},
+        "responses": responses | {status: {"description": text, **problem} for status, text in _PROBLEMS.items()},
     }
-    if route.body is not None:
-        content = {"schema": references[route.body]} | ({} if route.example is None else {"example": route.example})
-        operation["requestBody"] = {"required": True, "content": {JSON_TYPE: content}}
+    content = {
+        it.body_type: {"schema": {} if it.body is None else references[it.body]}
+        | ({} if it.example is None else {"example": it.example})
+        for it in routes
+        if it.body is not None or it.body_type != JSON_TYPE
+    }
+    if content:
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import read_records
+from tidemill.batches.records import Record, read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
 from tidemill.http.v1.kafka_errors import check, without_leader
@@ -62,7 +62,7 @@ class Unreadable(NamedTuple):
 
 async def read(call: Call) -> ReadRecords:
     topic, query = topic_of(call), call.query
-    partition = _partition(call.names["partition"], topic)
+    partition = partition_of(call.names["partition"], topic)
     if query.offset is not None and query.time is not None:
         raise Refused(400, f"offset={query.offset} and time={query.time}: give one of them")
     reader = PartitionReader(call.brokers, topic, partition)
@@ -112,18 +112,26 @@ class PartitionReader:
                 return ReadRecords(records, next_offset, answer.log_start_offset, answer.high_watermark)
             offset = next_offset
 
-    async def _fetched(self, offset: int, wait_ms: int) -> Any:
+    async def record_at(self, offset: int) -> Record | None:
+        """Return one record; None if there is none, or no more, at the offset.  Raise Refused."""
+        end = await self.offset_at(LOG_END)
+        if offset >= end:
+            return None
+        answer = await self._fetched(offset, 0, bytes_max=1)  # one batch, of any size
+        return await asyncio.to_thread(_record_at, batches_of(answer.records), offset)
+
+    async def _fetched(self, offset: int, wait_ms: int, *, bytes_max: int = BYTES_MAX) -> Any:
         asked = fetch.Request.Topic
         request = fetch.Request(
             max_wait_ms=wait_ms,
             min_bytes=1,
-            max_bytes=BYTES_MAX,
+            max_bytes=bytes_max,
             topics=[
                 asked(
                     topic=self._topic.name,
                     topic_id=self._topic.topic_id,
                     partitions=[
-                        asked.Partition(partition=self._partition, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
+                        asked.Partition(partition=self._partition, fetch_offset=offset, partition_max_bytes=bytes_max)
                     ],
                 )
             ],
@@ -198,7 +206,19 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
     return found, next_offset, None
 
 
-def _partition(text: str, topic: Topic) -> int:
+def _record_at(data: bytes, offset: int) -> Record | None:
+    """Return the record at an offset.  Raise Refused if its batch has no readable records."""
+    for position, _, header in spans(data):
+        if header.base_offset <= offset < header.end_offset and not header.is_control:
+            try:
+                records = read_records(data, position, DECOMPRESSED_BYTES_MAX)
+            except ValueError as problem:
+                raise Refused(422, f"the batch at offset {header.base_offset} is not readable: {problem}") from problem
+            return next((it for it in records if it.offset == offset), None)
+    return None
+
+
+def partition_of(text: str, topic: Topic) -> int:
     is_number = text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX
     if not is_number or int(text) >= topic.partition_count:
         raise Refused(404, f"topic {topic.name} has no partition {text[:100]}, only 0 to {topic.partition_count - 1}")

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from tidemill.http.access import LINES_TYPE
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Call, Operation, Refused, Route, disconnected
 from tidemill.http.v1.group_coordinators import describe_group
@@ -32,7 +33,6 @@ WAIT_MS: Final = 20_000
 HEARTBEAT_S: Final = 15.0
 SEND_S_MAX: Final = 60.0  # a client that takes nothing for so long is disconnected
 SSE: Final = "text/event-stream"
-LINES: Final = "application/x-ndjson"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -64,7 +64,7 @@ async def stream(call: Call) -> "StreamResponse":
     for number, offset in positions.items():
         await PartitionReader(call.brokers, topic, number).check(offset)
     accepted = call.request.headers.get("accept", "")
-    return StreamResponse(_Stream(call.brokers, topic, positions), is_sse=LINES not in accepted)
+    return StreamResponse(_Stream(call.brokers, topic, positions), is_sse=LINES_TYPE not in accepted)
 
 
 def _positions_of(text: str | None, topic: Topic) -> dict[int, int] | None:
@@ -172,17 +172,17 @@ class StreamResponse:
 
     async def _send(self, send: Any) -> None:
         headers = [
-            (b"content-type", (SSE if self._is_sse else LINES).encode()),
+            (b"content-type", (SSE if self._is_sse else LINES_TYPE).encode()),
             (b"cache-control", b"no-store"),
             (b"x-content-type-options", b"nosniff"),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await _send_part(send, b": begun\n\n" if self._is_sse else b"")
+        await send_part(send, b": begun\n\n" if self._is_sse else b"")
         try:
             async for position, record in self._source.events():
-                await _send_part(send, self._encoded(position, record))
+                await send_part(send, self._encoded(position, record))
         except Refused as refused:
-            await _send_part(send, self._problem(refused))
+            await send_part(send, self._problem(refused))
         await send({"type": "http.response.body", "body": b""})
 
     def _encoded(self, position: str, record: StreamRecord | None) -> bytes:
@@ -196,7 +196,7 @@ class StreamResponse:
         return b"event: problem\ndata: %s\n\n" % text if self._is_sse else b'{"problem": %s}\n' % text
 
 
-async def _send_part(send: Any, part: bytes) -> None:
+async def send_part(send: Any, part: bytes) -> None:
     async with asyncio.timeout(SEND_S_MAX):
         await send({"type": "http.response.body", "body": part, "more_body": True})
 
@@ -209,7 +209,7 @@ ROUTES: Final = (
         handler=stream,
         query=StreamQuery,
         response=StreamRecord,
-        media_types=(SSE, LINES),
+        media_types=(SSE, LINES_TYPE),
         summary="Stream records as they come, as server-sent events or lines of JSON.",
     ),
 )

@@ -1,0 +1,185 @@
+"""`/v1/topics/{topic}/records` with a body of lines (application/x-ndjson): produce any number of records.
+
+parts of the body ─▶ `LineParser` ─▶ records ─▶ `TopicWriter`, which writes while the body arrives ─▶ runs
+
+While a megabyte of records waits for its leaders, the body is not read, so that the client slows down.
+"""
+
+import asyncio
+from array import array
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from tidemill.http.access import LINES_TYPE
+from tidemill.http.answer import JSON_TYPE, Answer, json_answer
+from tidemill.http.v1.calls import Call, Operation, Refused, Route, body_parts
+from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of
+from tidemill.http.v1.streams import send_part
+from tidemill.http.v1.topic_writer import Run, TopicWriter
+from tidemill.http.v1.topics import topic_of
+from tidemill.metadata.image import Topic
+
+LINE_BYTES_MAX: Final = 1 << 20  # as a body of JSON
+LINES_MAX: Final = 1_000_000  # so that what a request remembers of its lines, 12 bytes of each, is bounded
+DROP_S_MAX: Final = 5.0  # what follows a refused line is read for so long: most clients send all before they listen
+RUNS_PER_PART: Final = 1_000  # of the response
+_decode = msgspec.json.Decoder(NewRecord).decode
+
+
+class WrittenLines(msgspec.Struct, frozen=True):
+    """How many records were written, and where: runs of partition, first offset and count, in the lines' order."""
+
+    records: int
+    written: list[tuple[int, int, int]]
+
+
+class LineParser:
+    """Cuts the parts of a body into lines."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()  # the beginning of the next line
+
+    def feed(self, part: bytes) -> list[bytes]:
+        """Return the lines that end in this part of the body; also a line without an end, if it is too long."""
+        if b"\n" in part:
+            *lines, rest = b"".join((self._rest, part)).split(b"\n")
+            self._rest = bytearray(rest)
+        else:
+            lines = []
+            self._rest += part
+        return [*lines, *self.end()] if len(self._rest) > LINE_BYTES_MAX else lines
+
+    def end(self) -> list[bytes]:
+        """Return the last line, if nothing ends it."""
+        rest, self._rest = bytes(self._rest), bytearray()
+        return [rest] if rest else []
+
+
+async def produce_lines(call: Call) -> "RunsResponse":
+    topic = topic_of(call)
+    writer = TopicWriter(call.brokers, topic)
+    lines = _Lines(call, topic, writer)
+    parts = body_parts(call.request)
+    try:
+        refused = await lines.read(parts)
+        await writer.finish()
+    finally:
+        writer.close()
+    refused = writer.refused or refused
+    if refused is None:
+        return RunsResponse(json_answer({"records": lines.records}), writer.runs())
+    await _drop(parts)
+    return RunsResponse(refused.with_fields(line=lines.first_missing()).answer, writer.runs())
+
+
+class _Lines:
+    def __init__(self, call: Call, topic: Topic, writer: TopicWriter) -> None:
+        self._brokers = call.brokers
+        self._topic = topic
+        self._writer = writer
+        self._blank = array("q")  # of each blank line, how many records come before it
+        self.records = 0
+
+    async def read(self, parts: AsyncIterator[bytes]) -> Refused | None:
+        """Pass the records of a body to the writer, and return why it was not read to its end; None if it was."""
+        parser = LineParser()
+        try:
+            async for part in parts:
+                await self._add_all(parser.feed(part))
+                if self._writer.is_stopped:
+                    return None
+            await self._add_all(parser.end())
+        except Refused as refused:
+            return refused
+        return None
+
+    async def _add_all(self, lines: list[bytes]) -> None:
+        for first in range(0, len(lines), RECORDS_PER_TURN):
+            self._add(lines[first : first + RECORDS_PER_TURN])
+            await self._writer.wait_for_room()
+            await asyncio.sleep(0)
+
+    def _add(self, lines: Iterable[bytes]) -> None:
+        now_ms = self._brokers.wall_ms
+        for line in lines:
+            if self.records + len(self._blank) == LINES_MAX:
+                raise Refused(413, f"the body has more than {LINES_MAX} lines; divide it among several requests")
+            if not line or line.isspace():
+                self._blank.append(self.records)
+                continue
+            if len(line) > LINE_BYTES_MAX:
+                raise Refused(413, f"line {self._next_line}: it has more than {LINE_BYTES_MAX} bytes")
+            try:
+                given = _decode(line)
+                record = record_of(given, self._topic, now_ms)
+            except (msgspec.DecodeError, BadRecord, UnicodeDecodeError, RecursionError) as problem:
+                raise Refused(400, f"line {self._next_line}: {problem}") from problem
+            self._writer.add(given.partition, record)
+            self.records += 1
+
+    @property
+    def _next_line(self) -> int:
+        return self._line_of(self.records)
+
+    def _line_of(self, record: int) -> int:
+        """Return the number of a record's line, from 1."""
+        return record + 1 + bisect_right(self._blank, record)
+
+    def first_missing(self) -> int:
+        """Return the number of the first line that was not written."""
+        before = 0
+        for run in self._writer.runs():
+            if run.partition is None:
+                break
+            before += run.length
+        return self._line_of(before)
+
+
+async def _drop(parts: AsyncIterator[bytes]) -> None:
+    """Read the rest of a body for a while: a response before its end would be lost with the connection."""
+    try:
+        async with asyncio.timeout(DROP_S_MAX):
+            async for _ in parts:
+                pass
+    except (TimeoutError, Refused):
+        return  # the client gets the response to its lines, if it is still there
+
+
+class RunsResponse:
+    """An ASGI response: an object of JSON whose last field, `written`, is a list of runs; it may be long."""
+
+    def __init__(self, answer: Answer, runs: Iterator[Run]) -> None:
+        self._answer = answer
+        self._runs = runs
+
+    async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
+        status, content_type, text, more = self._answer
+        headers = [(b"content-type", content_type.encode()), (b"cache-control", b"no-store"), *more]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        part = text.rstrip().removesuffix("}").encode() + b',"written":['
+        separator = b""
+        while runs := list(islice(self._runs, RUNS_PER_PART)):
+            await send_part(send, part + separator + msgspec.json.encode(runs)[1:-1])
+            part, separator = b"", b","
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": part + b"]}\n"})
+
+
+ROUTES: Final[tuple[Any, ...]] = (
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/records",
+        operation=Operation.WRITE,
+        handler=produce_lines,
+        body=NewRecord,
+        body_type=LINES_TYPE,
+        response=WrittenLines,
+        media_types=(JSON_TYPE,),
+        summary="Write lines of JSON, each a record, while they come.",
+    ),
+)

@@ -1,0 +1,236 @@
+"""Writes the records of one request to a topic, while more of them may still arrive.
+
+add ─▶ the partition's next batch ─▶ one batch at a time to its leader ─▶ runs: where each record is
+
+A partition has one batch in flight, which keeps the order of its records; the others gather in its next batches
+meanwhile.  So batches are small while records are few, and large when they come fast.
+"""
+
+import asyncio
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from tidemill.batches.builder import RecordTuple, build_batch
+from tidemill.batches.native import scan
+from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.calls import Refused
+from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
+from tidemill.metadata.image import Topic
+from tidemill.model import errors
+from tidemill.wire.messages import produce
+
+BATCH_BYTES: Final = 256 << 10  # of records in a batch; a larger record is a batch of its own
+WAITING_BYTES_MAX: Final = 1 << 20  # of records that are not written yet: as many as a body of JSON has
+TIMEOUT_MS: Final = 30_000
+RETRY_S_MAX: Final = 10.0  # for how long a leader that moves is asked again: longer than most elections
+PAUSE_S: Final = 0.1
+ACKS_ALL: Final = -1
+_OVERHEAD: Final = 32  # bytes of a record beside its key, value and headers, about
+_MOVING: Final = frozenset({
+    errors.NOT_LEADER_OR_FOLLOWER,
+    errors.LEADER_NOT_AVAILABLE,
+    errors.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UNKNOWN_TOPIC_ID,
+})  # fmt: skip
+_STATUSES: Final = {
+    errors.MESSAGE_TOO_LARGE: 413,
+    errors.INVALID_RECORD: 400,
+    errors.INVALID_TIMESTAMP: 400,
+    errors.INVALID_TOPIC_EXCEPTION: 403,
+}
+
+
+class Run(NamedTuple):
+    """Records that follow each other in the request and in a partition; those with None were not written."""
+
+    partition: int | None
+    first_offset: int | None
+    length: int
+
+
+class _Batch:
+    __slots__ = ("records", "size")
+
+    def __init__(self) -> None:
+        self.records: list[RecordTuple] = []
+        self.size = 0
+
+
+class _Partition:
+    __slots__ = ("batches", "is_refused", "number", "sending", "written")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.batches: deque[_Batch] = deque()  # the last one may still grow
+        self.written: list[list[int]] = []  # first offset and count
+        self.sending: asyncio.Task[None] | None = None
+        self.is_refused = False
+
+
+class TopicWriter:
+    """Call `add` and `wait_for_room` by turns, then `finish`; and `close` in any case."""
+
+    def __init__(self, brokers: Brokers, topic: Topic) -> None:
+        self._brokers = brokers
+        self._topic = topic
+        self._partitions: dict[int, _Partition] = {}
+        self._order = array("i"), array("q")  # the runs of records in the request: partition and count
+        self._last: int | None = None  # the partition of the last run
+        self._keyless = brokers.random_number() % topic.partition_count
+        self._keyless_bytes = 0
+        self._waiting_bytes = 0
+        self._room = asyncio.Event()
+        self.refused: Refused | None = None  # by the first leader that has refused a batch
+
+    def add(self, partition: int | None, record: RecordTuple) -> None:
+        """Add a record for a partition of the topic, or for that of its key."""
+        key, value, headers, _ = record
+        size = _OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
+        if headers:
+            size += sum(len(name) + len(content or b"") for name, content in headers)
+        if partition is None:
+            count = self._topic.partition_count
+            partition = self._keyless_partition(size) if key is None else scan.murmur2(key) % count
+        numbers, counts = self._order
+        if partition == self._last:
+            counts[-1] += 1
+        else:
+            numbers.append(partition)
+            counts.append(1)
+            self._last = partition
+        queue = self._partitions.get(partition)
+        if queue is None:
+            queue = self._partitions[partition] = _Partition(partition)
+        batches = queue.batches
+        if not batches or batches[-1].size + size > BATCH_BYTES:
+            batches.append(_Batch())
+        batch = batches[-1]
+        batch.records.append(record)
+        batch.size += size
+        self._waiting_bytes += size
+        if queue.sending is None and not queue.is_refused:
+            queue.sending = asyncio.get_running_loop().create_task(self._send(queue))
+
+    def _keyless_partition(self, size: int) -> int:
+        """Return the partition of a record without a key: the same one until it has got a batch, as in KIP-794."""
+        if self._keyless_bytes >= BATCH_BYTES:
+            self._keyless = (self._keyless + 1) % self._topic.partition_count
+            self._keyless_bytes = 0
+        self._keyless_bytes += size
+        return self._keyless
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether further records are in vain, because a partition has not taken its records."""
+        return any(it.is_refused for it in self._partitions.values())
+
+    async def wait_for_room(self) -> None:
+        """Return when few enough bytes wait, or when the writer is stopped."""
+        while self._waiting_bytes > WAITING_BYTES_MAX and not self.is_stopped:
+            self._room.clear()
+            await self._room.wait()
+
+    async def finish(self) -> None:
+        """Return when all records are written, except those behind a refusal in the same partition."""
+        await asyncio.gather(*(it.sending for it in self._partitions.values() if it.sending is not None))
+
+    def close(self) -> None:
+        """Send nothing more.  Batches in flight may be written."""
+        for it in self._partitions.values():
+            if it.sending is not None:
+                it.sending.cancel()
+
+    def runs(self) -> Iterator[Run]:
+        """Yield where the records are, in the order in which they were added."""
+        left = {it.number: [run[:] for run in reversed(it.written)] for it in self._partitions.values()}
+        missing = 0
+        for number, count in zip(*self._order, strict=True):
+            written = left[number]
+            while count and written:
+                if missing:
+                    yield Run(None, None, missing)
+                    missing = 0
+                run = written[-1]
+                taken = min(run[1], count)
+                yield Run(number, run[0], taken)
+                run[0] += taken
+                run[1] -= taken
+                count -= taken
+                if not run[1]:
+                    written.pop()
+            missing += count
+        if missing:
+            yield Run(None, None, missing)
+
+    async def _send(self, queue: _Partition) -> None:
+        is_done = False
+        try:
+            while queue.batches:
+                batch = queue.batches.popleft()
+                first = await self._append(queue.number, batch.records)
+                if queue.written and sum(queue.written[-1]) == first:
+                    queue.written[-1][1] += len(batch.records)
+                else:
+                    queue.written.append([first, len(batch.records)])
+                self._waiting_bytes -= batch.size
+                self._room.set()
+            queue.sending = None
+            is_done = True
+        except Refused as refused:
+            self.refused = self.refused or refused
+        finally:
+            queue.is_refused = not is_done
+            self._room.set()
+
+    async def _append(self, partition: int, records: Sequence[RecordTuple]) -> int:
+        """Return the offset of the first record.  Raise Refused."""
+        topic = self._topic
+        batch = memoryview(build_batch(records))
+        loop = asyncio.get_running_loop()
+        until = loop.time() + RETRY_S_MAX
+        while True:
+            answer = await self._answer(partition, batch)
+            if answer is not None and not answer.error_code:
+                return int(answer.base_offset)
+            if answer is not None and answer.error_code not in _MOVING:
+                raise _refused(answer, topic, partition)
+            if loop.time() >= until:
+                raise without_leader(topic, partition)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _answer(self, partition: int, batch: memoryview) -> Any:
+        """Return the leader's answer; None if there is no leader now."""
+        topic = self._topic
+        place = self._brokers.place(topic, partition)
+        if place is None:
+            return None
+        asked = produce.Request.Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_data=[produce.Request.Topic.Partition(index=partition, records=batch)],
+        )
+        request = produce.Request(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[asked])
+        try:
+            response = await self._brokers.ask_listener(place.leader, produce.API, request)
+        except Unreachable as lost:
+            if not lost.is_sent:
+                return None
+            raise Refused(
+                503,
+                f"it is not known whether partition {partition} of topic {topic.name} has taken the records: {lost}",
+                retry_after_s=RETRY_AFTER_S,
+                error="REQUEST_TIMED_OUT",
+            ) from lost
+        ((answer,),) = (it.partition_responses for it in response.responses)
+        return answer
+
+
+def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
+    name = errors.name(answer.error_code)
+    detail = answer.error_message or f"partition {partition} of topic {topic.name}: {name}"
+    status = _STATUSES.get(answer.error_code)
+    if status is None:
+        return Refused(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
+    return Refused(status, detail, error=name)

@@ -1,0 +1,252 @@
+"""The lines of a body of any length: their limits, and what is said about them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.batches.records import read_records
+from tidemill.http.v1 import calls, record_lines, topic_writer
+from tidemill.http.v1.brokers import Unreachable
+from tidemill.http.v1.calls import Call
+from tidemill.http.v1.record_lines import LineParser, produce_lines
+from tidemill.http.v1.topic_writer import TopicWriter
+from tidemill.model import errors
+
+TOPIC = SimpleNamespace(name="t", topic_id=b"\x01" * 16, partition_count=3)
+
+
+class LeadersStub:
+    """Stands for the leaders of a topic's partitions, on one broker; `refuse` makes one refuse its next batches."""
+
+    wall_ms = 1_000
+    image = SimpleNamespace(topics={"t": TOPIC})
+
+    def __init__(self) -> None:
+        self.logs: dict[int, list[bytes | None]] = {0: [], 1: [], 2: []}
+        self.refused: dict[int, int] = {}
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.asked = 0
+        self.waiting = 0
+
+    def random_number(self) -> int:
+        return 1
+
+    def place(self, _: object, partition: int) -> Any:
+        return SimpleNamespace(leader=1)
+
+    async def ask_listener(self, _: int, __: object, request: Any) -> Any:
+        ((data,),) = (it.partition_data for it in request.topic_data)
+        self.asked += 1
+        self.waiting += len(data.records)
+        await self.is_open.wait()
+        self.waiting -= len(data.records)
+        log, code = self.logs[data.index], self.refused.get(data.index, 0)
+        if code < 0:
+            raise Unreachable("lost", is_sent=True)
+        first = len(log)
+        if not code:
+            log += [it.value for it in read_records(bytes(data.records), 0)]
+        answer = SimpleNamespace(error_code=code, error_message=None, base_offset=first)
+        return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[answer])])
+
+
+def lines_of(*records: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(it).encode() + b"\n" for it in records)
+
+
+async def produced(
+    leaders: Any, parts: Sequence[bytes], *, is_whole: bool = True, pauses: bool = False
+) -> tuple[int, Any]:
+    """Return the status and the body of the response to a body in parts, after which the client may be gone."""
+    last = {"type": "http.request" if is_whole else "http.disconnect"}
+    messages = iter([*({"type": "http.request", "body": part, "more_body": True} for part in parts), last])
+
+    async def receive() -> dict[str, Any]:
+        message = next(messages)
+        if pauses and not message.get("body"):
+            await asyncio.sleep(60)  # longer than any bound of this test
+        return message
+
+    call = Call(leaders, {"topic": "t"}, None, None, SimpleNamespace(receive=receive))  # type: ignore[arg-type]
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await (await produce_lines(call))({}, receive, send)  # type: ignore[arg-type]
+    return sent[0]["status"], json.loads(b"".join(it.get("body", b"") for it in sent))
+
+
+@pytest.fixture(autouse=True)
+def known_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_lines, "topic_of", lambda call: TOPIC)
+
+
+@given(body=st.lists(st.sampled_from([b"\n", b"\r\n", b"a", b"{}", b"long " * 9])).map(b"".join), data=st.data())
+def test_lines_do_not_depend_on_the_parts_of_the_body(body: bytes, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=9)))
+    parser = LineParser()
+
+    found = [
+        line for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True) for line in parser.feed(body[start:end])
+    ]
+
+    lines = body.split(b"\n")
+    assert (lines if lines[-1] else lines[:-1]) == found + parser.end()
+
+
+def test_a_line_without_an_end_is_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is passed on when it is too long, so that it is refused."""
+    monkeypatch.setattr(record_lines, "LINE_BYTES_MAX", 10)
+    parser = LineParser()
+
+    assert [[], [], [b"12345678901"]] == [parser.feed(it) for it in (b"12345", b"67890", b"1")]
+
+
+def test_each_line_is_a_record() -> None:
+    """Blank lines are none; the last line needs no end; consecutive ones of a partition are one run."""
+    leaders = LeadersStub()
+    body = lines_of({"value": "a", "partition": 2}, {"value": "b", "partition": 2}) + b"\n \r\n"
+    body += lines_of({"value": "c", "partition": 0}) + b'{"value": {"json": [1]}, "partition": 2}'
+
+    status, answer = asyncio.run(produced(leaders, [body[:30], body[30:]]))
+
+    assert (200, {"records": 4, "written": [[2, 0, 2], [0, 0, 1], [2, 2, 1]]}) == (status, answer)
+    assert {0: [b"c"], 1: [], 2: [b"a", b"b", b"[1]"]} == leaders.logs
+
+
+def test_an_empty_body_writes_nothing() -> None:
+    assert (200, {"records": 0, "written": []}) == asyncio.run(produced(LeadersStub(), [b"\n"]))
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        (b"{", 400, "line 4: Input data was truncated"),
+        (b"{} {}", 400, "line 4: JSON is malformed"),
+        (b'{"value": 1}', 400, "line 4: Expected `str | object | null`, got `int` - at `$.value`"),
+        (b'{"partition": 3}', 400, "line 4: topic t has no partition 3, only 0 to 2"),
+        (b'{"key": {"base64": "!"}}', 400, "line 4: key: it is not base64"),
+        (b'{"value": "\xff"}', 400, "line 4: "),
+        (b'{"value": "' + b"x" * 2_000 + b'"}', 413, "line 4: it has more than 1000 bytes"),
+    ],
+)
+def test_a_bad_line_ends_the_reading(monkeypatch: pytest.MonkeyPatch, line: bytes, status: int, says: str) -> None:
+    """Lines before it are written, and the rest of the body is dropped."""
+    monkeypatch.setattr(record_lines, "LINE_BYTES_MAX", 1_000)
+    leaders = LeadersStub()
+    good = lines_of({"value": "a", "partition": 0})
+
+    found, answer = asyncio.run(produced(leaders, [good + b"\n" + good + line + b"\n" + good, good]))
+
+    assert (status, 4, [[0, 0, 2]]) == (found, answer["line"], answer["written"])
+    assert answer["detail"].startswith(says), answer
+    assert [b"a", b"a"] == leaders.logs[0]
+
+
+def test_too_many_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blank ones count, because they are remembered, too."""
+    monkeypatch.setattr(record_lines, "LINES_MAX", 3)
+    status, answer = asyncio.run(produced(LeadersStub(), [lines_of({}) + b"\n" + lines_of({}, {})]))
+
+    assert (413, 4, 2) == (status, answer["line"], sum(it[2] for it in answer["written"]))
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "error"),
+    [(errors.MESSAGE_TOO_LARGE, 413, "MESSAGE_TOO_LARGE"), (-1, 503, "REQUEST_TIMED_OUT")],
+)
+def test_a_refused_batch_is_a_run_of_null(code: int, status: int, error: str) -> None:
+    """The line is that of its first record, and the records of other partitions are written."""
+    leaders = LeadersStub()
+    leaders.refused[1] = code
+    numbers = (0, 1, 1, 2, 1)
+
+    found, answer = asyncio.run(produced(leaders, [b"\n" + lines_of(*({"partition": it} for it in numbers))]))
+
+    assert (status, error, 3) == (found, answer["error"], answer["line"])
+    assert [[0, 0, 1], [None, None, 2], [2, 0, 1], [None, None, 1]] == answer["written"]
+
+
+def test_runs_of_batches_between_those_of_others_are_apart() -> None:
+    """Another producer has written between two batches of one partition."""
+    leaders = LeadersStub()
+
+    async def run() -> list[Any]:
+        writer = TopicWriter(leaders, TOPIC)  # type: ignore[arg-type]
+        for value in (b"a", b"b"):
+            writer.add(0, (None, value, (), 0))
+        await writer.finish()
+        leaders.logs[0].append(b"other")
+        for value in (b"c", b"d"):
+            writer.add(0, (None, value, (), 0))
+        await writer.finish()
+        return [*writer.runs()]
+
+    assert [(0, 0, 2), (0, 3, 2)] == asyncio.run(run())
+
+
+def test_records_without_key_and_partition_change_it_with_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_writer, "BATCH_BYTES", 500)
+    leaders = LeadersStub()
+
+    _, answer = asyncio.run(produced(leaders, [lines_of(*[{"value": "x" * 68}] * 20)]))
+
+    assert [[1, 0, 5], [2, 0, 5], [0, 0, 5], [1, 5, 5]] == answer["written"]
+
+
+def test_a_body_is_not_read_while_too_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leaders do not answer: a bounded number of bytes is taken, and the rest when they do."""
+    monkeypatch.setattr(topic_writer, "WAITING_BYTES_MAX", 2_000)
+    monkeypatch.setattr(topic_writer, "BATCH_BYTES", 1_000)
+    leaders, part = LeadersStub(), lines_of(*[{"value": "x" * 100, "partition": 0}] * 5)
+    taken = 0
+
+    async def parts() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(100):
+            taken += 1
+            yield part
+
+    async def run() -> None:
+        leaders.is_open.clear()
+        writer = TopicWriter(leaders, TOPIC)  # type: ignore[arg-type]
+        lines = record_lines._Lines(SimpleNamespace(brokers=leaders), TOPIC, writer)  # type: ignore[arg-type]
+        reading = asyncio.ensure_future(lines.read(parts()))
+        await asyncio.wait((reading,), timeout=0.2)
+        assert (4, False) == (taken, reading.done())
+        leaders.is_open.set()
+        assert await reading is None
+        await writer.finish()
+
+    asyncio.run(run())
+
+    assert (100, 500) == (taken, len(leaders.logs[0]))
+
+
+def test_a_client_that_leaves_has_written_whole_lines() -> None:
+    """The beginning of a line is not a record."""
+    leaders = LeadersStub()
+
+    status, answer = asyncio.run(produced(leaders, [lines_of({"partition": 0}) + b'{"partition"'], is_whole=False))
+
+    assert (400, 2, [[0, 0, 1]]) == (status, answer["line"], answer["written"])
+    assert [None] == leaders.logs[0]
+
+
+def test_a_body_that_pauses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its whole lines are written; so are those of a body that lasts too long."""
+    for name in ("STREAM_PAUSE_S_MAX", "STREAM_S_MAX"):
+        with monkeypatch.context() as patch:
+            patch.setattr(calls, name, 0.05)
+
+            status, answer = asyncio.run(produced(LeadersStub(), [lines_of({"partition": 0})], pauses=True))
+
+        assert (408, 2, [[0, 0, 1]]) == (status, answer["line"], answer["written"])
