@@ -12,6 +12,8 @@ ALL = files() + sorted((ROOT / "src" / "pyspark_tidemill").rglob("*.py")) + sort
 PACKAGES = [path for path in ALL if path.name == "__init__.py"]
 PUBLIC = (ROOT / "src" / "tidemill" / "__init__.py", ROOT / "src" / "tidemill" / "spark" / "pipelines" / "__init__.py")
 """Users call `tidemill.connect(…)` and `pipelines.archive(…)`.  These files import what they export when it is used."""
+PLUGIN = ROOT / "src" / "tidemill" / "testing" / "__init__.py"
+"""Users name this package as a plugin of pytest, so it names the module with the fixtures."""
 
 
 @for_each(ALL)
@@ -34,7 +36,9 @@ def test_a_file_is_named_after_its_concept(path: Path) -> None:
     assert set() == words & NAMELESS
 
 
-@for_each([path for path in PACKAGES if path.is_relative_to(ROOT / "src" / "tidemill") and path not in PUBLIC])
+@for_each(
+    [path for path in PACKAGES if path.is_relative_to(ROOT / "src" / "tidemill") and path not in (*PUBLIC, PLUGIN)]
+)
 def test_a_package_exports_nothing(path: Path) -> None:
     """
     `__init__` contains only a docstring, so that the graph of imports is accurate.

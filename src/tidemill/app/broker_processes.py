@@ -65,12 +65,10 @@ class BrokerProcesses:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _start(self, broker: DevBroker) -> None:
-        parent = os.getpid()
+        ends_with_parent = ending_with_parent()
 
         def prepare() -> None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(1)  # The parent exited before prctl was called, so the kernel will not send SIGTERM.
+            ends_with_parent()
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
         process = subprocess.Popen(
@@ -85,7 +83,7 @@ class BrokerProcesses:
     def _wait_until_complete(self) -> bool:
         """Wait until the cluster is complete.  Return False if a stop is requested first."""
         began_at = reported_at = time.monotonic()
-        while (problem := self._missing()) is not None:
+        while (problem := missing(self._brokers)) is not None:
             if time.monotonic() - reported_at > PROGRESS_INTERVAL_S:
                 reported_at = time.monotonic()
                 waited_ms = int((reported_at - began_at) * 1_000)
@@ -128,28 +126,6 @@ class BrokerProcesses:
             )
         return exited
 
-    def _missing(self) -> str | None:
-        """Return what the cluster still lacks, or None if it is complete.
-
-        A cluster is complete if every broker sees every other broker and the metadata shard has all its voters.
-        """
-        count = len(self._brokers)
-        wanted = internal_replication_factor(METADATA, count, BrokerLayers())
-        voters: list[int] = []
-        for broker in self._brokers:
-            try:
-                broker_http.ask(broker.http_local, "/health/ready")
-                rows = broker_http.ask(broker.http_local, "/v1/brokers")["brokers"]
-                (shard,) = broker_http.ask(broker.http_local, "/v1/shards", topic=METADATA_TOPIC)["shards"]
-            except (broker_http.NoResponse, broker_http.NotReady) as problem:
-                return f"broker {broker.broker_id} is not ready: {problem}"
-            live = [row["broker_id"] for row in rows if row["is_registered"] and row["is_live"]]
-            if len(live) < count:
-                return f"broker {broker.broker_id} has contact only to brokers {live}"
-            if shard["led_here"] is not None:
-                voters = shard["led_here"]["voters"]
-        return None if len(voters) == wanted else f"the metadata shard has voters {voters}, but needs {wanted}"
-
     def _stop(self) -> None:
         for process in self._running.values():
             process.send_signal(signal.SIGTERM)
@@ -164,6 +140,41 @@ class BrokerProcesses:
                 killed.append(str(broker.broker_id))
         if killed:
             raise StartProblem(f"broker {', '.join(killed)} did not stop within {STOP_S_MAX:.0f} s and was killed")
+
+
+def missing(brokers: Sequence[DevBroker]) -> str | None:
+    """Return what the cluster of `brokers` still lacks, or None if it is complete.
+
+    A cluster is complete if every broker sees every other broker and the metadata shard has all its voters.
+    """
+    count = len(brokers)
+    wanted = internal_replication_factor(METADATA, count, BrokerLayers())
+    voters: list[int] = []
+    for broker in brokers:
+        try:
+            broker_http.ask(broker.http_local, "/health/ready")
+            rows = broker_http.ask(broker.http_local, "/v1/brokers")["brokers"]
+            (shard,) = broker_http.ask(broker.http_local, "/v1/shards", topic=METADATA_TOPIC)["shards"]
+        except (broker_http.NoResponse, broker_http.NotReady) as problem:
+            return f"broker {broker.broker_id} is not ready: {problem}"
+        live = [row["broker_id"] for row in rows if row["is_registered"] and row["is_live"]]
+        if len(live) < count:
+            return f"broker {broker.broker_id} has contact only to brokers {live}"
+        if shard["led_here"] is not None:
+            voters = shard["led_here"]["voters"]
+    return None if len(voters) == wanted else f"the metadata shard has voters {voters}, but needs {wanted}"
+
+
+def ending_with_parent() -> Callable[[], None]:
+    """Return a function for a child process, which lets the kernel send it SIGTERM when the calling thread ends."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)  # The parent exited before prctl was called, so the kernel will not send SIGTERM.
+
+    return prepare
 
 
 def _exit_status(code: int) -> str:

@@ -24,6 +24,7 @@ INSTALLED_PAGES: Final = (
     "docs/operations/failures.md",
     "docs/operations/dead-letters.md",
     "docs/spark.md",
+    "docs/testing.md",
 )
 """Pages whose reader has installed Tidemill, as README.md says."""
 CONTAINERS: Final = "docs/containers.md"

@@ -1,0 +1,25 @@
+"""One broker as a child process, on a directory of its own and free ports."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidemill.testing.process import Process, environment_of
+from tidemill.testing.served import Served
+
+
+class Broker(Served):
+    """A running broker."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        """Start a broker whose data and log are in `directory`, with these configuration keys.  Raise BrokerFailed."""
+        super().__init__()
+        options = ("--data", str(directory / "data"), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json")
+        command = [sys.executable, "-m", "tidemill", "dev", *options]
+        process = Process("the broker", command, log=directory / "broker.log", environment=environment_of(settings))
+        ready = process.ready_line()
+        self.processes[1] = process
+        self._kafka[1], self._http[1] = ready["kafka"], ready["http"]
+
+    def close(self) -> None:
+        self.processes[1].stop()

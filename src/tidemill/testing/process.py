@@ -1,0 +1,97 @@
+"""A `tidemill` command that runs as a child process until the test session ends, with its log in a file."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tidemill.app.broker_processes import ending_with_parent
+from tidemill.app.settings import ENVIRONMENT_PREFIX
+
+READY_S_MAX: Final = 60.0  # a start takes a second; a busy machine needs many times that
+STOP_S_MAX: Final = 10.0  # a clean stop takes at most two seconds
+SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}  # with Kafka's default, each new group waits for 3 s
+LOG_BYTES_SHOWN: Final = 8_000  # the end of a log, in error messages and reports
+
+
+class BrokerFailed(Exception):
+    """A broker has not started or not answered; the message contains the end of its log."""
+
+
+class Process:
+    """One run of a command that prints a ready line, as `tidemill dev --json` and `tidemill broker --json` do."""
+
+    def __init__(self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._log = log
+        with log.open("ab") as stderr:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=dict(environment),
+                preexec_fn=ending_with_parent(),  # a test session that is killed leaves no broker behind
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._child.poll() is None
+
+    def ready_line(self) -> dict[str, Any]:
+        """Wait until the broker is ready, and return what it prints then.  Raise BrokerFailed."""
+        assert self._child.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            is_told = selector.select(READY_S_MAX)
+        line = self._child.stdout.readline() if is_told else b""
+        if line:
+            return dict(json.loads(line))
+        problem = "ended before it was ready" if is_told else f"was not ready within {READY_S_MAX:.0f} s"
+        self.kill()
+        raise self.failure(problem)
+
+    def failure(self, problem: str) -> BrokerFailed:
+        """Return an error that shows the end of the log."""
+        return BrokerFailed(f"{self.name} {problem}; the end of its log:\n{self.log()}")
+
+    def log(self) -> str:
+        """Return the end of the log."""
+        with self._log.open("rb") as file:
+            file.seek(max(self._log.stat().st_size - LOG_BYTES_SHOWN, 0))
+            return file.read().decode(errors="replace")
+
+    def stop(self) -> None:
+        """Stop the broker cleanly; kill it if it does not stop."""
+        self._child.send_signal(signal.SIGTERM)
+        try:
+            self._child.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._close()
+
+    def kill(self) -> None:
+        """Kill the broker as `kill -9` does."""
+        self._child.kill()
+        self._child.wait()
+        self._close()
+
+    def _close(self) -> None:
+        assert self._child.stdout is not None
+        self._child.stdout.close()
+
+
+def environment_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a broker with these configuration keys, and with none from the user's own shell."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")}
+    for key, value in (SETTINGS | dict(settings)).items():
+        own[ENVIRONMENT_PREFIX + key.removeprefix("tidemill.").replace(".", "_").upper()] = str(value)
+    return own
