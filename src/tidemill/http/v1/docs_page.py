@@ -19,6 +19,7 @@ from tidemill.http.v1.schema_rows import Schema, Schemas, notes_of, rows, type_o
 ADDRESS: Final = "http://127.0.0.1:9080"  # the default of tidemill.http.listener
 DEPTH_MAX: Final = 4  # deeper fields are not indented further
 STREAM: Final = "text/event-stream"
+REQUIRED: Final = " <b>required</b>"
 PROBLEM: Final = "#/components/schemas/Problem"
 SAMPLES: Final = {"topic": "mails", "group": "senders", "partition": "0"}
 _VARIABLE: Final = re.compile(r"\{(\w+)\}")
@@ -92,8 +93,8 @@ def _operation(method: str, path: str, operation: Document, document: Document) 
         _parameters(operation["parameters"]),
     ]
     if "requestBody" in operation:
-        (content,) = operation["requestBody"]["content"].values()
-        parts.append(_schema("Body", content["schema"], schemas, " <b>required</b>"))
+        for content_type, content in operation["requestBody"]["content"].items():
+            parts.append(_schema(f"Body, <code>{escape(content_type)}</code>", content["schema"], schemas, REQUIRED))
     for status, response in operation["responses"].items():
         if status < "400":
             parts.append(_response(status, response, schemas))
@@ -110,7 +111,7 @@ def curl(method: str, path: str, operation: Document) -> str:
         return " ".join([*parts, *([] if method == "GET" else ["-X", method]), url])
     if method != "POST":
         parts += ["-X", method]
-    ((content_type, content),) = operation["requestBody"]["content"].items()
+    content_type, content = next(iter(operation["requestBody"]["content"].items()))
     parts += ["-H", shlex.quote(f"Content-Type: {content_type}"), url]
     body = json.dumps(content.get("example", {}))
     return f"{' '.join(parts)} \\\n  -d {shlex.quote(body)}"
@@ -134,11 +135,14 @@ def _response(status: str, response: Document, schemas: Schemas) -> str:
     if not contents:
         return f"<h4>Response {status}</h4><p>{escape(response['description'])}, without a body.</p>"
     types = " or ".join(f"<code>{escape(it)}</code>" for it in contents)
-    return _schema(f"Response {status}, {types}", next(iter(contents.values()))["schema"], schemas)
+    schema = next(iter(contents.values()))["schema"]
+    return "".join(_schema(f"Response {status}, {types}", it, schemas) for it in schema.get("anyOf", [schema]))
 
 
 def _schema(caption: str, schema: Schema, schemas: Schemas, required: str = "") -> str:
-    """Return the fields of a schema; `required` marks those that must be given."""
+    """Return the fields of a schema; `required` marks those that must be given.  An empty schema is plain bytes."""
+    if not schema:
+        return f"<h4>{caption}</h4><p>Plain bytes.</p>"
     named = schemas[schema["$ref"].rpartition("/")[2]]
     lead = f"<p>{_text(named['description'])}</p>" if "description" in named else ""
     cells = [

@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from tidemill.http.access import BYTES_TYPE
 from tidemill.http.v1.calls import Call, Operation, Refused, Route, read_body
-from tidemill.http.v1.partition_reads import OFFSET_MAX, PartitionReader, partition_of
+from tidemill.http.v1.partition_offsets import OFFSET_MAX
+from tidemill.http.v1.partition_reads import PartitionReader, partition_of
 from tidemill.http.v1.records import TIMESTAMP_MAX, BadRecord, Content, NewRecord, Produced, record_of, write_records
 from tidemill.http.v1.topics import topic_of
 

@@ -178,6 +178,7 @@ ROUTES: Final[tuple[Any, ...]] = (
         handler=produce_lines,
         body=NewRecord,
         body_type=LINES_TYPE,
+        example={"key": "ann", "value": "text"},
         response=WrittenLines,
         media_types=(JSON_TYPE,),
         summary="Write lines of JSON, each a record, while they come.",
