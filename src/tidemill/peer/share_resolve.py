@@ -1,8 +1,8 @@
 """ShareResolve: acknowledges records of one partition for a consumer without a share session, or for an operator.
 
 Commands and Spark send it to the Kafka listener of the partition's leader, which answers when the decision is
-committed.  A consumer names itself and resolves records that it holds.  An operator sends an empty member id and
-resolves records that no consumer holds.
+committed.  A consumer names itself and resolves records that it holds, also those that it has receipts for.  An
+operator sends an empty member id and resolves records that no consumer holds.
 """
 
 from collections.abc import Sequence

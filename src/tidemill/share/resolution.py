@@ -14,6 +14,7 @@ from tidemill.share.acknowledgement import AcknowledgedRange, Acknowledgement, A
 from tidemill.share.claim import Claim, Decided, Held
 from tidemill.share.interval_map import Interval
 from tidemill.share.leases import Leases
+from tidemill.share.lone_member import consumer_of
 from tidemill.share.outcome import after_acknowledgement
 from tidemill.share.record_status import RecordState, RecordStatus, Run
 
@@ -53,26 +54,30 @@ def resolve_held(
     wall: int,
 ) -> Resolution:
     """
-    Acknowledge those records in `ranges`, below the offset `end`, that a consumer holds.  Unless `held_as` is None, it
-    is the type for all others that the consumer holds.
+    Acknowledge those records in `ranges`, below the offset `end`, that a consumer holds, also with receipts.  Unless
+    `held_as` is None, it is the type for all others that the consumer holds without receipts.
 
     `delay_ms` is the time until released records are available; None: as the group's back-off says.  Raise
     AcknowledgementRefused if a lock cannot be renewed.
     """
+    for one in ranges:
+        leases.check_type(one.type)  # before anything changes
     resolution = Resolution()
-    acknowledged: list[AcknowledgedRange] = []
+    by_holder: dict[str, list[AcknowledgedRange]] = {}  # a consumer with receipts has a name for each receive request
     for first, range_end, kind in _below(ranges, end):
         resolution.finished += _below_start(leases, first, range_end)
-        for one in leases.within(first, range_end):
-            if isinstance(one.value, Held) and one.value.member == member:
-                acknowledged.append(AcknowledgedRange(one.first, one.end, kind))
+        for known in leases.within(first, range_end):
+            if isinstance(known.value, Held) and consumer_of(known.value.member) == member:
+                by_holder.setdefault(known.value.member, []).append(AcknowledgedRange(known.first, known.end, kind))
             else:
-                resolution._count(one, kind)
+                resolution._count(known, kind)
     if held_as is not None:
-        acknowledged += _others(leases, member, ranges, held_as)
-        acknowledged.sort()
-    resolution.runs = leases.acknowledge(member, acknowledged, now=now, wall=wall, delay_ms=delay_ms)
-    resolution.resolved = sum(one.end - one.first for one in acknowledged)
+        leases.check_type(held_as)
+        by_holder[member] = sorted([*by_holder.get(member, ()), *_others(leases, member, ranges, held_as)])
+    for holder, acknowledged in by_holder.items():
+        resolution.runs += leases.acknowledge(holder, acknowledged, now=now, wall=wall, delay_ms=delay_ms)
+        resolution.resolved += sum(one.end - one.first for one in acknowledged)
+    resolution.runs.sort(key=lambda run: run.first)
     return resolution
 
 

@@ -80,6 +80,34 @@ def test_records_of_others_are_left() -> None:
     assert [Acquired(4, 8, 1)] == list(hand.leases.held_by("b"))
 
 
+def test_a_consumer_resolves_what_it_holds_with_receipts() -> None:
+    """
+    By its name, for all its receive requests.  What it has not listed stays as it is.
+    """
+    hand = Hand(is_renewable=False)
+    member = member_without_session("a")
+    for at, lease in enumerate((7, 8, 7)):
+        hand.acquire(member_without_session("a", lease), (at * 2, at * 2 + 2), records_max=2)
+    hand.acquire(member_without_session("b", 9), (6, 8), records_max=2)
+
+    def resolve(*ranges: AcknowledgedRange, held_as: int | None) -> Resolution:
+        return resolve_held(
+            hand.leases, member, ranges, held_as=held_as, delay_ms=None, end=END, now=hand.now, wall=hand.now
+        )
+
+    ranges = [AcknowledgedRange(0, 3, ACCEPT), AcknowledgedRange(4, 8, ACCEPT)]
+    for refused, held_as in (([*ranges, AcknowledgedRange(8, 9, RENEW)], None), (ranges, RENEW)):
+        with pytest.raises(AcknowledgementRefused):
+            resolve(*refused, held_as=held_as)
+    assert 8 == hand.leases.held_count
+
+    result = resolve(*ranges, held_as=RELEASE)
+
+    assert (5, 0, 2) == (result.resolved, result.finished, result.held)
+    assert [(0, 2), (2, 3), (4, 6)] == [(it.first, it.end) for it in result.runs]
+    assert [Acquired(3, 4, 1)] == list(hand.leases.held_by(member_without_session("a", 8)))
+
+
 def test_the_records_that_are_not_listed_get_the_default_type() -> None:
     """
     `held_as` resolves everything else that the consumer holds; without it, only listed records change.
