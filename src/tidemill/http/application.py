@@ -22,7 +22,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ONLY_THIS_MACHINE: Final = Access()
 # The first parts of paths:
-FOLDERS_OF_API: Final = ("v1", "openapi.json", "docs")
+FOLDERS_OF_API: Final = ("v1", "openapi.json", "docs", "sandglass")
 API_FOLDERS: Final = ("health", "metrics", *FOLDERS_OF_API)  # never passed to the console
 
 

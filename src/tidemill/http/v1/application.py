@@ -22,6 +22,7 @@ from tidemill.http.v1 import (
     raw_values,
     record_lines,
     records,
+    sandglass,
     streams,
     topics,
 )
@@ -48,7 +49,7 @@ class Api:
         self._document = openapi.document(ROUTES, version)
         self._page: Response | None = None  # /docs
         by_path: dict[tuple[str, str], dict[str, Route]] = {}
-        for route in ROUTES:
+        for route in (*ROUTES, *sandglass.ROUTES):
             by_path.setdefault((route.path, route.method), {})[route.body_type] = route
         self._paths = [(Path(path, _no_endpoint, methods=[method]), by_path[path, method]) for path, method in by_path]
 

@@ -73,6 +73,7 @@ class Route:
     query: type[msgspec.Struct] | None = None
     response: type[msgspec.Struct] | None  # None: the response has no body
     status: int = 200
+    refusal: Callable[[Answer], Answer] = lambda answer: answer  # returns how this path answers a refused request
     media_types: tuple[str, ...] = ()  # of a handler that returns an ASGI application, such as a stream; else JSON
     empty_status: int | None = None  # of a response without a body, if such an application may send one
     summary: str
@@ -88,7 +89,7 @@ async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
     """Decode a request, call the route's handler, and return the response."""
     try:
         if (refused := refusal_of_type(request.scope)) is not None:
-            return response_of(refused)
+            return response_of(route.refusal(refused))
         is_decoded = route.body_type == JSON_TYPE
         body = _decoded(route.body, await read_body(request)) if is_decoded and route.body is not None else None
         query = _query(route.query, request)
@@ -96,7 +97,7 @@ async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
         work = route.handler(call)
         found = await (_while_connected(request, work) if is_decoded else work)
     except Refused as refusal:
-        return response_of(refusal.answer)
+        return response_of(route.refusal(refusal.answer))
     if route.media_types:
         return found  # type: ignore[no-any-return]
     headers = {"cache-control": "no-store"}

@@ -219,6 +219,7 @@ def _record_at(data: bytes, offset: int) -> Record | None:
 
 
 def partition_of(text: str, topic: Topic) -> int:
+    """Return the partition in a path.  Raise Refused if the topic does not have it."""
     is_number = text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX
     if not is_number or int(text) >= topic.partition_count:
         raise Refused(404, f"topic {topic.name} has no partition {text[:100]}, only 0 to {topic.partition_count - 1}")

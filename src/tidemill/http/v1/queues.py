@@ -41,7 +41,7 @@ OPENING_TURN_MS: Final = 300
 RESPONSE_BYTES_MAX: Final = 4 << 20
 PARTITIONS_ASKED_MAX: Final = 64  # at the same time, for one request
 _FOLDER: Final = "/v1/queues/{topic}/{group}"
-_MOVING: Final = frozenset({
+MOVING: Final = frozenset({
     errors.NOT_LEADER_OR_FOLLOWER,
     errors.LEADER_NOT_AVAILABLE,
     errors.COORDINATOR_NOT_AVAILABLE,
@@ -123,11 +123,14 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 async def receive(call: Call) -> Messages:
-    body: ReceiveBody = call.body
     topic = topic_of(call)
-    _check_partition(topic, body.partition)
-    receiving = _Receiving(call.brokers, topic, call.names["group"], body)
-    return Messages(await receiving.messages())
+    _check_partition(topic, call.body.partition)
+    return Messages(await receive_messages(call.brokers, topic, call.names["group"], call.body))
+
+
+async def receive_messages(brokers: Brokers, topic: Topic, group: str, body: ReceiveBody) -> list[Message]:
+    """Return messages as soon as there are any, or none after the wait."""
+    return await _Receiving(brokers, topic, group, body).messages()
 
 
 class _Receiving:
@@ -143,7 +146,6 @@ class _Receiving:
         self._numbers = range(topic.partition_count) if body.partition is None else [body.partition]
 
     async def messages(self) -> list[Message]:
-        """Return messages as soon as there are any, or none after the wait."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._body.wait_ms / 1_000
         opened_by = loop.time() + OPENING_S_MAX
@@ -217,7 +219,7 @@ class _Receiving:
         except Unreachable:
             return []
         self._is_opening |= response.error_code in _OPENING or response.withheld_ms == 1
-        if response.error_code in _MOVING:
+        if response.error_code in MOVING:
             return []
         check(response.error_code, response.error_message, f"group {self._group}")
         received = Received(
@@ -344,7 +346,7 @@ async def _outcomes(brokers: Brokers, group: str, request: share_receipts.Reques
         response = await brokers.ask(place.leader, share_receipts.API, request)
     except Unreachable:
         return unknown
-    if response.error_code in _MOVING:
+    if response.error_code in MOVING:
         return unknown
     check(response.error_code, response.error_message, f"group {group}")
     return [Outcome(it) for it in response.outcomes]

@@ -19,7 +19,7 @@ from tidemill.http.access import LINES_TYPE
 from tidemill.http.answer import JSON_TYPE, Answer, json_answer
 from tidemill.http.v1.calls import Call, Operation, Refused, Route, body_parts
 from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of
-from tidemill.http.v1.streams import send_part
+from tidemill.http.v1.stream_response import send_part
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic

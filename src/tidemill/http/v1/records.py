@@ -67,8 +67,12 @@ class Produced(msgspec.Struct, frozen=True):
 
 
 async def produce_records(call: Call) -> Produced:
-    topic = topic_of(call)
-    return await write_records(call.brokers, topic, await _encoded(call.body.records, topic, call.brokers))
+    return await produce_all(call.brokers, topic_of(call), call.body.records)
+
+
+async def produce_all(brokers: Brokers, topic: Topic, records: Sequence[NewRecord]) -> Produced:
+    """Write records, and return when all are committed.  Raise Refused."""
+    return await write_records(brokers, topic, await _encoded(records, topic, brokers))
 
 
 async def write_records(brokers: Brokers, topic: Topic, records: Sequence[tuple[int | None, RecordTuple]]) -> Produced:

@@ -11,19 +11,20 @@ nothing.  A reader that is slow slows the stream down: a page of each partition 
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from tidemill.http.access import LINES_TYPE
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.calls import Call, Operation, Refused, Route, disconnected
+from tidemill.http.v1.calls import Call, Operation, Refused, Route
 from tidemill.http.v1.group_coordinators import describe_group
 from tidemill.http.v1.group_offsets import Position, positions_of
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
 from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord
 from tidemill.http.v1.record_schema import Text
+from tidemill.http.v1.stream_response import StreamResponse
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 
@@ -31,7 +32,6 @@ PARTITIONS_MAX: Final = 64  # of one stream without the parameter `partition`
 PAGE: Final = 100  # records of a partition that are read ahead
 WAIT_MS: Final = 20_000
 HEARTBEAT_S: Final = 15.0
-SEND_S_MAX: Final = 60.0  # a client that takes nothing for so long is disconnected
 SSE: Final = "text/event-stream"
 _encode = msgspec.json.Encoder().encode
 
@@ -56,15 +56,16 @@ class StreamRecord(msgspec.Struct, frozen=True):
     headers: list[tuple[str, Text]]
 
 
-async def stream(call: Call) -> "StreamResponse":
+async def stream(call: Call) -> StreamResponse:
     topic, query = topic_of(call), call.query
     positions = _positions_of(call.request.headers.get("last-event-id"), topic)
     if positions is None:
         positions = await _begin(call.brokers, topic, query)
     for number, offset in positions.items():
         await PartitionReader(call.brokers, topic, number).check(offset)
-    accepted = call.request.headers.get("accept", "")
-    return StreamResponse(_Stream(call.brokers, topic, positions), is_sse=LINES_TYPE not in accepted)
+    is_sse = LINES_TYPE not in call.request.headers.get("accept", "")
+    parts = _parts(_Stream(call.brokers, topic, positions), is_sse=is_sse)
+    return StreamResponse(parts, SSE if is_sse else LINES_TYPE)
 
 
 def _positions_of(text: str | None, topic: Topic) -> dict[int, int] | None:
@@ -152,53 +153,22 @@ class _Stream:
             await self._pages.put(problem)
 
 
-class StreamResponse:
-    """An ASGI response that ends when the client leaves."""
-
-    def __init__(self, source: _Stream, *, is_sse: bool) -> None:
-        self._source = source
-        self._is_sse = is_sse
-
-    async def __call__(self, _: Any, receive: Any, send: Any) -> None:
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(disconnected(receive))
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            sending.cancel()
-            leaving.cancel()
-
-    async def _send(self, send: Any) -> None:
-        headers = [
-            (b"content-type", (SSE if self._is_sse else LINES_TYPE).encode()),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send_part(send, b": begun\n\n" if self._is_sse else b"")
-        try:
-            async for position, record in self._source.events():
-                await send_part(send, self._encoded(position, record))
-        except Refused as refused:
-            await send_part(send, self._problem(refused))
-        await send({"type": "http.response.body", "body": b""})
-
-    def _encoded(self, position: str, record: StreamRecord | None) -> bytes:
-        if record is None:
-            return b": heartbeat\n\n" if self._is_sse else _encode({"position": position}) + b"\n"
-        data = _encode(record)
-        return b"id: %s\ndata: %s\n\n" % (position.encode(), data) if self._is_sse else data + b"\n"
-
-    def _problem(self, refused: Refused) -> bytes:
+async def _parts(source: _Stream, *, is_sse: bool) -> AsyncIterator[bytes]:
+    """Yield the events of a stream, as server-sent events or as lines of JSON."""
+    yield b": begun\n\n" if is_sse else b""
+    try:
+        async for position, record in source.events():
+            yield _encoded(position, record, is_sse=is_sse)
+    except Refused as refused:
         text = refused.answer.text.strip().encode()
-        return b"event: problem\ndata: %s\n\n" % text if self._is_sse else b'{"problem": %s}\n' % text
+        yield b"event: problem\ndata: %s\n\n" % text if is_sse else b'{"problem": %s}\n' % text
 
 
-async def send_part(send: Any, part: bytes) -> None:
-    async with asyncio.timeout(SEND_S_MAX):
-        await send({"type": "http.response.body", "body": part, "more_body": True})
+def _encoded(position: str, record: StreamRecord | None, *, is_sse: bool) -> bytes:
+    if record is None:
+        return b": heartbeat\n\n" if is_sse else _encode({"position": position}) + b"\n"
+    data = _encode(record)
+    return b"id: %s\ndata: %s\n\n" % (position.encode(), data) if is_sse else data + b"\n"
 
 
 ROUTES: Final = (

@@ -96,7 +96,10 @@ def _row(call: Call, topic: Topic) -> TopicRow:
 
 
 async def create(call: Call) -> Created:
-    body: CreateBody = call.body
+    return await create_topic(call.brokers, call.body)
+
+
+async def create_topic(brokers: Brokers, body: CreateBody) -> Created:
     asked = create_topics.Request.Topic
     topic = asked(
         name=body.name,
@@ -105,9 +108,7 @@ async def create(call: Call) -> Created:
         assignments=(),
         configs=[asked.Config(name=name, value=value) for name, value in body.configs.items()],
     )
-    response = await call.brokers.ask_here(
-        create_topics.API, create_topics.Request(topics=[topic], timeout_ms=TIMEOUT_MS)
-    )
+    response = await brokers.ask_here(create_topics.API, create_topics.Request(topics=[topic], timeout_ms=TIMEOUT_MS))
     (made,) = response.topics
     check(made.error_code, made.error_message, f"topic {body.name}")
     return Created(made.name, topic_id_text(made.topic_id), made.num_partitions, made.replication_factor)

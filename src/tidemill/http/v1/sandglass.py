@@ -1,0 +1,254 @@
+"""`/sandglass/topics`: the paths of Sandglass's HTTP gateway, over the same topics and queues as `/v1`.
+
+The console has `/topics`, so these paths have a folder of their own; a client of Sandglass takes a base address.  Timer
+topics, keyed topics and channels do not exist: a request that needs one is refused.
+"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tidemill.http.answer import JSON_TYPE
+from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.configs import alter_configs
+from tidemill.http.v1.group_coordinators import describe_group
+from tidemill.http.v1.kafka_errors import check, without_leader
+from tidemill.http.v1.partition_offsets import LOG_END, LOG_START
+from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord, partition_of
+from tidemill.http.v1.queues import MOVING, Message, ReceiveBody, receive_messages
+from tidemill.http.v1.records import Content, NewRecord, produce_all
+from tidemill.http.v1.retries import retried
+from tidemill.http.v1.sandglass_schema import (
+    Line,
+    NewMessage,
+    NewTopic,
+    OffsetsBody,
+    ProduceBody,
+    ProduceReply,
+    Success,
+    TopicReply,
+    encode_offset,
+    last_line,
+    offsets_of,
+    refusal,
+    stored,
+)
+from tidemill.http.v1.stream_response import StreamResponse
+from tidemill.http.v1.topics import CreateBody, create_topic, topic_of
+from tidemill.metadata.image import Topic
+from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
+from tidemill.peer import share_resolve
+from tidemill.share.acknowledgement import Acknowledgement
+
+LEASE_MS: Final = 10_000  # this, the back-off and the limit are Sandglass's
+PAGE: Final = 100
+GROUP_CONFIGS: Final = {
+    "share.auto.offset.reset": "earliest",
+    "share.delivery.count.limit": "5",
+    "tidemill.share.backoff": json.dumps({"kind": "linear", "first": "10s", "step": "10s"}),
+}
+TIMER_KINDS: Final = (0, "0", "TimerKind")
+UNHELD: Final = ""  # instead of a consumer's name: records that no consumer holds
+_FOLDER: Final = "/sandglass/topics"
+_OF_CONSUMER: Final = "{topic}/{partition}/{group}/{consumer}"
+_encode = msgspec.json.Encoder().encode
+RecordT = TypeVar("RecordT", ReadRecord, Message)
+
+
+async def create(call: Call) -> Success:
+    body: NewTopic = call.body
+    if body.kind in TIMER_KINDS:
+        raise Refused(
+            501,
+            f"kind={body.kind}: timer topics are not available, because this version has no delayed delivery; without "
+            "kind, an ordinary topic is created",
+        )
+    if body.kind is not None:
+        raise Refused(
+            501,
+            f"kind={str(body.kind)[:100]}: keyed topics are not available; without kind, an ordinary topic is created",
+        )
+    wanted = CreateBody(body.name, body.num_partitions or None, body.replication_factor or None)
+    await create_topic(call.brokers, wanted)
+    return Success(True)
+
+
+async def describe(call: Call) -> TopicReply:
+    topic = topic_of(call)
+    return TopicReply(topic.name, [str(number) for number in range(topic.partition_count)])
+
+
+async def produce(call: Call) -> ProduceReply:
+    topic, body = topic_of(call), call.body
+    partition = call.names.get("partition", body.partition)
+    number = partition_of(partition, topic) if partition else None
+    now_ms = call.brokers.wall_ms
+    records = [_record(at, it, number, now_ms) for at, it in enumerate(body.messages)]
+    produced = await produce_all(call.brokers, topic, records)
+    return ProduceReply([encode_offset(now_ms, it.offset) for it in produced.records])
+
+
+def _record(at: int, message: NewMessage, partition: int | None, now_ms: int) -> NewRecord:
+    where = f"messages[{at}]"
+    if not _is_zero(message.consume_in):
+        raise Refused(
+            501,
+            f"{where}.consumeIn={str(message.consume_in)[:100]}: delayed delivery is not available in this version; "
+            "leave it out",
+        )
+    for name, value in (("clusteringKey", message.clustering_key), ("channel", message.channel)):
+        if value:
+            raise Refused(
+                501, f"{where}.{name}={value[:100]}: keyed topics and channels are not available; leave it out"
+            )
+    key = Content(base64=message.key) if message.key else None
+    return NewRecord(value=Content(base64=message.value), key=key, partition=partition, timestamp=now_ms)
+
+
+def _is_zero(duration: float | str | None) -> bool:
+    """Return whether a duration, such as `0s` or 0, is no delay.  A text that is no duration is one."""
+    if not isinstance(duration, str):
+        return not duration
+    try:
+        return not duration or float(duration.removesuffix("s")) == 0
+    except ValueError:
+        return False
+
+
+async def read(call: Call) -> StreamResponse:
+    """Stream the records of a partition from the log start to the end that it has now."""
+    topic = topic_of(call)
+    reader = PartitionReader(call.brokers, topic, partition_of(call.names["partition"], topic))
+    offset, end = await reader.offset_at(LOG_START), await reader.offset_at(LOG_END)
+
+    async def pages(offset: int) -> AsyncIterator[Sequence[ReadRecord]]:
+        while offset < end:
+            page = await reader.read(offset, PAGE, 0)
+            yield [it for it in page.records if it.offset < end]
+            if page.next_offset == offset:
+                return  # the other records of this leader are not readable yet
+            offset = page.next_offset
+
+    return StreamResponse(_lines(pages(offset)), JSON_TYPE)
+
+
+async def receive(call: Call) -> StreamResponse:
+    """Stream messages of a share group until none is available; each is locked for the consumer."""
+    topic, group = topic_of(call), call.names["group"]
+    number = partition_of(call.names["partition"], topic)
+    asked = ReceiveBody(call.names["consumer"][:200], max=PAGE, lease_ms=LEASE_MS, partition=number)
+    await _prepare(call.brokers, group)
+    first = await receive_messages(call.brokers, topic, group, asked)
+
+    async def pages() -> AsyncIterator[Sequence[Message]]:
+        page = first
+        while page:
+            yield page
+            page = await receive_messages(call.brokers, topic, group, asked)
+
+    return StreamResponse(_lines(pages()), JSON_TYPE)
+
+
+async def _prepare(brokers: Brokers, group: str) -> None:
+    """Give a group that does not exist yet Sandglass's settings, except for those that it has already."""
+    resource = ConfigResource(GROUP_RESOURCE, group)
+    given = brokers.image.configs.get(resource, {})
+    absent = {name: value for name, value in GROUP_CONFIGS.items() if name not in given}
+    if absent and not await _exists(brokers, group):
+        await alter_configs(brokers, resource, absent, f"group {group[:300]}")
+
+
+async def _exists(brokers: Brokers, group: str) -> bool:
+    try:
+        await describe_group(brokers, group)
+    except Refused as refused:
+        if refused.answer.status == 404:
+            return False
+        raise
+    return True
+
+
+async def _lines(pages: AsyncIterator[Sequence[RecordT]]) -> AsyncIterator[bytes]:
+    try:
+        async for page in pages:
+            for record in page:
+                yield _encode(Line(stored(record))) + b"\n"
+    except Refused as refused:
+        yield last_line(refused)
+
+
+async def acknowledge(call: Call) -> Success:
+    """Finish messages that the consumer holds."""
+    topic, consumer = topic_of(call), call.names["consumer"]
+    number = partition_of(call.names["partition"], topic)
+    offsets = offsets_of(call.body)
+    resolved = await _accept(call, topic, number, consumer, [(it, it) for it in offsets])
+    if resolved.resolved + resolved.finished < len(offsets):
+        raise Refused(412, f"{consumer[:200]} does not hold all {len(offsets)} messages any more: receive them again")
+    return Success(True)
+
+
+async def commit(call: Call) -> Success:
+    """Finish all messages up to an offset, except for those that other consumers hold."""
+    topic = topic_of(call)
+    number = partition_of(call.names["partition"], topic)
+    up_to = [(0, offsets_of(call.body)[-1])]
+    await _accept(call, topic, number, call.names["consumer"], up_to)
+    rest = await _accept(call, topic, number, UNHELD, up_to)
+    if rest.held:
+        raise Refused(412, f"other consumers hold {rest.held} of the messages: they are not finished")
+    return Success(True)
+
+
+async def _accept(
+    call: Call, topic: Topic, number: int, consumer: str, ranges: Sequence[tuple[int, int]]
+) -> share_resolve.Response:
+    """Accept records that a consumer holds, and return what has become of how many."""
+    brokers, group = call.brokers, call.names["group"]
+    batch = share_resolve.Request.Batch
+    request = share_resolve.Request(
+        group_id=group,
+        topic_id=topic.topic_id,
+        partition=number,
+        member_id=consumer,
+        batches=[
+            batch(first_offset=first, last_offset=last, acknowledge_types=[Acknowledgement.ACCEPT])
+            for first, last in ranges
+        ],
+    )
+
+    async def attempt() -> share_resolve.Response | None:
+        place = brokers.place(topic, number)
+        if place is None:
+            return None
+        try:
+            response: share_resolve.Response = await brokers.ask_listener(place.leader, share_resolve.API, request)
+        except Unreachable:
+            return None  # it can be repeated: what the first request has accepted is finished
+        return None if response.error_code in MOVING else response
+
+    response = await retried(attempt, lambda: without_leader(topic, number))
+    check(response.error_code, response.error_message, f"group {group[:300]}")
+    return response
+
+
+def _route(method: str, path: str, operation: Operation, handler: Any, **more: Any) -> Route:
+    return Route(
+        method=method, path=_FOLDER + path, operation=operation, handler=handler, refusal=refusal, summary="", **more
+    )
+
+
+_STREAM: Final[dict[str, Any]] = {"response": Line, "media_types": (JSON_TYPE,)}
+ROUTES: Final = (
+    _route("POST", "", Operation.WRITE, create, body=NewTopic, response=Success),
+    _route("GET", "/{topic}", Operation.READ, describe, response=TopicReply),
+    _route("POST", "/{topic}", Operation.WRITE, produce, body=ProduceBody, response=ProduceReply),
+    _route("POST", "/{topic}/{partition}", Operation.WRITE, produce, body=ProduceBody, response=ProduceReply),
+    _route("GET", "/{topic}/{partition}", Operation.READ, read, **_STREAM),
+    _route("GET", f"/{_OF_CONSUMER}", Operation.READ, receive, **_STREAM),
+    _route("POST", f"/ack/{_OF_CONSUMER}", Operation.READ, acknowledge, body=OffsetsBody, response=Success),
+    _route("POST", f"/commit/{_OF_CONSUMER}", Operation.READ, commit, body=OffsetsBody, response=Success),
+)

@@ -1,0 +1,43 @@
+"""An ASGI response whose body is sent part by part, and ends when the client leaves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from tidemill.http.v1.calls import disconnected
+
+SEND_S_MAX: Final = 60.0  # a client that takes nothing for so long is disconnected
+
+
+class StreamResponse:
+    def __init__(self, parts: AsyncIterator[bytes], content_type: str) -> None:
+        self._parts = parts
+        self._content_type = content_type
+
+    async def __call__(self, _: Any, receive: Any, send: Any) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(disconnected(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+
+    async def _send(self, send: Any) -> None:
+        headers = [
+            (b"content-type", self._content_type.encode()),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for part in self._parts:
+            await send_part(send, part)
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def send_part(send: Any, part: bytes) -> None:
+    """Send a part of a body.  Raise TimeoutError if the client does not take it."""
+    async with asyncio.timeout(SEND_S_MAX):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
