@@ -12,7 +12,7 @@ from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import HANDLERS
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.broker.request.request_context import RequestContext
-from tidemill.http.v1.listener_link import LinkLost, ListenerLink, connect
+from tidemill.http.v1.listener_link import LinkLost, ListenerLinks
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT
 from tidemill.model.broker_id import BrokerId, broker_ids
@@ -59,8 +59,7 @@ class PartitionLeader(NamedTuple):
 class Brokers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._links: dict[BrokerId, ListenerLink] = {}
-        self._connecting: dict[BrokerId, asyncio.Lock] = {}
+        self._links: dict[BrokerId, ListenerLinks] = {}
         self._background: set[asyncio.Task[Any]] = set()
 
     @property
@@ -147,21 +146,20 @@ class Brokers:
         """Like `ask`, for a request of Kafka's protocol: another broker gets it at its Kafka listener."""
         if broker_id == self.broker_id:
             return await self.ask_here(api, request)
+        links = self._links.get(broker_id)
+        if links is None:
+            links = self._links[broker_id] = ListenerLinks(lambda: self._listener_of(broker_id))
         try:
-            async with self._connecting.setdefault(broker_id, asyncio.Lock()):
-                link = self._links.get(broker_id)
-                if link is None or not link.is_open:
-                    link = self._links[broker_id] = await self._connect(broker_id)
-            return await link.ask(api, request)
+            return await links.ask(api, request)
         except LinkLost as lost:
             raise Unreachable(f"broker {broker_id}: {lost}", is_sent=lost.is_sent) from lost
 
-    async def _connect(self, broker_id: BrokerId) -> ListenerLink:
+    def _listener_of(self, broker_id: BrokerId) -> tuple[str, int] | None:
         known = self.image.brokers.get(broker_id)
         for endpoint in () if known is None else known.endpoints:
             if endpoint.name not in (HTTP_ENDPOINT, PEER_ENDPOINT):
-                return await connect(endpoint.host, endpoint.port)
-        raise LinkLost("it is not registered", is_sent=False)
+                return endpoint.host, endpoint.port
+        return None
 
     async def ask_here(self, api: Api, request: Message, unwanted: Callable[[Any], None] | None = None) -> Any:
         """Return this broker's response; it forwards requests for the controller.  See `ask` for `unwanted`."""

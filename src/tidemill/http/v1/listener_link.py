@@ -1,19 +1,23 @@
-"""Connections to the Kafka listeners of other brokers, for requests that do not travel over peer links yet.
+"""Connections to the Kafka listener of another broker, for requests that do not travel over peer links yet.
 
-Responses arrive in the order of the requests on a connection.  When it is lost, all its requests fail: it is not known
-whether they had an effect.
+A connection serves one request at a time, because a broker answers the requests of a connection in their order: a fetch
+that waits for records would hold up the others.  When a connection is lost, it is not known whether its request had an
+effect.
 """
 
 import asyncio
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
 from tidemill.wire.client_connection import ClientConnection
+from tidemill.wire.messages import api_versions
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
 CONNECT_S_MAX: Final = 5.0
 FRAME_BYTES_MAX: Final = 128 << 20  # more than any broker sends
+IDLE_MAX: Final = 16  # connections that are kept; more of them are closed after their request
 _FRAME_SIZE: Final = Struct(">i")
 
 
@@ -25,6 +29,36 @@ class LinkLost(Exception):
         self.is_sent = is_sent
 
 
+class ListenerLinks:
+    """The connections to one broker."""
+
+    def __init__(self, address: Callable[[], tuple[str, int] | None]) -> None:
+        """Connect to `address()`; None means that the broker has none."""
+        self._address = address
+        self._idle: list[ListenerLink] = []
+
+    async def ask(self, api: Api, request: Message) -> Any:
+        """Return the response.  Raise LinkLost.  If this is cancelled, the broker stops waiting for records."""
+        link = await self._free_link()
+        response = await link.ask(api, request)
+        if len(self._idle) < IDLE_MAX:
+            self._idle.append(link)
+        else:
+            link.close()
+        return response
+
+    async def _free_link(self) -> "ListenerLink":
+        while self._idle:
+            link = self._idle.pop()
+            if link.is_open:
+                return link
+            link.close()
+        address = self._address()
+        if address is None:
+            raise LinkLost("it is not registered", is_sent=False)
+        return await connect(*address)
+
+
 class ListenerLink:
     """A connection to one broker.  `connect` opens it."""
 
@@ -32,46 +66,44 @@ class ListenerLink:
         self._wire = ClientConnection("tidemill-http")
         self._reader = reader
         self._writer = writer
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._receiving = asyncio.get_running_loop().create_task(self._receive())
+        self._listed: set[int] = set()  # the keys of the APIs whose versions the broker lists
 
     @property
     def is_open(self) -> bool:
-        return not self._receiving.done()
+        return not (self._reader.at_eof() or self._writer.is_closing())
 
-    async def ask(self, api: Api, request: Message) -> Any:
-        """Return the response.  Raise LinkLost.  If this is cancelled, the response is dropped."""
-        if not self.is_open:
-            raise LinkLost("the connection was closed", is_sent=False)
-        correlation_id, parts = self._wire.send(api, request)
-        answered = self._answers[correlation_id] = asyncio.get_running_loop().create_future()
+    async def negotiate(self) -> None:
+        """Learn the versions of the broker's APIs.  Raise LinkLost."""
+        versions = await self.ask(api_versions.API, api_versions.Request(), version=0)
+        self._wire.learn(versions)
+        self._listed = {it.api_key for it in versions.api_keys}
+
+    async def ask(self, api: Api, request: Message, version: int | None = None) -> Any:
+        """Return the response.  Raise LinkLost.  The connection is closed unless it returns one."""
+        if version is None and api.key not in self._listed:
+            version = api.versions[-1]  # of an API that only Tidemill has, which is not listed for clients
+        is_sent = is_done = False
         try:
+            _, parts = self._wire.send(api, request, version=version)
+            is_sent = True
             self._writer.writelines(parts)
             await self._writer.drain()
-        except OSError as error:
-            raise LinkLost(str(error), is_sent=True) from error
-        return await answered
-
-    async def _receive(self) -> None:
-        problem = "the broker closed the connection"
-        try:
-            while True:
-                (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
-                if not 0 < size <= FRAME_BYTES_MAX:
-                    problem = f"a response of {size} bytes"
-                    return
-                answer = self._wire.receive(memoryview(await self._reader.readexactly(size)))
-                waiting = self._answers.pop(answer.correlation_id)
-                if not waiting.done():
-                    waiting.set_result(answer.response)
-        except (OSError, asyncio.IncompleteReadError, ProtocolError) as error:
-            problem = str(error)
+            (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
+            if not 0 < size <= FRAME_BYTES_MAX:
+                raise LinkLost(f"a response of {size} bytes", is_sent=True)
+            response = self._wire.receive(memoryview(await self._reader.readexactly(size))).response
+            is_done = True
+        except asyncio.IncompleteReadError as error:
+            raise LinkLost("the broker closed the connection", is_sent=True) from error
+        except (OSError, ProtocolError) as error:
+            raise LinkLost(str(error), is_sent=is_sent) from error
         finally:
-            self._writer.close()
-            for waiting in self._answers.values():
-                if not waiting.done():
-                    waiting.set_exception(LinkLost(problem, is_sent=True))
-            self._answers.clear()
+            if not is_done:
+                self.close()
+        return response
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 async def connect(host: str, port: int) -> ListenerLink:
@@ -79,6 +111,8 @@ async def connect(host: str, port: int) -> ListenerLink:
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
             reader, writer = await asyncio.open_connection(host, port)
-    except (OSError, TimeoutError) as error:
+            link = ListenerLink(reader, writer)
+            await link.negotiate()
+    except (OSError, TimeoutError, LinkLost) as error:
         raise LinkLost(f"{host}:{port} cannot be reached: {error}", is_sent=False) from error
-    return ListenerLink(reader, writer)
+    return link
