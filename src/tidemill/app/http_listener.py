@@ -84,7 +84,11 @@ class HttpListener:
             self._server.should_exit = True
             await self._serving
             self._serving = None
+            self._log.is_stopping = True
             await self._server.shutdown(sockets=[self._socket])
+            answering = self._server.server_state.tasks  # cancelled by now; each sends the end of its response
+            if answering:
+                await asyncio.wait(answering, timeout=DRAIN_S)
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -99,6 +103,7 @@ class _LogAsEvents(logging.Handler):
 
     def __init__(self, events: EventLog, clock: Clock) -> None:
         super().__init__(logging.WARNING)
+        self.is_stopping = False  # uvicorn then warns about the requests that still wait, which is no problem
         self._events = events
         self._refusals = RateLimitedEvents(clock)
         self._logger = logging.getLogger("uvicorn")
@@ -116,7 +121,7 @@ class _LogAsEvents(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             self._events.failure("http request failed", error)
-        elif self._refusals.may_log():
+        elif not self.is_stopping and self._refusals.may_log():
             self._events.warning("http request refused", problem=record.getMessage())
 
 

@@ -54,7 +54,11 @@ class Api:
         self._paths = [(Path(path, _no_endpoint, methods=[method]), by_path[path, method]) for path, method in by_path]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        response = await self._response(scope, receive)
+        try:
+            response = await self._response(scope, receive)
+        except asyncio.CancelledError:  # the HTTP server cancels what still waits when the broker stops
+            stops = problem(503, "this broker stops: send the request to another broker, or again later")
+            response = response_of(stops._replace(headers=RETRY_AFTER))
         await response(scope, receive, send)
 
     async def _response(self, scope: MutableMapping[str, Any], receive: Any) -> Response:

@@ -21,6 +21,10 @@ class StreamResponse:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
+        except asyncio.CancelledError:  # the broker stops; the client continues at another one
+            sending.cancel()
+            await asyncio.wait((sending,))
+            await send({"type": "http.response.body", "body": b""})
         finally:
             sending.cancel()
             leaving.cancel()

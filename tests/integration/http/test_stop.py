@@ -1,0 +1,44 @@
+"""A broker that stops while HTTP clients wait for it."""
+
+import http.client
+from pathlib import Path
+
+from tests.integration.cli.dev_cluster import running_cluster
+from tests.integration.http.http_client import TIMEOUT_S, HttpClient, wait_for, wait_until_known
+
+
+def test_clients_that_wait_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    """
+    A receive is answered with 503, and a stream ends as one that is complete; the broker logs no traceback.
+    """
+    with running_cluster(tmp_path / "data", 1) as cluster:
+        broker = HttpClient(cluster.ready["http"])
+        assert 201 == broker.send("POST", "/v1/topics", {"name": "jobs", "partitions": 1}).status
+        wait_until_known([broker], "jobs")
+        body = {"consumer": "me", "wait_ms": 0}
+        wait_for(lambda: broker.send("POST", "/v1/queues/jobs/g/receive", body).status == 200, "the group is not open")
+        stream = http.client.HTTPConnection(broker.address, timeout=TIMEOUT_S)
+        stream.request("GET", "/v1/topics/jobs/stream")
+        events = stream.getresponse()
+        assert b": begun\n" == events.readline()
+        with broker.open("POST", "/v1/queues/jobs/g/receive", body | {"wait_ms": 30_000}) as waiting:
+            wait_for(lambda: "tidemill_share_fetches_waiting 1" in _metrics(broker), "the receive does not wait")
+            code = cluster.stop()
+            answer = http.client.HTTPResponse(waiting)
+            answer.begin()
+            problem = answer.read()
+        rest = events.read()
+        stream.close()
+
+    assert (0, 503, "1") == (code, answer.status, answer.getheader("retry-after"))
+    assert b"again" in problem
+    assert b"" == rest.strip()
+    assert "Traceback" not in cluster.stderr.read_text()
+
+
+def _metrics(broker: HttpClient) -> str:
+    connection = http.client.HTTPConnection(broker.address, timeout=TIMEOUT_S)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
