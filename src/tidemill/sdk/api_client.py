@@ -1,8 +1,9 @@
 """Requests to the HTTP API of any broker of a cluster: those that cannot be answered are sent to the next broker."""
 
 import asyncio
+import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import httpx
@@ -15,6 +16,9 @@ RESPONSE_S_MAX: Final = 20.0  # beyond the time for which a request waits: longe
 PAUSE_S: Final = 0.05  # before a request is sent again; doubled each time
 PAUSE_S_MAX: Final = 2.0
 CONNECTIONS_MAX: Final = 100
+log = logging.getLogger("httpx")
+if log.level == logging.NOTSET:
+    log.setLevel(logging.WARNING)  # it would log each request as information
 JSON_TYPE: Final = {"content-type": "application/json"}
 
 
@@ -39,6 +43,10 @@ class ApiClient:
             transport=transport,
             trust_env=False,  # Kafka clients do not use the environment's proxies, either
         )
+
+    def add_addresses(self, addresses: Iterable[str]) -> None:
+        """Send requests to further brokers, if those that are known do not answer."""
+        self._addresses += [it for it in addresses if it not in self._addresses]
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -123,7 +123,7 @@ class AsyncMill:
     def sender(self) -> Sender:
         """Return what sends records, which is created at the first use."""
         if self._sender is None:
-            api = self._opened()
+            api = self.api
             assert self._loop is not None, "set together with the API"
             self._sender = HttpSender(api, self._loop) if self._kafka is None else KafkaSender(self._kafka)
         return self._sender
@@ -151,7 +151,7 @@ class AsyncMill:
             consumer: The name of the consumer, as `tidemill queue` shows it.
         """
         queue = AsyncQueue(
-            self._opened(),
+            self.api,
             topic,
             group,
             consumer=consumer or self._consumer,
@@ -194,7 +194,7 @@ class AsyncMill:
 
         def register(handler: AnyHandler) -> AnyHandler:
             worker = Worker(
-                self._opened,
+                lambda: self.api,
                 lambda: self.queue(topic, group, lease=lease),
                 handler,
                 topic=topic,
@@ -238,7 +238,9 @@ class AsyncMill:
         """Stop the workers, which finish the messages that they have begun.  Call it in the event loop."""
         self._stopping.set()
 
-    def _opened(self) -> ApiClient:
+    @property
+    def api(self) -> ApiClient:
+        """The HTTP API of the cluster.  Raise ValueError before the client is connected."""
         if self._api is None:
             raise ValueError("the client is not connected: use it in `async with`, or call open()")
         return self._api

@@ -19,6 +19,7 @@ PAGES: Final = ("README.md",)
 INSTALLED_PAGES: Final = (
     "docs/quick-start.md",
     "docs/queues.md",
+    "docs/python.md",
     "docs/operations/settings.md",
     "docs/operations/restart.md",
     "docs/operations/failures.md",

@@ -1,0 +1,153 @@
+"""A Celery application on Tidemill: workers are processes of their own, results are files."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tidemill
+from tests.integration.cli.dev_cluster import Cluster
+from tests.integration.http.http_client import HttpClient, wait_for
+
+ROOT = Path(__file__).resolve().parents[3]
+MODULE = "tests.integration.http.celery_tasks"
+TIMEOUT_S = 60
+
+
+class Application:
+    """The application with a queue and a group of its own."""
+
+    def __init__(self, broker: HttpClient, directory: Path) -> None:
+        (directory / "results").mkdir()
+        self.queue, self.group = f"tasks-{uuid.uuid4().hex[:8]}", f"celery-{uuid.uuid4().hex[:8]}"
+        self.broker = broker
+        self.settings = {
+            "BROKER": f"tidemill+http://{broker.address}",
+            "RESULTS": str(directory / "results"),
+            "QUEUE": self.queue,
+            "GROUP": self.group,
+        }
+        self._log = directory / "worker.log"
+
+    def load(self) -> ModuleType:
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in self.settings.items():
+                environment.setenv(name, value)
+            sys.modules.pop(MODULE, None)
+            return importlib.import_module(MODULE)
+
+    @contextmanager
+    def worker(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a worker with two processes for tasks, and stop it as users do."""
+        options = ["--concurrency", "2", "--hostname", f"{name}@test", "--loglevel", "INFO"]
+        command = [sys.executable, "-m", "celery", "-A", MODULE, "worker", *options]
+        with (
+            self._log.open("ab") as log,
+            subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | self.settings, cwd=ROOT) as process,
+        ):
+            try:
+                wait_for(lambda: f"{name}@test ready" in self.log(), f"worker {name} is not ready")
+                yield process
+            finally:
+                process.terminate()
+                process.wait(TIMEOUT_S)
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def counts(self) -> dict[str, int]:
+        partitions = self.broker.ok("GET", f"/v1/queues/{self.queue}/{self.group}")["partitions"]
+        return {name: sum(it[name] for it in partitions) for name in ("available", "locked", "delayed")}
+
+
+@pytest.fixture
+def application(brokers: list[HttpClient], tmp_path: Path) -> Application:
+    return Application(brokers[0], tmp_path)
+
+
+def test_an_application_runs_on_the_transport(application: Application) -> None:
+    """
+    A task that was sent before the worker started, a chain, a group, a retry, and remote control.
+    """
+    tasks = application.load()
+    early = tasks.add.delay(1, 2)
+    from celery import chain, group
+
+    with application.worker("one"):
+        found: list[Any] = [
+            early.get(timeout=TIMEOUT_S),
+            chain(tasks.add.s(1, 2), tasks.add.s(10))().get(timeout=TIMEOUT_S),
+            group(tasks.add.s(number, number) for number in range(10))().get(timeout=TIMEOUT_S),
+            tasks.fail_twice.delay(21).get(timeout=TIMEOUT_S),
+        ]
+        control = tasks.app.control.inspect(timeout=5).ping()
+    tasks.app.close()
+
+    assert [3, 13, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18], 42] == found
+    assert {"one@test": {"ok": "pong"}} == control
+    assert {"available": 0, "locked": 0, "delayed": 0} == application.counts()
+    assert "Traceback" not in application.log()
+
+
+def test_a_task_of_a_killed_worker_runs_on_another_one(application: Application, tmp_path: Path) -> None:
+    """
+    The task outlives its lease of two seconds, because the worker renews it; then the worker is killed.
+    """
+    tasks = application.load()
+    begun = tmp_path / "begun"
+    with ExitStack() as stack:
+        first = stack.enter_context(application.worker("one"))
+        result = tasks.meet.delay(str(begun))
+        wait_for(begun.exists, "the task has not begun")
+        stack.enter_context(application.worker("two"))  # takes longer to start than the lease lasts
+        once = begun.read_text()
+        os.kill(first.pid, signal.SIGKILL)
+        wait_for(lambda: len(begun.read_text().split()) == 2, "the task has not begun again")
+        begun.with_suffix(".end").touch()
+        was_redelivered = result.get(timeout=TIMEOUT_S)
+    tasks.app.close()
+
+    assert [str(first.pid)] == once.split()
+    assert was_redelivered
+    assert {"available": 0, "locked": 0, "delayed": 0} == application.counts()
+
+
+def test_a_message_of_another_program_is_rejected(application: Application, cluster: Cluster) -> None:
+    tasks = application.load()
+    assert 5 == _sent_with_worker(application, tasks, cluster)
+    tasks.app.close()
+
+    assert "is not one of Celery; it is rejected" in application.log()
+    assert {"available": 0, "locked": 0, "delayed": 0} == application.counts()
+
+
+def _sent_with_worker(application: Application, tasks: ModuleType, cluster: Cluster) -> int:
+    result = tasks.add.delay(2, 3)
+    with tidemill.connect(cluster.bootstrap) as mill:
+        for partition in range(2):
+            mill.send(application.queue, "no task", partition=partition)
+    with application.worker("one"):
+        found = int(result.get(timeout=TIMEOUT_S))
+        wait_for(lambda: application.counts()["available"] == 0, "the messages were not taken")
+    return found
+
+
+def test_an_address_without_a_broker_is_named() -> None:
+    from kombu import Connection
+
+    import tidemill.celery  # noqa: F401
+
+    with (
+        Connection("tidemill+http://127.0.0.1:1", connect_timeout=1) as connection,
+        pytest.raises(Exception, match="no broker answered"),
+    ):
+        connection.ensure_connection(max_retries=1, interval_start=0)
