@@ -158,8 +158,6 @@ async def reset(call: Call) -> Reset:
     brokers, body = call.brokers, call.body
     topic = topic_named(brokers, body.topic)
     group = await describe_group(brokers, call.names["group"])
-    if group.members:
-        raise has_members(group.name, "its offsets are reset")
     offsets = await _new_offsets(brokers, topic, body)
     await (_alter if group.is_share else _commit)(brokers, group.name, topic, offsets)
     return Reset(group.name, topic.name, [NewOffset(*one) for one in sorted(offsets.items())])
@@ -212,7 +210,7 @@ async def _commit(brokers: Brokers, group: str, topic: Topic, offsets: Mapping[i
         lambda response: [it.error_code for it in _partitions(response.topics)],
     )
     for answer in _partitions(response.topics):
-        if answer.error_code == errors.UNKNOWN_MEMBER_ID:  # one has joined meanwhile
+        if answer.error_code == errors.UNKNOWN_MEMBER_ID:  # only a member may commit
             raise has_members(group, "its offsets are reset")
         check(answer.error_code, None, f"group {group}")
 
@@ -226,6 +224,8 @@ async def _alter(brokers: Brokers, group: str, topic: Topic, offsets: Mapping[in
     response = await ask_coordinator(
         brokers, group, alter_share_group_offsets.API, request, lambda response: [response.error_code]
     )
+    if response.error_code == errors.NON_EMPTY_GROUP:
+        raise has_members(group, "its offsets are reset")
     for answer in (response, *_partitions(response.responses)):
         check(answer.error_code, answer.error_message, f"group {group}")
 
