@@ -104,6 +104,7 @@ class ClusterProcesses:
         self.directory = directory
         self.kafka_ports = {number: free_port() for number in numbers}
         self.peer_ports = {number: free_port() for number in numbers}
+        self.http_ports = {number: free_port() for number in numbers}
         self.brokers: dict[int, ClusterBroker] = {}  # brokers that the test has started and that have not ended
         self.wrappers: dict[int, Sequence[str]] = {}  # by broker: the prefix of its command line at the next start
         self._program = program
@@ -161,7 +162,7 @@ class ClusterProcesses:
             "broker.id": number,
             "log.dirs": str(self.data_directory(number)),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.kafka_ports[number]}",
-            "tidemill.http.listener": "127.0.0.1:0",
+            "tidemill.http.listener": f"127.0.0.1:{self.http_ports[number]}",
             "tidemill.peer.listener": peer,
             "tidemill.peer.advertised": self._peer_address(number),
         }
