@@ -42,6 +42,8 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks.idle_shards
 	@$(PYTHON) -m benchmarks.restart
 	@$(PYTHON) -m benchmarks.share_groups
+	@$(PYTHON) -m benchmarks.http_produce
+	@$(PYTHON) -m benchmarks.http_queue
 	@$(PYTHON) -m benchmarks.spark_read
 	@$(PYTHON) -m benchmarks.spark_write
 	@$(PYTHON) -m benchmarks.spark_stream

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from tidemill.batches.batch import (
     CONTROL,
@@ -25,6 +26,7 @@ from tidemill.batches.native import scan
 from tidemill.batches.records import Header, Record
 
 RecordTuple = tuple[bytes | None, bytes | None, Sequence[Header], int]  # key, value, headers, timestamp
+_timestamp = itemgetter(3)
 
 
 def build_batch(
@@ -50,7 +52,7 @@ def build_batch(
     if not records:
         raise ValueError("a batch holds at least one record")
     base_timestamp = records[0][3]
-    max_timestamp = max(record[3] for record in records) if log_append_time is None else log_append_time
+    max_timestamp = max(map(_timestamp, records)) if log_append_time is None else log_append_time
     batch = scan.encode_records(records, base_timestamp, HEADER_BYTES)
     if codec != Codec.NONE:
         batch[HEADER_BYTES:] = compress(codec, memoryview(batch)[HEADER_BYTES:], level)

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -27,7 +27,7 @@ from tidemill.metadata.image import Topic
 LINE_BYTES_MAX: Final = 1 << 20  # as a body of JSON
 LINES_MAX: Final = 1_000_000  # so that what a request remembers of its lines, 12 bytes of each, is bounded
 DROP_S_MAX: Final = 5.0  # what follows a refused line is read for so long: most clients send all before they listen
-RUNS_PER_PART: Final = 1_000  # of the response
+RUNS_PER_TURN: Final = 1_000  # they take a millisecond of the event loop
 _decode = msgspec.json.Decoder(NewRecord).decode
 
 
@@ -74,7 +74,7 @@ async def produce_lines(call: Call) -> "RunsResponse":
     if refused is None:
         return RunsResponse(json_answer({"records": lines.records}), writer.runs())
     await _drop(parts)
-    return RunsResponse(refused.with_fields(line=lines.first_missing()).answer, writer.runs())
+    return RunsResponse(refused.with_fields(line=await lines.first_missing()).answer, writer.runs())
 
 
 class _Lines:
@@ -130,13 +130,15 @@ class _Lines:
         """Return the number of a record's line, from 1."""
         return record + 1 + bisect_right(self._blank, record)
 
-    def first_missing(self) -> int:
+    async def first_missing(self) -> int:
         """Return the number of the first line that was not written."""
         before = 0
-        for run in self._writer.runs():
+        for at, run in enumerate(self._writer.runs()):
             if run.partition is None:
                 break
             before += run.length
+            if at % RUNS_PER_TURN == 0:
+                await asyncio.sleep(0)
         return self._line_of(before)
 
 
@@ -163,14 +165,14 @@ class RunsResponse:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         part = text.rstrip().removesuffix("}").encode() + b',"written":['
         separator = b""
-        while runs := list(islice(self._runs, RUNS_PER_PART)):
+        while runs := list(islice(self._runs, RUNS_PER_TURN)):
             await send_part(send, part + separator + msgspec.json.encode(runs)[1:-1])
             part, separator = b"", b","
             await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": part + b"]}\n"})
 
 
-ROUTES: Final[tuple[Any, ...]] = (
+ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/topics/{topic}/records",
