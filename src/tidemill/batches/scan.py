@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Scans the records of a block: checks, splits and searches them; converts them to columns and back; encodes tuples.
+"""Scans the records of a block: checks, splits and searches them; converts them to columns or tuples and back.
 
 A *block* is the decompressed part of a batch after the header: a sequence of records, each of which consists of
 
@@ -82,28 +82,6 @@ def check_records(
     else:
         walk.check_all(record_count)
     return walk.problem, walk.record_index, walk.timestamp_min, walk.timestamp_max
-
-
-def record_starts(
-    block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t, record_count: cython.int
-) -> array[int]:
-    """
-    Return `record_count` + 1 positions: the start of each record, which is its length field, and the end of the last.
-
-    Raise MalformedRecords.
-    """
-    walk: Walk = Walk(block, position, end, 0)
-    if record_count < 0 or record_count > (end - position) // 7:
-        raise MalformedRecords(f"{record_count} records do not fit into {end - position} bytes")
-    starts = array("q", bytes(8 * (record_count + 1)))
-    view: cython.longlong[::1] = starts
-    index: cython.int
-    for index in range(record_count):
-        view[index] = walk.position
-        if not walk.step():
-            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
-    view[record_count] = walk.position
-    return starts
 
 
 def first_at_or_after(
@@ -357,6 +335,75 @@ class Walk:
     def refuse(self, problem: cython.int) -> cython.bint:
         self.problem = problem
         return False
+
+
+# Records → tuples
+
+
+def decode_records(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    base_offset: cython.longlong,
+    base_timestamp: cython.longlong,
+    first: cython.longlong,
+    last: cython.longlong,
+    limit: cython.longlong,
+) -> list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]]:
+    """
+    Return (key, value, headers, timestamp, offset) of the records with offsets from `first` to `last`, at most `limit`.
+
+    What follows them is not checked.  Invalid UTF-8 in the name of a header is replaced, as Java's clients do.  Raise
+    MalformedRecords.
+    """
+    walk: Walk = Walk(block, position, end, base_timestamp)
+    if base_offset < 0 or base_offset > INT64_MAX - 0x80000000:
+        raise MalformedRecords(f"base offset {base_offset} is negative, or so large that offsets may exceed 64 bits")
+    found: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]] = []
+    index: cython.int
+    offset: cython.longlong
+    for index in range(record_count):
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        offset = base_offset + walk.offset_delta
+        if offset < first:
+            continue
+        if offset > last or limit <= 0:
+            return found
+        key = _content(walk, walk.key, walk.key_length)
+        value = _content(walk, walk.value, walk.value_length)
+        headers = _headers(walk) if walk.header_count else ()
+        found.append((key, value, headers, walk.timestamp, offset))
+        limit -= 1
+    if walk.position != end:
+        raise MalformedRecords(f"record {record_count}: {PROBLEMS[REST_PROBLEM]}")
+    return found
+
+
+@cython.cfunc
+def _content(walk: Walk, position: cython.Py_ssize_t, length: cython.Py_ssize_t) -> object:
+    return None if length < 0 else bytes(walk.data[position : position + length])
+
+
+@cython.cfunc
+def _headers(walk: Walk) -> object:
+    """Return the headers of the current record.  `walk.step` has checked their lengths."""
+    found: list[tuple[str, object]] = []
+    position: cython.Py_ssize_t = walk.headers
+    stop: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    left: cython.Py_ssize_t = walk.header_count
+    while left > 0:
+        stop = _stop(walk.data, position, walk.end, 5)
+        position = stop + _number(walk.data, position, stop)
+        name = bytes(walk.data[stop:position]).decode("utf-8", "replace")
+        stop = _stop(walk.data, position, walk.end, 5)
+        length = _number(walk.data, position, stop)
+        found.append((name, _content(walk, stop, length)))
+        position = stop + length if length > 0 else stop
+        left -= 1
+    return tuple(found)
 
 
 # Records → columns

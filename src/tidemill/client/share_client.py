@@ -79,8 +79,11 @@ class Received:
         """Decode the records that the consumer holds.  Raise ValueError for a malformed batch."""
         ranges = iter(self.acquired)
         current = next(ranges, None)
+        if current is None:
+            return
+        first, last = current.first, self.acquired[-1].last
         for position, _, header in spans(self.batches):
-            for record in read_records(self.batches, position):
+            for record in read_records(self.batches, position, first=first, last=last):
                 while current is not None and current.last < record.offset:
                     current = next(ranges, None)
                 if current is None:

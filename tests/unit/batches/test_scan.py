@@ -2,7 +2,6 @@
 
 import random
 import struct
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -39,18 +38,15 @@ def test_a_valid_block_is_scanned_to_its_end(scan, records):
 
 
 @settings(max_examples=40)
-@given(records=record_lists, noise=st.binary(max_size=20))
-def test_a_block_is_split_at_the_starts_of_its_records(scan, records, noise):
-    """There is one piece per record, and the pieces concatenate to the block."""
-    block, _ = block_of(records)
-    buffer = noise + block + noise
+@given(records=record_lists, noise=st.binary(max_size=20), first=st.integers(0, 30), last=st.integers(0, 30))
+def test_the_records_of_a_range_are_decoded(scan, records, noise, first, last):
+    """Those outside of the range of offsets, and those beyond the limit, are left out."""
+    block, base = block_of(records)
+    window = (noise + block + noise, len(noise), len(noise) + len(block), len(records), 5, base)
+    wanted = [tuple(it) for it in numbered(records, 5) if first <= it.offset <= last]
 
-    starts = scan.record_starts(buffer, len(noise), len(noise) + len(block), len(records))
-
-    pieces = [buffer[start:end] for start, end in pairwise(starts)]
-    alone = [bytes(build_batch([record])[HEADER_BYTES:]) for record in records]
-    assert b"".join(pieces) == block
-    assert len(pieces) == len(alone)
+    assert wanted == scan.decode_records(*window, first, last, 99)
+    assert wanted[:2] == scan.decode_records(*window, first, last, 2)
 
 
 @settings(max_examples=40)
@@ -123,18 +119,6 @@ def test_a_window_outside_the_buffer_is_refused(scan, position, end):
     """A window outside the buffer is refused before any byte is read."""
     with pytest.raises(ValueError, match="does not lie in"):
         scan.check_records(bytes(10), position, end, 1, 0)
-
-
-@pytest.mark.parametrize("count", [-1, 3, 1 << 30])
-def test_more_records_than_bytes_are_refused_before_anything_is_allocated(scan, count):
-    """
-    A record count for which the block is too small, at seven bytes or more per record, is refused before memory is
-    allocated.
-    """
-    block, _ = block_of([Record(None, None)] * 2)
-
-    with pytest.raises(ValueError, match="do not fit"):
-        scan.record_starts(block, 0, len(block), count)
 
 
 def test_a_column_buffer_that_is_too_small_is_refused(scan):
@@ -236,13 +220,13 @@ def test_both_implementations_agree_on_20_000_damaged_blocks():
         ours = (
             compiled.check_records(*window, base),
             outcome_of(compiled.first_at_or_after, *window, base, 5),
-            [start - 12 if isinstance(start, int) else start for start in outcome_of(compiled.record_starts, *window)],
+            outcome_of(compiled.decode_records, *window, 7, base, 8, 9, 1),
             columns_of(compiled, block, count, base) if number % 4 == 0 else None,
         )
         theirs = (
             plain.check_records(block, 0, len(block), count, base),
             outcome_of(plain.first_at_or_after, block, 0, len(block), count, base, 5),
-            list(outcome_of(plain.record_starts, block, 0, len(block), count)),
+            outcome_of(plain.decode_records, block, 0, len(block), count, 7, base, 8, 9, 1),
             columns_of(plain, block, count, base) if number % 4 == 0 else None,
         )
         if ours != theirs:
@@ -252,7 +236,7 @@ def test_both_implementations_agree_on_20_000_damaged_blocks():
 
 
 def test_records_that_pass_the_check_can_be_read(scan):
-    """`check_records` and the independent reader `read_records` agree on which records are valid."""
+    """`check_records` and `read_records` agree on which records are valid."""
     chance = random.Random(7)
     records = [Record(b"key", b"value", (("name", b"content"),), n) for n in range(3)]
     batch = build_batch(records)

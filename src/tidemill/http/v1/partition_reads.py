@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import Record, read_records
+from tidemill.batches.records import Record, read_record, read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
 from tidemill.http.v1.kafka_errors import check, without_leader
@@ -183,12 +183,12 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
             continue
         if not header.is_control:
             try:
-                records = read_records(data, position, DECOMPRESSED_BYTES_MAX)
+                records = read_records(
+                    data, position, DECOMPRESSED_BYTES_MAX, first=offset, limit=limit - len(found) + 1
+                )
             except ValueError as problem:
                 return found, next_offset, Unreadable(header.base_offset, header.end_offset, str(problem))
             for record in records:
-                if record.offset < offset:
-                    continue
                 if len(found) == limit:
                     return found, next_offset, None
                 stamped = header.max_timestamp if header.is_log_append_time else record.timestamp
@@ -211,10 +211,9 @@ def _record_at(data: bytes, offset: int) -> Record | None:
     for position, _, header in spans(data):
         if header.base_offset <= offset < header.end_offset and not header.is_control:
             try:
-                records = read_records(data, position, DECOMPRESSED_BYTES_MAX)
+                return read_record(data, offset, position, DECOMPRESSED_BYTES_MAX)
             except ValueError as problem:
                 raise Refused(422, f"the batch at offset {header.base_offset} is not readable: {problem}") from problem
-            return next((it for it in records if it.offset == offset), None)
     return None
 
 
