@@ -95,6 +95,7 @@ def test_a_bad_line_keeps_what_came_before(cluster: Cluster, brokers: list[HttpC
     assert "line 1002: JSON is malformed" in answered.body["detail"]
     assert "application/problem+json" == answered.headers["content-type"]
     assert 1_000 == brokers[2].ok("GET", f"/v1/topics/{topic}/partitions/1/records")["end"]
+    assert 404 == send_lines(brokers[1], "missing", good * 100_000).status
 
 
 def test_lines_outlive_their_leader(

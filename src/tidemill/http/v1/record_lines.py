@@ -61,10 +61,14 @@ class LineParser:
 
 
 async def produce_lines(call: Call) -> "RunsResponse":
-    topic = topic_of(call)
+    parts = body_parts(call.request)
+    try:
+        topic = topic_of(call)
+    except Refused:
+        await _drop(parts)
+        raise
     writer = TopicWriter(call.brokers, topic)
     lines = _Lines(call, topic, writer)
-    parts = body_parts(call.request)
     try:
         refused = await lines.read(parts)
         await writer.finish()

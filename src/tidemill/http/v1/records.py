@@ -26,7 +26,7 @@ RECORDS_PER_TURN: Final = 500  # that many take a millisecond or two of the even
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
-class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Bytes as base64, or a JSON value; one of the two."""
 
     base64: str | UnsetType = UNSET
@@ -37,7 +37,7 @@ Text = str | Content | None
 """UTF-8 text, other content, or none."""
 
 
-class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):  # it has no cycles
     value: Text = None
     key: Text = None
     headers: list[tuple[str, Text]] = []
