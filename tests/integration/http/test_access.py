@@ -1,4 +1,4 @@
-"""Who may call a broker over HTTP: tried from a second network namespace, and by pages of other origins in Chromium."""
+"""The rules of access over HTTP, tried from a second network namespace, and by pages of other sites in Chromium."""
 
 import json
 import os
