@@ -5,7 +5,7 @@ topics, keyed topics and channels do not exist: a request that needs one is refu
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -171,7 +171,7 @@ async def _exists(brokers: Brokers, group: str) -> bool:
     return True
 
 
-async def _lines(pages: AsyncIterator[Sequence[RecordT]]) -> AsyncIterator[bytes]:
+async def _lines(pages: AsyncIterator[Sequence[RecordT]]) -> AsyncGenerator[bytes, None]:
     try:
         async for page in pages:
             for record in page:

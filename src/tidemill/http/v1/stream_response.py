@@ -1,7 +1,8 @@
 """An ASGI response whose body is sent part by part, and ends when the client leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Final
 
 from tidemill.http.v1.calls import disconnected
@@ -10,7 +11,7 @@ SEND_S_MAX: Final = 60.0  # a client that takes nothing for so long is disconnec
 
 
 class StreamResponse:
-    def __init__(self, parts: AsyncIterator[bytes], content_type: str) -> None:
+    def __init__(self, parts: AsyncGenerator[bytes, None], content_type: str) -> None:
         self._parts = parts
         self._content_type = content_type
 
@@ -36,8 +37,9 @@ class StreamResponse:
             (b"x-content-type-options", b"nosniff"),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        async for part in self._parts:
-            await send_part(send, part)
+        async with aclosing(self._parts) as parts:  # at once, because it may read ahead until then
+            async for part in parts:
+                await send_part(send, part)
         await send({"type": "http.response.body", "body": b""})
 
 

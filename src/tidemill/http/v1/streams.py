@@ -10,7 +10,8 @@ nothing.  A reader that is slow slows the stream down: a page of each partition 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -117,7 +118,7 @@ class _Stream:
         self._positions = dict(sorted(positions.items()))
         self._pages: asyncio.Queue[tuple[int, list[ReadRecord]] | Exception] = asyncio.Queue(1)
 
-    async def events(self) -> AsyncIterator[tuple[str, StreamRecord | None]]:
+    async def events(self) -> AsyncGenerator[tuple[str, StreamRecord | None], None]:
         """Yield each record with the stream's position behind it, and None as a heartbeat.  Raise Refused."""
         followers = [asyncio.ensure_future(self._follow(*one)) for one in self._positions.items()]
         try:
@@ -153,12 +154,13 @@ class _Stream:
             await self._pages.put(problem)
 
 
-async def _parts(source: _Stream, *, is_sse: bool) -> AsyncIterator[bytes]:
+async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes, None]:
     """Yield the events of a stream, as server-sent events or as lines of JSON."""
     yield b": begun\n\n" if is_sse else b""
     try:
-        async for position, record in source.events():
-            yield _encoded(position, record, is_sse=is_sse)
+        async with aclosing(source.events()) as events:
+            async for position, record in events:
+                yield _encoded(position, record, is_sse=is_sse)
     except Refused as refused:
         text = refused.answer.text.strip().encode()
         yield b"event: problem\ndata: %s\n\n" % text if is_sse else b'{"problem": %s}\n' % text
