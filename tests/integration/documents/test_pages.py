@@ -20,6 +20,7 @@ INSTALLED_PAGES: Final = (
     "docs/quick-start.md",
     "docs/queues.md",
     "docs/python.md",
+    "docs/http.md",
     "docs/operations/settings.md",
     "docs/operations/restart.md",
     "docs/operations/failures.md",
