@@ -204,6 +204,51 @@ def test_a_handler_may_decide_itself(mill: tidemill.Mill, topic: str, group: str
     assert [1, 2] == seen
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_attempts_are_the_limit_of_the_group(
+    mill: tidemill.Mill, brokers: list[HttpClient], topic: str, group: str, is_async: bool
+) -> None:
+    """
+    A group without a limit gets it; a message that fails so often is delivered no more.  Another worker with another
+    number is refused.
+    """
+    attempts: list[int] = []
+
+    @mill.worker(topic, group=group, attempts=3, backoff=tidemill.constant("10ms"))
+    def fail(message: tidemill.Message) -> None:
+        attempts.append(message.attempt)
+        if message.attempt == 3:
+            mill.stop()
+        raise LookupError
+
+    mill.send(topic, "bad")
+    mill.run()
+    with mill.queue(topic, group) as queue:
+        left = queue.receive(wait="1s")
+
+    async def other() -> None:
+        async with tidemill.connect_async(http=brokers[0].address) as client:
+
+            @client.worker(topic, group=group, attempts=4)
+            def refused(message: tidemill.Message) -> None: ...
+
+            await client.run()
+
+    def other_thread() -> None:
+        with connect_over_http(brokers) as client:
+
+            @client.worker(topic, group=group, attempts=4)
+            def refused(message: tidemill.Message) -> None: ...
+
+            client.run()
+
+    assert ([1, 2, 3], []) == (attempts, left)
+    configs = brokers[0].ok("GET", f"/v1/groups/{group}")["configs"]
+    assert "3" == configs["share.delivery.count.limit"]
+    with pytest.raises(ValueError, match=f"attempts=4: group {group} has share.delivery.count.limit=3"):
+        asyncio.run(other()) if is_async else other_thread()
+
+
 def test_the_client_works_with_asyncio(cluster: Cluster, topic: str, group: str) -> None:
     async def run() -> tuple[list[int], list[int]]:
         async with tidemill.connect_async(cluster.bootstrap) as mill:
@@ -239,9 +284,9 @@ WORKER = """
 
     @mill.worker(sys.argv[2], group=sys.argv[3], concurrency=2)
     def handle(message):
-        print("begun", message.text(), flush=True)
+        os.write(1, f"begun {message.text()}\n".encode())  # at once, unlike print
         os.read(0, 1)
-        print("ended", message.text(), flush=True)
+        os.write(1, f"ended {message.text()}\n".encode())
 
     mill.run()
     mill.close()
