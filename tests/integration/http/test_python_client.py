@@ -276,7 +276,7 @@ def test_the_client_works_with_asyncio(cluster: Cluster, topic: str, group: str)
     assert [*range(MESSAGES)] == sorted(iterated + handled)
 
 
-WORKER = """
+WORKER = r"""
     import logging, os, sys, tidemill
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     logging.getLogger("tidemill").setLevel(logging.INFO)
