@@ -63,7 +63,7 @@ class _Partition:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.batches: deque[_Batch] = deque()  # the last one may still grow
+        self.batches: deque[_Batch] = deque()
         self.written: list[list[int]] = []  # first offset and count
         self.sending: asyncio.Task[None] | None = None
         self.is_refused = False
@@ -76,6 +76,7 @@ class TopicWriter:
         self._brokers = brokers
         self._topic = topic
         self._partitions: dict[int, _Partition] = {}
+        self._growing: dict[int, _Batch] = {}  # by partition; it is also the last one of its queue
         self._order = array("i"), array("q")  # the runs of records in the request: partition and count
         self._last: int | None = None  # the partition of the last run
         self._keyless = brokers.random_number() % topic.partition_count
@@ -100,18 +101,21 @@ class TopicWriter:
             numbers.append(partition)
             counts.append(1)
             self._last = partition
-        queue = self._partitions.get(partition)
-        if queue is None:
-            queue = self._partitions[partition] = _Partition(partition)
-        batches = queue.batches
-        if not batches or batches[-1].size + size > BATCH_BYTES:
-            batches.append(_Batch())
-        batch = batches[-1]
+        batch = self._growing.get(partition)
+        if batch is None or batch.size + size > BATCH_BYTES:
+            batch = self._growing[partition] = self._next_batch(partition)
         batch.records.append(record)
         batch.size += size
         self._waiting_bytes += size
+
+    def _next_batch(self, partition: int) -> _Batch:
+        queue = self._partitions.get(partition)
+        if queue is None:
+            queue = self._partitions[partition] = _Partition(partition)
+        queue.batches.append(_Batch())
         if queue.sending is None and not queue.is_refused:
             queue.sending = asyncio.get_running_loop().create_task(self._send(queue))
+        return queue.batches[-1]
 
     def _keyless_partition(self, size: int) -> int:
         """Return the partition of a record without a key: the same one until it has got a batch, as in KIP-794."""
@@ -169,6 +173,8 @@ class TopicWriter:
         try:
             while queue.batches:
                 batch = queue.batches.popleft()
+                if not queue.batches:
+                    del self._growing[queue.number]
                 first = await self._append(queue.number, batch.records)
                 if queue.written and sum(queue.written[-1]) == first:
                     queue.written[-1][1] += len(batch.records)
