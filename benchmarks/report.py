@@ -79,9 +79,13 @@ def show(
     notes: Sequence[str],
     console: Console,
     cpu: str = "cpu",
+    durability: str = "unsynced default",
 ) -> None:
-    """Print the table and name each missed target.  `cpu` is the title of the CPU columns."""
-    table = Table(title=f"{ours} (every acknowledgement synced) beside {yardstick} (unsynced default), medians")
+    """
+    Print the table and name each missed target.  `cpu` is the title of the CPU columns, and `durability` says what an
+    acknowledgement of the yardstick means.
+    """
+    table = Table(title=f"{ours} (every acknowledgement synced) beside {yardstick} ({durability}), medians")
     table.add_column("case", no_wrap=True)
     cpu_title = CPU_TITLES[cpu]
     checkpoints = ["checkpoints"] if any(outcome.case.checkpoints_min for outcome in outcomes) else []
