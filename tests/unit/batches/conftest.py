@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
-from tidemill.batches import arrow, builder, check, native, row_encoder
+from tidemill.batches import arrow, builder, check, native, records, row_encoder
 from tidemill.batches import scan as plain
 
 with warnings.catch_warnings():
@@ -25,7 +25,7 @@ def scan(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     if form is None:
         pytest.skip("there is no build of scan.py: no C compiler, or tools/build_extension.py has not run")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (arrow, builder, check, row_encoder):
+        for module in (arrow, builder, check, records, row_encoder):
             patch.setattr(module, "scan", form)
         patch.setattr(check, "_check_records", form.check_records)
         yield form
