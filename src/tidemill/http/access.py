@@ -53,7 +53,7 @@ class Access:
                 "tidemill.http.advertised or tidemill.http.listener",
             )
         origin = _header(scope, b"origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != (host or "").lower():
+        if origin is not None and _netloc(origin) != (host or "").lower():
             return problem(403, f"Origin: {origin[:200]} is another site: only pages of this broker may send requests")
         return None
 
@@ -89,8 +89,15 @@ def _loopback_only(scope: Scope) -> Answer:
 
 
 def refusal_of_type(scope: Scope) -> Answer | None:
-    """Return the response to a write whose body has none of `WRITTEN_TYPES`; None for other requests."""
-    if scope["method"] not in _WRITES or type_of_body(scope) in WRITTEN_TYPES:
+    """
+    Return the response to a write whose body has none of `WRITTEN_TYPES`, or is compressed; None for other requests.
+    """
+    if scope["method"] not in _WRITES:
+        return None
+    encoding = _header(scope, b"content-encoding") or "identity"
+    if encoding.strip().lower() != "identity":
+        return problem(415, f"Content-Encoding: {encoding[:200]} is not accepted; send the body as it is")
+    if type_of_body(scope) in WRITTEN_TYPES:
         return None
     given = _header(scope, b"content-type") or ""
     return problem(415, f"Content-Type: {given[:200]} is not accepted; send {', '.join(WRITTEN_TYPES)}")
@@ -110,6 +117,14 @@ def _name_of(host: str) -> str:
     """Return the name or address in a Host header, without the port."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return name.lower()
+
+
+def _netloc(url: str) -> str | None:
+    """Return the host and port in a URL; None if it is illegal."""
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _is_loopback_name(name: str) -> bool:

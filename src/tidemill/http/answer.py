@@ -1,9 +1,14 @@
 """HTTP responses: status, content type, text and further headers.  Errors are problem details (RFC 9457)."""
 
 import json
+from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 JSON_TYPE: Final = "application/json"
 PROBLEM_TYPE: Final = "application/problem+json"
 
@@ -27,3 +32,17 @@ def problem(status: int, detail: str, **more: object) -> Answer:
     """
     fields = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
     return Answer(status, PROBLEM_TYPE, json.dumps(fields) + "\n")
+
+
+async def send_answer(answer: Answer, scope: Scope, send: Send) -> None:
+    """Send a response; a HEAD request gets its headers only."""
+    status, content_type, text, more = answer
+    body = text.encode()
+    headers = [
+        (b"content-type", content_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        *more,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -7,18 +7,13 @@ while its event loop runs and its storage has not failed; otherwise it must be r
 serves Kafka clients, even if something is degraded; the response to `/health/ready` lists the problems.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
 
 from tidemill.http.access import Access
-from tidemill.http.answer import Answer, json_answer, problem
+from tidemill.http.answer import Answer, Asgi, Receive, Scope, Send, json_answer, problem, send_answer
 from tidemill.http.cluster_api import ClusterApi, ClusterState
 from tidemill.telemetry.prometheus import CONTENT_TYPE
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ONLY_THIS_MACHINE: Final = Access()
 # The first parts of paths:
@@ -76,18 +71,7 @@ class Application:
         if inner is not None and refused is None:
             await inner(scope, receive, send)
             return
-        status, content_type, text, more = refused or self._answer(scope)
-        body = text.encode()
-        headers = [
-            (b"content-type", content_type.encode()),
-            (b"content-length", str(len(body)).encode()),
-            (b"cache-control", b"no-store"),
-            *more,
-        ]
-        if status == 405:
-            headers.append((b"allow", b"GET, HEAD"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await send_answer(refused or self._answer(scope), scope, send)
 
     def _inner(self, scope: Scope) -> tuple[Asgi | None, Answer | None]:
         """Return the application to which a path belongs, None if it is this one; and the response that refuses it."""
@@ -106,7 +90,8 @@ class Application:
         if path not in paths:
             return problem(404, f"{path[:200]} is not a path; the paths are {', '.join(paths)}", paths=paths)
         if method not in ("GET", "HEAD"):
-            return problem(405, f"{method} is not allowed at {path}; use GET")
+            refused = problem(405, f"{method} is not allowed at {path}; use GET")
+            return refused._replace(headers=((b"allow", b"GET, HEAD"),))
         route = self._routes.get(path)
         return self._cluster.answer(scope) if route is None else route()
 

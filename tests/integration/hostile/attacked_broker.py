@@ -93,6 +93,7 @@ class AttackedBroker:
         self.address = (host, int(port))
         self.bootstrap = self._process.bootstrap
         self.http = self._process.http
+        self.pid = self._process.broker_pid
         self._names = 0
         self._told = 0
         self.baseline = self.resident_bytes()

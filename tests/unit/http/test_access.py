@@ -47,6 +47,7 @@ def test_a_request_names_this_broker(host: str, expected: int) -> None:
         ("http://127.0.0.1:9081", 403),
         ("http://localhost:9080", 403),
         ("http://evil.example", 403),
+        ("http://[::1", 403),
         ("null", 403),
         ("", 403),
         ("127.0.0.1:9080", 403),
@@ -111,3 +112,11 @@ def test_a_write_needs_a_type_that_a_form_cannot_have(method: str) -> None:
 def test_other_requests_need_no_type() -> None:
     assert refusal_of_type(scope(method="DELETE")) is None
     assert refusal_of_type(scope(method="GET", content_type="text/plain")) is None
+
+
+@pytest.mark.parametrize(("encoding", "expected"), [("gzip", 415), ("br, gzip", 415), ("identity", 200), ("", 200)])
+def test_a_compressed_body_is_refused(encoding: str, expected: int) -> None:
+    """It could become a thousand times larger than what the bound on bodies permits."""
+    refused = refusal_of_type(scope(method="POST", content_type="application/json", content_encoding=encoding))
+
+    assert expected == (200 if refused is None else refused.status)

@@ -1,0 +1,116 @@
+"""The tools of an attacker of the HTTP listener: requests as bytes, and plain sockets that send them."""
+
+import contextlib
+import json
+import selectors
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.integration.hostile.attacked_broker import AttackedBroker
+
+ANSWER_S_MAX = 10.0
+HOST = b"Host: localhost\r\n"
+
+
+class HttpAttacker:
+    """Connects to the HTTP listener of an attacked broker."""
+
+    def __init__(self, broker: AttackedBroker) -> None:
+        host, _, port = broker.http.rpartition(":")
+        self._address = (host, int(port))
+        self._status = Path(f"/proc/{broker.pid}/status")
+        self._references = Path(f"/proc/{broker.pid}/clear_refs")
+
+    def connect(self, *, receive_buffer: int | None = None) -> socket.socket:
+        client = socket.socket()
+        if receive_buffer is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        client.settimeout(ANSWER_S_MAX)
+        client.connect(self._address)
+        return client
+
+    @contextlib.contextmanager
+    def crowd(self, count: int, *, receive_buffer: int | None = None) -> Iterator[list[socket.socket]]:
+        clients: list[socket.socket] = []
+        try:
+            clients.extend(self.connect(receive_buffer=receive_buffer) for _ in range(count))
+            yield clients
+        finally:
+            for client in clients:
+                client.close()
+
+    def status(self, data: bytes) -> int:
+        """Send some bytes, and return the status of the response."""
+        with self.connect() as client:
+            with contextlib.suppress(ConnectionError):  # the broker may close before it has read everything
+                client.sendall(data)
+            return status_of(client)
+
+    def json(self, path: str) -> tuple[int, Any]:
+        """Return the status and the body of a response to a GET request of a well-behaved client."""
+        with self.connect() as client:
+            client.sendall(get(path, b"Connection: close\r\n"))
+            response = b"".join(iter(lambda: client.recv(65_536), b""))
+        head, _, body = response.partition(b"\r\n\r\n")
+        return int(head.split()[1]), json.loads(body)
+
+    def restart_peak(self) -> int:
+        """Measure the peak of the resident memory from now on, and return what is resident now."""
+        self._references.write_text("5")
+        return self._bytes("VmRSS")
+
+    def peak(self) -> int:
+        return self._bytes("VmHWM")
+
+    def _bytes(self, name: str) -> int:
+        return next(
+            int(line.split()[1]) << 10 for line in self._status.read_text().splitlines() if line.startswith(name)
+        )
+
+
+def get(path: str, more: bytes = b"", method: bytes = b"GET") -> bytes:
+    return b"%s %s HTTP/1.1\r\n%s%s\r\n" % (method, path.encode(), HOST, more)
+
+
+def post(path: str, body: bytes, more: bytes = b"", *, size: int | None = None) -> bytes:
+    """Return a request whose body has `size` bytes, of which `body` are sent."""
+    length = b"Content-Length: %d\r\n" % (len(body) if size is None else size)
+    return get(path, b"Content-Type: application/json\r\n" + length + more, b"POST") + body
+
+
+def chunked(path: str, body: bytes) -> bytes:
+    """Return a request with the bytes of a chunked body."""
+    return get(path, b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", b"POST") + body
+
+
+def status_of(client: socket.socket) -> int:
+    """Return the status of the next response; 0 if the connection is closed without one."""
+    received = b""
+    while len(received) < 12:
+        part = client.recv(12 - len(received))
+        if not part:
+            return 0
+        received += part
+    return int(received[9:12])
+
+
+def statuses_of(clients: Sequence[socket.socket], seconds_max: float) -> list[int | None]:
+    """Return the status of each client's response; None for those that have had none in time."""
+    found: dict[socket.socket, int] = {}
+    until = time.monotonic() + seconds_max
+    with selectors.DefaultSelector() as selector:
+        for client in clients:
+            selector.register(client, selectors.EVENT_READ)
+        while len(found) < len(clients) and (left := until - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                client = key.fileobj
+                assert isinstance(client, socket.socket)
+                selector.unregister(client)
+                try:
+                    found[client] = status_of(client)
+                except ConnectionError:
+                    found[client] = 0
+    return [found.get(client) for client in clients]

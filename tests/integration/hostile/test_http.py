@@ -1,0 +1,288 @@
+"""Attacks on the HTTP listener: each is refused or bounded, and the broker serves others meanwhile."""
+
+import contextlib
+import re
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.hostile.attacked_broker import MIB, AttackedBroker, fetch_request, produce_request
+from tests.integration.hostile.http_attack import (
+    HOST,
+    HttpAttacker,
+    chunked,
+    get,
+    post,
+    statuses_of,
+)
+from tidemill.app.connection_pace import HEAD_S_MAX
+from tidemill.http.admission import CONNECTIONS_MAX, HEAD_BYTES_MAX, RESERVED
+from tidemill.http.v1.budgets import BYTES_MAX, WAITS_MAX
+from tidemill.http.v1.calls import BODY_BYTES_MAX
+from tidemill.runtime.open_files_limit import raise_open_files_limit
+
+GROWN_MAX = 64 * MIB  # through all attacks of this file
+CROWD = 1_000
+SERVED_S_MAX = 5.0  # for a request of a normal client during an attack
+
+
+@pytest.fixture(scope="module")
+def attacker(running: AttackedBroker) -> Iterator[HttpAttacker]:
+    """Yield an attacker of a broker that has imported everything.  Check at the end how far its memory has grown."""
+    raise_open_files_limit()
+    found = HttpAttacker(running)
+    topic = running.topic()
+    for request in (
+        get("/health/ready"),
+        get("/metrics"),
+        get("/"),
+        get("/openapi.json"),
+        get(f"/v1/topics/{topic}/partitions/0/records"),
+        post(f"/v1/topics/{topic}/records", b'{"records": [{"value": "1"}]}'),
+    ):
+        assert 200 == found.status(request)
+    before = found.restart_peak()
+    yield found
+    grown = found.peak() - before
+    assert grown < GROWN_MAX, f"the broker has grown by {grown / MIB:.0f} MiB"
+
+
+@pytest.fixture
+def topic(broker: AttackedBroker) -> Iterator[str]:
+    """Yield a topic.  At the end, no attack may have made the broker log an error."""
+    broker.new_lines()
+    yield broker.topic()
+    broker.no_mistake()
+
+
+def assert_others_are_served(broker: AttackedBroker, attacker: HttpAttacker, topic: str) -> None:
+    """Assert that a Kafka client and a health check get their responses in time."""
+    began_at = time.monotonic()
+    with broker.connect() as client:
+        answered = client.ask(produce_request(topic, b"still here"), 9)
+        fetched = client.ask(fetch_request(topic), 11)
+    ready = attacker.json("/health/ready")
+
+    assert 0 == answered.responses[0].partition_responses[0].error_code
+    assert b"still here" in bytes(fetched.responses[0].partitions[0].records)
+    assert 200 == ready[0]
+    assert time.monotonic() - began_at < SERVED_S_MAX
+
+
+def test_hostile_heads_are_refused(topic: str, attacker: HttpAttacker) -> None:
+    """
+    What is no HTTP/1.1 request, or has too large a head, is refused.
+    """
+    topics, large = "/v1/topics", b"a" * 200_000
+    expected = {
+        get(topics): 200,
+        b"GET /" + large: 431,
+        get("/" + "a" * HEAD_BYTES_MAX): 431,
+        get(topics, b"X: " + large + b"\r\n"): 431,
+        get(topics, b"X: " + large): 431,
+        get(topics, b"X: 1\r\n" * 101): 431,
+        get(topics, b"X: a\r\n" + b" b\r\n" * 10_000): 431,
+        get(topics, b"X: a\0b\r\n"): 400,
+        get(topics, b"X : a\r\n"): 400,
+        get(topics, HOST): 400,
+        get("/v1/\0"): 400,
+        b"GET /v1/topics/\xff HTTP/1.1\r\n" + HOST + b"\r\n": 400,
+        b"GET /v1/topics HTTP/1.1\r\n\r\n": 400,
+        b"GET /v1/topics\r\n\r\n": 400,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n": 505,
+        get("/v1/topics/%00%ff"): 404,
+        get(topics, b"X: \xff\xfe\r\n"): 200,
+        get(topics, b"Origin: http://[::1\r\n"): 403,
+        get(topics, b"Connection: Upgrade\r\nUpgrade: h2c\r\n"): 200,
+        get("http://localhost/v1/topics"): 404,
+        b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n": 404,
+        get(topics, method=b"A" * 10_000): 405,
+        get(topics + "?" + "a=b&" * 3_000): 400,
+        get(topics + "?limit=" + "9" * 10_000): 400,
+        get("/v1/shards?" + "a=b&" * 3_000): 400,
+        get(f"{topics}/{topic}/stream", b"Last-Event-ID: " + b"9" * 19 + b":" + b"9" * 19 + b"\r\n"): 400,
+        get(f"{topics}/{topic}/stream", b"Last-Event-ID: \xb2:1\r\n"): 400,
+    }
+
+    found = {request: attacker.status(request) for request in expected}
+
+    assert [] == [(request[:60], status) for request, status in found.items() if expected[request] != status]
+
+
+def test_hostile_bodies_are_refused(topic: str, attacker: HttpAttacker) -> None:
+    """
+    Bodies that are too large, nested too deeply, compressed, badly encoded or badly divided are refused.
+    """
+    path, deep = f"/v1/topics/{topic}/records", b"[" * (BODY_BYTES_MAX - 100)
+    nines = b"9" * 100_000
+    expected = {
+        post(path, b'{"records": [{"value": "1"}]}'): 200,
+        post(path, b"", size=10**18): 413,
+        post(path, b"", b"Expect: 100-continue\r\n", size=10**18): 413,
+        post(path, b"").replace(b"Length: 0", b"Length: -1"): 400,
+        post(path, b"{}", b"Content-Length: 3\r\n"): 400,
+        post(path, b"\x1f\x8b\x08\x00", b"Content-Encoding: gzip\r\n"): 415,
+        post(path, b"", b"Transfer-Encoding: gzip, chunked\r\n").replace(b"Content-Length: 0\r\n", b""): 501,
+        chunked(path, b"zz\r\n"): 400,
+        chunked(path, b"1;" + b"a" * 100_000): 431,
+        chunked(path, b"1\r\n1\r\n" * 300_000): 400,
+        chunked(path, b"100001\r\n" + b" " * 0x100001): 413,
+        post(path, deep): 400,
+        post(path, b'{"records": [{"value": {"json": ' + deep): 400,
+        post(path, b'{"records": [{"value": {"json": ' + b'{"a":' * 100_000): 400,
+        post(path, b'{"records": [{"partition": ' + nines + b"}]}"): 400,
+        post(path, b'{"records": [{"timestamp": ' + nines + b"}]}"): 400,
+        post(path, b'{"records": [{"partition": 1e400}]}'): 400,
+        post(path, b'{"records": [{"value": NaN}]}'): 400,
+        post(path, b'{"records": [{"value": "\\ud800"}]}'): 400,
+        post(path, b'{"records": [{"value": "\xff"}]}'): 400,
+        post(path, b'\xff\xfe{\0"\0}\0'): 400,
+        post(path, b'{"records": [], "records": [{"value": "\\u0000"}]}'): 400,
+        post(path, b'{"records": [{"value": {"base64": "\\u0660"}}]}'): 400,
+        post(path, b'{"records": [' + b"{}," * 10_000 + b"{}]}"): 400,
+    }
+
+    found = {request: attacker.status(request) for request in expected}
+
+    assert [] == [(request[:150], status) for request, status in found.items() if expected[request] != status]
+
+
+def test_pipelined_requests_get_their_responses_in_order(topic: str, attacker: HttpAttacker) -> None:
+    """
+    Requests that are sent without waiting are answered one after the other; garbage behind them ends the connection.
+    """
+    with attacker.connect() as client:
+        client.sendall(get("/health/live") * 200 + get("/v1/topics") + b"garbage\r\n\r\n")
+        received = b"".join(iter(lambda: client.recv(65_536), b""))
+
+    assert [b"200"] * 201 + [b"400"] == re.findall(rb"HTTP/1.1 (\d+)", received)
+
+
+def test_idle_streams_leave_room(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
+    """
+    When 1,000 clients open streams, as many are served as may be open at once; the others get 503.  Other clients are
+    served meanwhile, and streams again once those have gone.
+    """
+    path = f"/v1/topics/{topic}/stream"
+    with attacker.crowd(CROWD) as clients:
+        for client in clients:
+            client.sendall(get(path))
+        statuses = Counter(statuses_of(clients, 30))
+        assert_others_are_served(broker, attacker, topic)
+    until = time.monotonic() + SERVED_S_MAX
+    while attacker.status(get(path)) == 503 and time.monotonic() < until:
+        time.sleep(0.05)
+
+    assert {200: WAITS_MAX, 503: CROWD - WAITS_MAX} == statuses
+    assert 200 == attacker.status(get(path))
+
+
+def test_the_last_connections_are_for_health(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
+    """
+    While only 16 connections are left, other paths get 503, with Retry-After, and the paths of health are served.
+    """
+    with attacker.crowd(CONNECTIONS_MAX) as clients:
+        for client in clients:  # these wait for the rest of their bodies, so that they are not idle
+            client.sendall(post(f"/v1/topics/{topic}/records", b"{", size=100))
+        statuses_of(clients, 1)
+        refused, detail = attacker.json("/v1/topics")
+        assert_others_are_served(broker, attacker, topic)
+
+    assert 503 == refused
+    assert "HTTP connections are open" in detail["detail"]
+
+
+def test_slow_heads_are_ended(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
+    """
+    1,100 clients that send a head byte by byte lose their connections to new clients, and after 10 s in any case.
+    """
+    slow = get("/v1/topics")
+    with attacker.crowd(1_100) as clients:
+
+        def trickle() -> None:
+            for at in range(len(slow) - 4):
+                for client in clients:
+                    try:
+                        client.send(slow[at : at + 1])
+                    except OSError:
+                        continue
+                if ended.wait(1):
+                    return
+
+        ended = threading.Event()
+        trickling = threading.Thread(target=trickle)
+        trickling.start()
+        try:
+            ended.wait(2)  # longer than a new connection is spared
+            served = [attacker.json("/v1/topics")[0] for _ in range(20)]
+            assert_others_are_served(broker, attacker, topic)
+            statuses = Counter(statuses_of(clients, HEAD_S_MAX + 5))
+        finally:
+            ended.set()
+            trickling.join()
+
+    assert {200} == {*served}
+    assert {0, 408} == {*statuses}
+    assert CONNECTIONS_MAX - 2 * RESERVED < statuses[408]
+
+
+def test_large_bodies_share_a_budget(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
+    """
+    When 200 clients send all but the end of a large body, those beyond the budget get 503; small bodies pass.
+    """
+    path, size = f"/v1/topics/{topic}/records", BODY_BYTES_MAX
+    begun = post(path, b" " * (size - 1), size=size)
+    with attacker.crowd(200) as clients:
+        sending = [threading.Thread(target=_send, args=(client, begun)) for client in clients]
+        for thread in sending:
+            thread.start()
+        for thread in sending:
+            thread.join()
+        statuses = Counter(statuses_of(clients, 1))
+        small = attacker.status(post(path, b'{"records": [{"value": "1"}]}'))
+        assert_others_are_served(broker, attacker, topic)
+
+    assert {503, None} == {*statuses}
+    assert BYTES_MAX // size <= statuses[None] <= BYTES_MAX // size + 1
+    assert 200 == small
+
+
+def _send(client: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # the broker closes connections that are too slow
+        client.sendall(data)
+
+
+def test_responses_that_are_not_read_are_bounded(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
+    """
+    200 clients request a megabyte each, ten times, and read nothing: the broker keeps few of the responses.
+    """
+    with broker.connect() as producer:
+        producer.ask(produce_request(topic, *[bytes(1_000)] * 900), 9)
+    path = f"/v1/topics/{topic}/partitions/0/records?limit=1000"
+    with attacker.crowd(200, receive_buffer=4_096) as clients:
+        for client in clients:
+            client.sendall(get(path) * 10)
+        assert_others_are_served(broker, attacker, topic)
+        statuses = Counter(statuses_of(clients, 10))
+
+    assert {200, 503} >= {*statuses}
+
+
+def test_a_connection_after_the_attacks_is_served(topic: str, attacker: HttpAttacker) -> None:
+    """
+    A client that keeps its connection is served again and again.
+    """
+    with attacker.connect() as client:
+        found = []
+        for _ in range(3):
+            client.sendall(get("/health/live"))
+            head, body = client.recv(65_536), b""
+            while b"}" not in head + body:
+                body += client.recv(65_536)
+            found.append(head.split()[1])
+
+    assert [b"200"] * 3 == found
