@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,9 @@ from tidemill.http.v1 import (
     topics,
 )
 from tidemill.http.v1.brokers import Brokers
+from tidemill.http.v1.budgets import Budgets, begin
 from tidemill.http.v1.calls import Route, respond, response_of
+from tidemill.http.v1.sending import HeadSent, in_parts
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     route
@@ -48,18 +51,21 @@ class Api:
         self._brokers: Brokers | None = None
         self._document = openapi.document(ROUTES, version)
         self._page: Response | None = None  # /docs
+        self._budgets = Budgets()
         by_path: dict[tuple[str, str], dict[str, Route]] = {}
         for route in (*ROUTES, *sandglass.ROUTES):
             by_path.setdefault((route.path, route.method), {})[route.body_type] = route
         self._paths = [(Path(path, _no_endpoint, methods=[method]), by_path[path, method]) for path, method in by_path]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        try:
-            response = await self._response(scope, receive)
-        except asyncio.CancelledError:  # the HTTP server cancels what still waits when the broker stops
-            stops = problem(503, "this broker stops: send the request to another broker, or again later")
-            response = response_of(stops._replace(headers=RETRY_AFTER))
-        await response(scope, receive, send)
+        with begin(scope, self._budgets):
+            try:
+                response = await self._response(scope, receive)
+            except asyncio.CancelledError:  # the HTTP server cancels what still waits when the broker stops
+                stops = problem(503, "this broker stops: send the request to another broker, or again later")
+                response = response_of(stops._replace(headers=RETRY_AFTER))
+            with suppress(HeadSent):
+                await response(scope, receive, in_parts(send, scope["method"]))
 
     async def _response(self, scope: MutableMapping[str, Any], receive: Any) -> Response:
         if scope["path"] == openapi.PATH and scope["method"] in ("GET", "HEAD"):

@@ -5,7 +5,7 @@ This is the only place that forwards them.
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.clients.pipelines import Pipelines
@@ -17,7 +17,11 @@ from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT
 from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.shard.pending import Pending
+from tidemill.wire.messages import fetch
 from tidemill.wire.schema import Api, Message
+
+FETCHES_MAX: Final = 8  # of one leader at the same time, of a megabyte each
+DECODING_MAX: Final = 2  # batches that are decoded at the same time: more threads would only share one interpreter
 
 
 class HttpCaller:
@@ -61,6 +65,8 @@ class Brokers:
         self._broker = broker
         self._links: dict[BrokerId, ListenerLinks] = {}
         self._background: set[asyncio.Task[Any]] = set()
+        self._fetching: dict[BrokerId, asyncio.Semaphore] = {}  # by leader, so that one that hangs delays no others
+        self.decoding = asyncio.Semaphore(DECODING_MAX)  # bounds the memory of decompressed batches
 
     @property
     def broker_id(self) -> BrokerId:
@@ -153,6 +159,13 @@ class Brokers:
             return await links.ask(api, request)
         except LinkLost as lost:
             raise Unreachable(f"broker {broker_id}: {lost}", is_sent=lost.is_sent) from lost
+
+    async def fetch(self, broker_id: BrokerId, request: fetch.Request) -> Any:
+        """Like `ask_listener`, but requests that do not wait for records take turns: each may fill a large response."""
+        if request.max_wait_ms:
+            return await self.ask_listener(broker_id, fetch.API, request)
+        async with self._fetching.setdefault(broker_id, asyncio.Semaphore(FETCHES_MAX)):
+            return await self.ask_listener(broker_id, fetch.API, request)
 
     def _listener_of(self, broker_id: BrokerId) -> tuple[str, int] | None:
         known = self.image.brokers.get(broker_id)

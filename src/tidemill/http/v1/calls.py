@@ -18,6 +18,7 @@ from starlette.types import Receive
 from tidemill.http.access import refusal_of_type
 from tidemill.http.answer import JSON_TYPE, Answer, problem
 from tidemill.http.v1.brokers import Brokers
+from tidemill.http.v1.budgets import Exhausted, taken_by
 
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S_MAX: Final = 30.0  # a slower body is refused: its connection would be kept for ever
@@ -96,14 +97,23 @@ async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
         call = Call(brokers, request.path_params, body, query, request)
         work = route.handler(call)
         found = await (_while_connected(request, work) if is_decoded else work)
+        if route.media_types:
+            return found  # type: ignore[no-any-return]
+        headers = {"cache-control": "no-store"}
+        if route.response is None:
+            return Response(None, route.status, headers)
+        data = msgspec.json.encode(found)
+        if request.method == "GET":  # it can be repeated, while the others have had an effect
+            taken_by(request).response(len(data))
+        return Response(data, route.status, headers, JSON_TYPE)
     except Refused as refusal:
         return response_of(route.refusal(refusal.answer))
-    if route.media_types:
-        return found  # type: ignore[no-any-return]
-    headers = {"cache-control": "no-store"}
-    if route.response is None:
-        return Response(None, route.status, headers)
-    return Response(msgspec.json.encode(found), route.status, headers, JSON_TYPE)
+    except Exhausted as exhausted:
+        return response_of(route.refusal(busy(exhausted).answer))
+
+
+def busy(exhausted: Exhausted) -> Refused:
+    return Refused(503, str(exhausted), retry_after_s=1)
 
 
 def response_of(answer: Answer) -> Response:
@@ -122,6 +132,7 @@ async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
         async with asyncio.timeout(BODY_S_MAX):
             async for part in request.stream():
                 body += part
+                taken_by(request).body(len(body))
                 if len(body) > bytes_max:
                     raise _too_large(bytes_max)
     except TimeoutError:
@@ -193,6 +204,7 @@ async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
     finally:
         leaving.cancel()
         working.cancel()
+        del working  # an exception refers to this frame: with the task, it would keep all it has read until the next gc
 
 
 async def disconnected(receive: Receive) -> None:

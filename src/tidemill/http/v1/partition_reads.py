@@ -12,10 +12,11 @@ from msgspec import Meta
 from tidemill.batches.batch import spans
 from tidemill.batches.records import Record, read_record, read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
 from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
-from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
+from tidemill.http.v1.record_schema import Base64, Text, batches_of, headers_of, size_of_batches, text_of
 from tidemill.http.v1.retries import retried
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
@@ -27,6 +28,7 @@ WAIT_MS_MAX: Final = 30_000
 TURN_MS: Final = 5_000  # of one request to a leader, so that a leader that moves is noticed during a longer wait
 BYTES_MAX: Final = 1 << 20  # of compressed batches, unless the first one is larger
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # of a batch
+DECODED_BYTES_MAX: Final = 4 << 20  # of records in one response, unless the first one is larger
 NUMBER_DIGITS_MAX: Final = 10
 
 
@@ -65,11 +67,15 @@ async def read(call: Call) -> ReadRecords:
     partition = partition_of(call.names["partition"], topic)
     if query.offset is not None and query.time is not None:
         raise Refused(400, f"offset={query.offset} and time={query.time}: give one of them")
+    taken = taken_by(call.request)
+    taken.response(0)
+    if query.wait_ms:
+        taken.wait()
     reader = PartitionReader(call.brokers, topic, partition)
     offset = query.offset
     if offset is None:
         offset = await reader.offset_at(LOG_START if query.time is None else query.time)
-    return await reader.read(offset, query.limit, query.wait_ms)
+    return await reader.read(offset, query.limit, query.wait_ms, taken)
 
 
 class PartitionReader:
@@ -92,15 +98,20 @@ class PartitionReader:
         if not start <= offset <= end:
             raise await self._out_of_range(offset)
 
-    async def read(self, offset: int, limit: int, wait_ms: int) -> ReadRecords:
-        """Return up to `limit` records from an offset on; none if none came within the wait.  Raise Refused."""
+    async def read(self, offset: int, limit: int, wait_ms: int, taken: Taken) -> ReadRecords:
+        """
+        Return up to `limit` records from an offset on; none if none came within the wait.  Raise Refused or Exhausted.
+        """
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + wait_ms / 1_000
         while True:
             left_ms = max(round((ends_at - loop.time()) * 1_000), 0)
             answer = await self._fetched(offset, min(left_ms, TURN_MS))
-            data = batches_of(answer.records)
-            records, next_offset, bad = await asyncio.to_thread(_decoded, data, offset, limit)
+            size = size_of_batches(answer.records)
+            taken.response(size)
+            async with self._brokers.decoding:
+                records, next_offset, bad = await asyncio.to_thread(_decoded, batches_of(answer.records), offset, limit)
+            taken.give_back(size)
             if bad is not None and not records:
                 raise Refused(
                     422,
@@ -161,7 +172,7 @@ class PartitionReader:
             if place is None:
                 return None
             try:
-                answer = _of_fetch(await self._brokers.ask_listener(place.leader, fetch.API, request))
+                answer = _of_fetch(await self._brokers.fetch(place.leader, request))
             except Unreachable:
                 return None
             return None if answer.error_code in MOVING else answer
@@ -177,7 +188,7 @@ def _of_fetch(response: Any) -> Any:
 def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], int, Unreadable | None]:
     """Return records from `offset` on, the offset behind them, and the batch that ended the reading early."""
     found: list[ReadRecord] = []
-    next_offset = offset
+    next_offset, size = offset, 0
     for position, _, header in spans(data):
         if header.end_offset <= offset:
             continue
@@ -189,7 +200,8 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
             except ValueError as problem:
                 return found, next_offset, Unreadable(header.base_offset, header.end_offset, str(problem))
             for record in records:
-                if len(found) == limit:
+                size += record_bytes(record)
+                if len(found) == limit or (found and size > DECODED_BYTES_MAX):
                     return found, next_offset, None
                 stamped = header.max_timestamp if header.is_log_append_time else record.timestamp
                 found.append(
@@ -204,6 +216,16 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
                 next_offset = record.offset + 1
         next_offset = header.end_offset
     return found, next_offset, None
+
+
+def record_bytes(record: Record) -> int:
+    return sum(len(it or b"") for it in (record.key, record.value, *(value for _, value in record.headers)))
+
+
+def size_of(read: ReadRecords) -> int:
+    """Return about how many bytes the records have."""
+    texts = (text for it in read.records for text in (it.key, it.value, *(value for _, value in it.headers)))
+    return sum(len(it.base64 if isinstance(it, Base64) else it or "") for it in texts)
 
 
 def _record_at(data: bytes, offset: int) -> Record | None:

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from tidemill.client.share_client import Acquired, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
+from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
 from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
@@ -125,6 +126,9 @@ class Queue(msgspec.Struct, frozen=True):
 async def receive(call: Call) -> Messages:
     topic = topic_of(call)
     _check_partition(topic, call.body.partition)
+    if call.body.wait_ms:
+        asked = topic.partition_count if call.body.partition is None else 1
+        taken_by(call.request).wait(min(asked, PARTITIONS_ASKED_MAX))
     return Messages(await receive_messages(call.brokers, topic, call.names["group"], call.body))
 
 

@@ -34,5 +34,11 @@ def batches_of(records: Records | None) -> bytes:
     return bytes(records) if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
 
 
+def size_of_batches(records: Records | None) -> int:
+    if records is None:
+        return 0
+    return len(records) if isinstance(records, (bytes, bytearray, memoryview)) else sum(map(len, records))
+
+
 def headers_of(record: Record) -> list[tuple[str, Text]]:
     return [(name, text_of(value)) for name, value in record.headers]

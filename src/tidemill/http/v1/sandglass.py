@@ -12,6 +12,7 @@ import msgspec
 
 from tidemill.http.answer import JSON_TYPE
 from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Operation, Refused, Route
 from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.group_coordinators import describe_group
@@ -126,7 +127,7 @@ async def read(call: Call) -> StreamResponse:
 
     async def pages(offset: int) -> AsyncIterator[Sequence[ReadRecord]]:
         while offset < end:
-            page = await reader.read(offset, PAGE, 0)
+            page = await reader.read(offset, PAGE, 0, taken_by(call.request))
             yield [it for it in page.records if it.offset < end]
             if page.next_offset == offset:
                 return  # the other records of this leader are not readable yet

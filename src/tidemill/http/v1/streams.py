@@ -19,11 +19,12 @@ from msgspec import Meta
 
 from tidemill.http.access import LINES_TYPE
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.budgets import Exhausted, Taken, taken_by
+from tidemill.http.v1.calls import Call, Operation, Refused, Route, busy
 from tidemill.http.v1.group_coordinators import describe_group
 from tidemill.http.v1.group_offsets import Position, positions_of
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
-from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord
+from tidemill.http.v1.partition_reads import PartitionReader, ReadRecords, size_of
 from tidemill.http.v1.record_schema import Text
 from tidemill.http.v1.stream_response import StreamResponse
 from tidemill.http.v1.topics import topic_of
@@ -62,10 +63,12 @@ async def stream(call: Call) -> StreamResponse:
     positions = _positions_of(call.request.headers.get("last-event-id"), topic)
     if positions is None:
         positions = await _begin(call.brokers, topic, query)
+    taken = taken_by(call.request)
+    taken.wait(len(positions))
     for number, offset in positions.items():
         await PartitionReader(call.brokers, topic, number).check(offset)
     is_sse = LINES_TYPE not in call.request.headers.get("accept", "")
-    parts = _parts(_Stream(call.brokers, topic, positions), is_sse=is_sse)
+    parts = _parts(_Stream(call.brokers, topic, positions, taken), is_sse=is_sse)
     return StreamResponse(parts, SSE if is_sse else LINES_TYPE)
 
 
@@ -112,11 +115,12 @@ async def _positions_of_group(brokers: Brokers, topic: Topic, name: str) -> Mapp
 
 
 class _Stream:
-    def __init__(self, brokers: Brokers, topic: Topic, positions: Mapping[int, int]) -> None:
+    def __init__(self, brokers: Brokers, topic: Topic, positions: Mapping[int, int], taken: Taken) -> None:
         self._brokers = brokers
         self._topic = topic
         self._positions = dict(sorted(positions.items()))
-        self._pages: asyncio.Queue[tuple[int, list[ReadRecord]] | Exception] = asyncio.Queue(1)
+        self._taken = taken
+        self._pages: asyncio.Queue[tuple[int, ReadRecords] | Exception] = asyncio.Queue(1)
 
     async def events(self) -> AsyncGenerator[tuple[str, StreamRecord | None], None]:
         """Yield each record with the stream's position behind it, and None as a heartbeat.  Raise Refused."""
@@ -130,10 +134,11 @@ class _Stream:
                     continue
                 if isinstance(page, Exception):
                     raise page
-                number, records = page
-                for it in records:
+                number, read = page
+                for it in read.records:
                     self._positions[number] = it.offset + 1
                     yield self._position, StreamRecord(number, it.offset, it.timestamp, it.key, it.value, it.headers)
+                self._taken.give_back(size_of(read))
         finally:
             for follower in followers:
                 follower.cancel()
@@ -146,10 +151,11 @@ class _Stream:
         reader = PartitionReader(self._brokers, self._topic, number)
         try:
             while True:
-                page = await reader.read(offset, PAGE, WAIT_MS)
+                page = await reader.read(offset, PAGE, WAIT_MS, self._taken)
                 offset = page.next_offset
                 if page.records:
-                    await self._pages.put((number, page.records))
+                    self._taken.response(size_of(page))
+                    await self._pages.put((number, page))
         except Exception as problem:  # the reader of the pages raises it
             await self._pages.put(problem)
 
@@ -161,7 +167,8 @@ async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes, None
         async with aclosing(source.events()) as events:
             async for position, record in events:
                 yield _encoded(position, record, is_sse=is_sse)
-    except Refused as refused:
+    except (Refused, Exhausted) as problem:
+        refused = busy(problem) if isinstance(problem, Exhausted) else problem
         text = refused.answer.text.strip().encode()
         yield b"event: problem\ndata: %s\n\n" % text if is_sse else b'{"problem": %s}\n' % text
 
