@@ -12,6 +12,8 @@ from typing import Any
 from tests.integration.hostile.attacked_broker import AttackedBroker
 
 ANSWER_S_MAX = 10.0
+PAUSE_S = 0.05
+FILES_SPARED = 20  # segments of topics
 HOST = b"Host: localhost\r\n"
 
 
@@ -22,6 +24,8 @@ class HttpAttacker:
         host, _, port = broker.http.rpartition(":")
         self._address = (host, int(port))
         self._status = Path(f"/proc/{broker.pid}/status")
+        self._files = Path(f"/proc/{broker.pid}/fd")
+        self._files_before = len([*self._files.iterdir()])
         self._references = Path(f"/proc/{broker.pid}/clear_refs")
 
     def connect(self, *, receive_buffer: int | None = None) -> socket.socket:
@@ -56,6 +60,13 @@ class HttpAttacker:
             response = b"".join(iter(lambda: client.recv(65_536), b""))
         head, _, body = response.partition(b"\r\n\r\n")
         return int(head.split()[1]), json.loads(body)
+
+    def wait_until_alone(self) -> None:
+        """Wait until the broker has closed the connections of earlier attacks."""
+        until = time.monotonic() + ANSWER_S_MAX
+        while len([*self._files.iterdir()]) > self._files_before + FILES_SPARED:
+            assert time.monotonic() < until, "the broker has not closed its connections"
+            time.sleep(PAUSE_S)
 
     def restart_peak(self) -> int:
         """Measure the peak of the resident memory from now on, and return what is resident now."""
@@ -97,14 +108,16 @@ def status_of(client: socket.socket) -> int:
     return int(received[9:12])
 
 
-def statuses_of(clients: Sequence[socket.socket], seconds_max: float) -> list[int | None]:
-    """Return the status of each client's response; None for those that have had none in time."""
+def statuses_of(clients: Sequence[socket.socket], seconds_max: float, *, but: int = 0) -> list[int | None]:
+    """
+    Return the status of each client's response; None for those that have had none in time, or for the last `but` ones.
+    """
     found: dict[socket.socket, int] = {}
     until = time.monotonic() + seconds_max
     with selectors.DefaultSelector() as selector:
         for client in clients:
             selector.register(client, selectors.EVENT_READ)
-        while len(found) < len(clients) and (left := until - time.monotonic()) > 0:
+        while len(found) < len(clients) - but and (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(left):
                 client = key.fileobj
                 assert isinstance(client, socket.socket)

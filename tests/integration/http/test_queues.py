@@ -170,6 +170,8 @@ def test_receipts_of_others_are_invalid(queue: Queue) -> None:
         ("receive", b"\xff", 400),
         ("receive", b"[" * 200_000, 400),
         ("receive", b'{"consumer": "' + b"x" * (2 << 20), 413),
+        ("receive", {"consumer": "me", "lease_ms": 1 << 31, "partition": 0}, 400),  # at some leader, elsewhere or not
+        ("receive", {"consumer": "me", "lease_ms": 1 << 31, "partition": 1}, 400),
         ("ack", {"receipts": []}, 400),
         ("ack", {"receipts": ["x"] * 501}, 400),
         ("nack", {"receipts": ["x"], "delay_ms": -1}, 400),

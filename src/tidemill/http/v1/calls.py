@@ -6,7 +6,7 @@ are msgspec types: they are checked while they are decoded, and the OpenAPI docu
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -78,6 +78,8 @@ class Route:
     media_types: tuple[str, ...] = ()  # of a handler that returns an ASGI application, such as a stream; else JSON
     empty_status: int | None = None  # of a response without a body, if such an application may send one
     summary: str
+    gives: Mapping[str, str] = field(default_factory=dict)
+    """Where the response has values for other routes: JSON pointers, by variables of paths or members of bodies."""
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from tidemill.http.v1.calls import Route
 PATH: Final = "/openapi.json"
 DESCRIPTION: Final = "Every broker answers every request. The page /docs shows this document to people."
 _VARIABLE: Final = re.compile(r"\{(\w+)\}")
+_VARIABLES: Final = {"partition": {"type": "integer", "minimum": 0}}  # the others are names
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PROBLEMS: Final = {
     "400": "The request is not as the path needs it.",
@@ -26,6 +27,7 @@ _PROBLEMS: Final = {
     "413": "The body is too large.",
     "415": "The type of the body is not accepted.",
     "422": "A batch has no readable records.",
+    "431": "The head of the request is too large.",
     "503": "A broker cannot be asked now; try again after Retry-After seconds.",
 }
 
@@ -53,6 +55,10 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for (path, method), same in operations.items():
         paths.setdefault(path, {})[method.lower()] = _operation(same, references)
+    first = [same[0] for same in operations.values()]
+    for route in first:
+        if links := _links(route, first):
+            paths[route.path][route.method.lower()]["responses"][str(route.status)]["links"] = links
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tidemill", "version": version, "description": DESCRIPTION},
@@ -91,13 +97,14 @@ def _operation(routes: Sequence[Route], references: Mapping[type[msgspec.Struct]
         "summary": " ".join(route.summary for route in routes),
         "parameters": [
             *(
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                {"name": name, "in": "path", "required": True, "schema": _VARIABLES.get(name, {"type": "string"})}
                 for name in _VARIABLE.findall(first.path)
             ),
             *(parameter for route in routes for parameter in _query_parameters(route)),
         ],
         "responses": responses | {status: {"description": text, **problem} for status, text in _PROBLEMS.items()},
     }
+    operation["responses"]["503"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
     content = {
         it.body_type: {"schema": {} if it.body is None else references[it.body]}
         | ({} if it.example is None else {"example": it.example})
@@ -107,6 +114,37 @@ def _operation(routes: Sequence[Route], references: Mapping[type[msgspec.Struct]
     if content:
         operation["requestBody"] = {"required": True, "content": content}
     return operation
+
+
+def _links(route: Route, routes: Iterable[Route]) -> dict[str, Any]:
+    """Return what can follow: the operations that need what the response gives, with the values that are known then."""
+    own = set(_VARIABLE.findall(route.path))
+    links = {}
+    for other in routes:
+        needed = _VARIABLE.findall(other.path)
+        members = _members(other.body)
+        queried = _members(other.query)
+        if not route.gives.keys() & {*needed, *members} or other is route:
+            continue
+        given = {name: f"$response.body#{pointer}" for name, pointer in route.gives.items()}
+        values = {name: f"$request.path.{name}" for name in own} | given
+        link: dict[str, Any] = {
+            "operationId": other.name,
+            "parameters": {f"path.{name}": values[name] for name in needed if name in values}
+            | {f"query.{name}": given[name] for name in queried if name in given},
+        }
+        if body := {name: [given[name]] if members[name] else given[name] for name in members if name in given}:
+            link["requestBody"] = body
+        links[other.name] = link
+    return links
+
+
+def _members(body: type[msgspec.Struct] | None) -> dict[str, bool]:
+    """Return the names of the members of a body, and whether each is a list."""
+    if body is None:
+        return {}
+    (_,), components = msgspec.json.schema_components([body])
+    return {name: it.get("type") == "array" for name, it in components[body.__name__]["properties"].items()}
 
 
 def _query_parameters(route: Route) -> Iterable[dict[str, Any]]:

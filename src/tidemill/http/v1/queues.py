@@ -35,6 +35,7 @@ from tidemill.share.receipt import Receipt, decode_receipt
 RECORDS_MAX: Final = 500
 RECEIPTS_MAX: Final = 500
 WAIT_MS_MAX: Final = 30_000
+LEASE_MS_MAX: Final = (1 << 31) - 1  # in requests to leaders; groups permit less
 TURN_MS: Final = 2_000  # of one request to a leader, so that a leader that moves is noticed during a longer wait
 PAUSE_S: Final = 0.1  # after a round in which every leader has answered at once
 OPENING_S_MAX: Final = 5.0  # the first request of a group waits so long, even if it asks for no wait
@@ -60,7 +61,9 @@ class ReceiveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     consumer: Annotated[str, Meta(min_length=1, max_length=200, description="The name of the consumer.")]
     max: Annotated[int, Meta(ge=1, le=RECORDS_MAX, description="The most messages in the response.")] = 1
     wait_ms: Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")] = 0
-    lease_ms: Annotated[int, Meta(ge=1, description="How long the messages stay with the consumer.")] | None = None
+    lease_ms: (
+        Annotated[int, Meta(ge=1, le=LEASE_MS_MAX, description="How long the messages stay with the consumer.")] | None
+    ) = None
     partition: Annotated[int, Meta(ge=0, description="Receive from this partition only.")] | None = None
 
 
@@ -95,7 +98,7 @@ class NackBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receipts: Receipts
-    lease_ms: Annotated[int, Meta(ge=1)] | None = None
+    lease_ms: Annotated[int, Meta(ge=1, le=LEASE_MS_MAX)] | None = None
 
 
 class Statuses(msgspec.Struct, frozen=True):
@@ -419,6 +422,7 @@ ROUTES: Final = (
         example={"consumer": "worker-1", "max": 10, "wait_ms": 20_000},
         response=Messages,
         summary="Receive messages, which stay with the consumer until its lease ends.",
+        gives={"receipts": "/messages/0/receipt"},
     ),
     Route(
         method="POST",

@@ -29,11 +29,11 @@ TIMESTAMP_MAX: Final = (1 << 63) - 1
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Bytes as base64, or a JSON value; one of the two."""
 
-    base64: str | UnsetType = UNSET
+    base64: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})] | UnsetType = UNSET
     json: msgspec.Raw | UnsetType = UNSET
 
 
-Text = str | Content | None
+Text = str | Annotated[Content, Meta(extra_json_schema={"minProperties": 1, "maxProperties": 1})] | None
 """UTF-8 text, other content, or none."""
 
 
@@ -155,5 +155,6 @@ ROUTES: Final = (
         example={"records": [{"key": "ann", "value": {"json": {"to": "a@b.c"}}}, {"value": "text"}]},
         response=Produced,
         summary="Write records; the response comes when all are committed.",
+        gives={"partition": "/records/0/partition", "offset": "/records/0/offset"},
     ),
 )

@@ -19,6 +19,7 @@ LIMIT_MAX: Final = 1_000
 TIMEOUT_MS: Final = 30_000
 PARTITIONS_MAX: Final = (1 << 31) - 1
 REPLICAS_MAX: Final = (1 << 15) - 1
+NAME_PATTERN: Final = "^[a-zA-Z0-9._-]+$"  # for programs that read the OpenAPI document; the controller checks names
 BY_DEFAULT: Final = -1  # the number of partitions or replicas that the cluster's configuration gives
 
 Configs = dict[str, str]
@@ -43,7 +44,7 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX, extra_json_schema={"pattern": NAME_PATTERN})]
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
     replication_factor: Annotated[int, Meta(ge=1, le=REPLICAS_MAX)] | None = None
     configs: Configs = {}
@@ -195,6 +196,7 @@ ROUTES: Final = (
         response=Created,
         status=201,
         summary="Create a topic.",
+        gives={"topic": "/name"},
     ),
     Route(
         method="GET",
