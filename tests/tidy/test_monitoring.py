@@ -48,7 +48,8 @@ def test_promtool_accepts_the_configuration_that_the_page_shows(tmp_path: Path) 
     """
     The scrape configuration in `docs/http.md` is valid together with the file of alert rules.
     """
-    shown = re.search(r"^```yaml title=.*?\n(.*?)^```$", (ROOT / "docs" / "http.md").read_text(), re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "http.md").read_text()
+    shown = re.search(r"^```yaml title=.*?\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert shown is not None
     (tmp_path / "prometheus.yaml").write_text(shown[1])
     shutil.copy(PROMETHEUS / "alerts.yaml", tmp_path)
