@@ -10,7 +10,7 @@ import pytest
 
 from tidemill.http.v1 import docs_page, openapi
 from tidemill.http.v1.application import ROUTES
-from tidemill.http.v1.calls import Call, Operation, Route
+from tidemill.http.v1.calls import Call, Route
 
 DOCUMENT = openapi.document(ROUTES, "1.2.3")
 
@@ -29,7 +29,7 @@ async def grow(_: Call) -> None:
 GROW = Route(
     method="PUT",
     path="/v1/trees/{tree}",
-    operation=Operation.WRITE,
+    access=(),
     handler=grow,
     body=Tree,
     example={"name": "it's <old>", "children": []},

@@ -7,7 +7,6 @@ are msgspec types: they are checked while they are decoded, and the OpenAPI docu
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
@@ -19,18 +18,12 @@ from tidemill.http.access import refusal_of_type
 from tidemill.http.answer import JSON_TYPE, Answer, problem
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Exhausted, taken_by
+from tidemill.http.v1.rights import Right
 
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S_MAX: Final = 30.0  # a slower body is refused: its connection would be kept for ever
 STREAM_PAUSE_S_MAX: Final = 30.0  # likewise for a body of any length, if nothing of it comes for so long
 STREAM_S_MAX: Final = 3_600.0  # and for all of it: the client learns only at the end what has been done
-
-
-class Operation(StrEnum):
-    """What a route does to its resource; authorization will check it."""
-
-    READ = "read"
-    WRITE = "write"
 
 
 class Refused(Exception):
@@ -66,7 +59,7 @@ Handler = Callable[[Call], Awaitable[Any]]
 class Route:
     method: str
     path: str  # with variables in braces
-    operation: Operation
+    access: tuple[Right, ...]  # what the caller must be allowed to do, in the order of the checks
     handler: Handler
     body: type[msgspec.Struct] | None = None
     example: Mapping[str, object] | None = None  # of the body

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.group_coordinators import KnownGroup, ask_coordinator, describe_group, has_members
 from tidemill.http.v1.kafka_errors import check
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
+from tidemill.http.v1.rights import CONSUME, DESCRIBE_OFFSETS
 from tidemill.http.v1.topics import topic_named
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -238,7 +239,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path=_PATH,
-        operation=Operation.READ,
+        access=DESCRIBE_OFFSETS,
         handler=show,
         query=OffsetsQuery,
         response=GroupOffsets,
@@ -247,7 +248,7 @@ ROUTES: Final = (
     Route(
         method="PATCH",
         path=_PATH,
-        operation=Operation.WRITE,
+        access=CONSUME,
         handler=reset,
         body=ResetBody,
         example={"topic": "mails", "to": "earliest"},

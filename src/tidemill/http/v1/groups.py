@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from tidemill.http.v1.calls import Call, Operation, Route
+from tidemill.http.v1.calls import Call, Route
 from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.group_coordinators import (
     GroupMember,
@@ -16,6 +16,7 @@ from tidemill.http.v1.group_coordinators import (
     missing,
 )
 from tidemill.http.v1.kafka_errors import check
+from tidemill.http.v1.rights import ALTER_GROUP, DELETE_GROUP, DESCRIBE_GROUP, DESCRIBE_GROUP_CONFIGS
 from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
 from tidemill.model import errors
 from tidemill.wire.messages import delete_groups
@@ -99,7 +100,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/groups",
-        operation=Operation.READ,
+        access=DESCRIBE_GROUP,
         handler=list_groups,
         query=GroupsQuery,
         response=Groups,
@@ -108,7 +109,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/groups/{group}",
-        operation=Operation.READ,
+        access=DESCRIBE_GROUP_CONFIGS,
         handler=describe,
         response=Group,
         summary="Show a group's state, members and own configuration.",
@@ -116,7 +117,7 @@ ROUTES: Final = (
     Route(
         method="PATCH",
         path="/v1/groups/{group}",
-        operation=Operation.WRITE,
+        access=ALTER_GROUP,
         handler=change,
         body=GroupChange,
         example={"configs": {"share.delivery.count.limit": "10"}},
@@ -127,7 +128,7 @@ ROUTES: Final = (
     Route(
         method="DELETE",
         path="/v1/groups/{group}",
-        operation=Operation.WRITE,
+        access=DELETE_GROUP,
         handler=delete,
         response=None,
         status=204,

@@ -13,11 +13,12 @@ from tidemill.batches.batch import spans
 from tidemill.batches.records import Record, read_record, read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.budgets import Taken, taken_by
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
 from tidemill.http.v1.record_schema import Base64, Text, batches_of, headers_of, size_of_batches, text_of
 from tidemill.http.v1.retries import retried
+from tidemill.http.v1.rights import READ_TOPIC
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -251,7 +252,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}/partitions/{partition}/records",
-        operation=Operation.READ,
+        access=READ_TOPIC,
         handler=read,
         query=ReadQuery,
         response=ReadRecords,

@@ -17,9 +17,10 @@ from msgspec import Meta
 from tidemill.client.share_client import Acquired, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.budgets import taken_by
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
 from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
+from tidemill.http.v1.rights import CONSUME, DESCRIBE_OFFSETS
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -416,7 +417,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path=f"{_FOLDER}/receive",
-        operation=Operation.READ,
+        access=CONSUME,
         handler=receive,
         body=ReceiveBody,
         example={"consumer": "worker-1", "max": 10, "wait_ms": 20_000},
@@ -427,7 +428,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path=f"{_FOLDER}/ack",
-        operation=Operation.READ,
+        access=CONSUME,
         handler=ack,
         body=AckBody,
         example={"receipts": _RECEIPTS},
@@ -437,7 +438,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path=f"{_FOLDER}/nack",
-        operation=Operation.READ,
+        access=CONSUME,
         handler=nack,
         body=NackBody,
         example={"receipts": _RECEIPTS, "delay_ms": 60_000},
@@ -447,7 +448,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path=f"{_FOLDER}/reject",
-        operation=Operation.READ,
+        access=CONSUME,
         handler=reject,
         body=AckBody,
         example={"receipts": _RECEIPTS},
@@ -457,7 +458,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path=f"{_FOLDER}/extend",
-        operation=Operation.READ,
+        access=CONSUME,
         handler=extend,
         body=ExtendBody,
         example={"receipts": _RECEIPTS, "lease_ms": 30_000},
@@ -467,7 +468,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path=_FOLDER,
-        operation=Operation.READ,
+        access=DESCRIBE_OFFSETS,
         handler=describe,
         response=Queue,
         summary="Show how far the group has processed each partition.",

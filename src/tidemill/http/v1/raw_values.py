@@ -13,10 +13,11 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from tidemill.http.access import BYTES_TYPE
-from tidemill.http.v1.calls import Call, Operation, Refused, Route, read_body
+from tidemill.http.v1.calls import Call, Refused, Route, read_body
 from tidemill.http.v1.partition_offsets import OFFSET_MAX
 from tidemill.http.v1.partition_reads import PartitionReader, partition_of
 from tidemill.http.v1.records import TIMESTAMP_MAX, BadRecord, Content, NewRecord, Produced, record_of, write_records
+from tidemill.http.v1.rights import READ_TOPIC, WRITE_TOPIC
 from tidemill.http.v1.topics import topic_of
 
 HEADER: Final = "tidemill-header"
@@ -83,7 +84,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/topics/{topic}/records",
-        operation=Operation.WRITE,
+        access=WRITE_TOPIC,
         handler=produce_value,
         body_type=BYTES_TYPE,
         query=ValueQuery,
@@ -93,7 +94,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}/partitions/{partition}/records/{offset}/value",
-        operation=Operation.READ,
+        access=READ_TOPIC,
         handler=read_value,
         response=None,
         media_types=(BYTES_TYPE,),

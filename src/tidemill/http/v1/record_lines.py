@@ -17,8 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from tidemill.http.access import LINES_TYPE
 from tidemill.http.answer import JSON_TYPE, Answer, json_answer
-from tidemill.http.v1.calls import Call, Operation, Refused, Route, body_parts
+from tidemill.http.v1.calls import Call, Refused, Route, body_parts
 from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of
+from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.stream_response import send_part
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
@@ -180,7 +181,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/topics/{topic}/records",
-        operation=Operation.WRITE,
+        access=WRITE_TOPIC,
         handler=produce_lines,
         body=NewRecord,
         body_type=LINES_TYPE,

@@ -16,7 +16,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.batches.builder import RecordTuple
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.calls import Call, Refused, Route
+from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
@@ -149,7 +150,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/topics/{topic}/records",
-        operation=Operation.WRITE,
+        access=WRITE_TOPIC,
         handler=produce_records,
         body=ProduceBody,
         example={"records": [{"key": "ann", "value": {"json": {"to": "a@b.c"}}}, {"value": "text"}]},

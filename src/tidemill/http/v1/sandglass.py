@@ -13,7 +13,7 @@ import msgspec
 from tidemill.http.answer import JSON_TYPE
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.budgets import taken_by
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.group_coordinators import describe_group
 from tidemill.http.v1.kafka_errors import check, without_leader
@@ -22,6 +22,7 @@ from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord, partit
 from tidemill.http.v1.queues import MOVING, Message, ReceiveBody, receive_messages
 from tidemill.http.v1.records import Content, NewRecord, produce_all
 from tidemill.http.v1.retries import retried
+from tidemill.http.v1.rights import CONSUME, CREATE_TOPIC, DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, Right
 from tidemill.http.v1.sandglass_schema import (
     Line,
     NewMessage,
@@ -236,20 +237,20 @@ async def _accept(
     return response
 
 
-def _route(method: str, path: str, operation: Operation, handler: Any, **more: Any) -> Route:
+def _route(method: str, path: str, access: tuple[Right, ...], handler: Any, **more: Any) -> Route:
     return Route(
-        method=method, path=_FOLDER + path, operation=operation, handler=handler, refusal=refusal, summary="", **more
+        method=method, path=_FOLDER + path, access=access, handler=handler, refusal=refusal, summary="", **more
     )
 
 
 _STREAM: Final[dict[str, Any]] = {"response": Line, "media_types": (JSON_TYPE,)}
 ROUTES: Final = (
-    _route("POST", "", Operation.WRITE, create, body=NewTopic, response=Success),
-    _route("GET", "/{topic}", Operation.READ, describe, response=TopicReply),
-    _route("POST", "/{topic}", Operation.WRITE, produce, body=ProduceBody, response=ProduceReply),
-    _route("POST", "/{topic}/{partition}", Operation.WRITE, produce, body=ProduceBody, response=ProduceReply),
-    _route("GET", "/{topic}/{partition}", Operation.READ, read, **_STREAM),
-    _route("GET", f"/{_OF_CONSUMER}", Operation.READ, receive, **_STREAM),
-    _route("POST", f"/ack/{_OF_CONSUMER}", Operation.READ, acknowledge, body=OffsetsBody, response=Success),
-    _route("POST", f"/commit/{_OF_CONSUMER}", Operation.READ, commit, body=OffsetsBody, response=Success),
+    _route("POST", "", CREATE_TOPIC, create, body=NewTopic, response=Success),
+    _route("GET", "/{topic}", DESCRIBE_TOPIC, describe, response=TopicReply),
+    _route("POST", "/{topic}", WRITE_TOPIC, produce, body=ProduceBody, response=ProduceReply),
+    _route("POST", "/{topic}/{partition}", WRITE_TOPIC, produce, body=ProduceBody, response=ProduceReply),
+    _route("GET", "/{topic}/{partition}", READ_TOPIC, read, **_STREAM),
+    _route("GET", f"/{_OF_CONSUMER}", CONSUME, receive, **_STREAM),
+    _route("POST", f"/ack/{_OF_CONSUMER}", CONSUME, acknowledge, body=OffsetsBody, response=Success),
+    _route("POST", f"/commit/{_OF_CONSUMER}", CONSUME, commit, body=OffsetsBody, response=Success),
 )

@@ -20,12 +20,13 @@ from msgspec import Meta
 from tidemill.http.access import LINES_TYPE
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Exhausted, Taken, taken_by
-from tidemill.http.v1.calls import Call, Operation, Refused, Route, busy
+from tidemill.http.v1.calls import Call, Refused, Route, busy
 from tidemill.http.v1.group_coordinators import describe_group
 from tidemill.http.v1.group_offsets import Position, positions_of
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
 from tidemill.http.v1.partition_reads import PartitionReader, ReadRecords, size_of
 from tidemill.http.v1.record_schema import Text
+from tidemill.http.v1.rights import READ_TOPIC
 from tidemill.http.v1.stream_response import StreamResponse
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
@@ -184,7 +185,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}/stream",
-        operation=Operation.READ,
+        access=READ_TOPIC,
         handler=stream,
         query=StreamQuery,
         response=StreamRecord,

@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.calls import Call, Operation, Refused, Route
+from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.kafka_errors import check
+from tidemill.http.v1.rights import ALTER_TOPIC, CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from tidemill.metadata.image import Topic
 from tidemill.metadata.metadata_records import TOPIC_RESOURCE, ConfigResource
 from tidemill.model.topic import NAME_LENGTH_MAX, topic_id_text
@@ -180,7 +181,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics",
-        operation=Operation.READ,
+        access=DESCRIBE_TOPIC,
         handler=list_topics,
         query=ListQuery,
         response=Topics,
@@ -189,7 +190,7 @@ ROUTES: Final = (
     Route(
         method="POST",
         path="/v1/topics",
-        operation=Operation.WRITE,
+        access=CREATE_TOPIC,
         handler=create,
         body=CreateBody,
         example={"name": "mails", "partitions": 4, "configs": {"retention.ms": "604800000"}},
@@ -201,7 +202,7 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/topics/{topic}",
-        operation=Operation.READ,
+        access=DESCRIBE_TOPIC_CONFIGS,
         handler=describe,
         response=Described,
         summary="Show a topic's partitions and its own configuration.",
@@ -209,7 +210,7 @@ ROUTES: Final = (
     Route(
         method="PATCH",
         path="/v1/topics/{topic}",
-        operation=Operation.WRITE,
+        access=ALTER_TOPIC,
         handler=change,
         body=ChangeBody,
         example={"partitions": 8, "configs": {"retention.ms": None}},
@@ -220,7 +221,7 @@ ROUTES: Final = (
     Route(
         method="DELETE",
         path="/v1/topics/{topic}",
-        operation=Operation.WRITE,
+        access=DELETE_TOPIC,
         handler=delete,
         response=None,
         status=204,
