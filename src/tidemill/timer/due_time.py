@@ -1,0 +1,92 @@
+"""When a record of a timer topic is due: the headers `tidemill-deliver-at` and `tidemill-delay`.
+
+A moment is whole milliseconds since the Unix epoch, or a date and time as in RFC 3339.  A delay is whole milliseconds,
+or a whole number with a unit.  What is finer than a millisecond is rounded up, so that no record is delivered early.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tidemill.model.duration import parse_duration_ms
+
+DELIVER_AT: Final = "tidemill-deliver-at"
+DELAY: Final = "tidemill-delay"
+DUE_MS_MIN: Final = 10**11  # March 1973; smaller numbers are seconds by mistake
+DUE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+VALUE_BYTES_MAX: Final = 64
+UNLIMITED: Final = -1
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_RFC_3339: Final = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))", re.ASCII
+)
+
+
+class BadDueTime(ValueError):
+    """The headers of a record do not say when it is due; the message says why, and what to write instead."""
+
+
+def due_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_ms_max: int = UNLIMITED) -> int:
+    """
+    Return when a record is due, in milliseconds since the epoch; `stamp_ms`, its append time, if no header says so.
+
+    A moment in the past is due at once.  Raise BadDueTime for a value that is malformed, is there twice, or is later
+    than `delay_ms_max` allows.
+    """
+    given = [(name, value) for name, value in headers if name in (DELIVER_AT, DELAY)]
+    if not given:
+        return stamp_ms
+    if len(given) > 1:
+        raise BadDueTime(f"the headers {' and '.join(name for name, _ in given)} are both there: keep one")
+    ((name, value),) = given
+    if value is None or not 0 < len(value) <= VALUE_BYTES_MAX:
+        raise _bad(name, value)
+    due = _moment(value) if name == DELIVER_AT else stamp_ms + _delay(value)
+    if due > DUE_MS_MAX or (delay_ms_max != UNLIMITED and due - stamp_ms > delay_ms_max):
+        allowed = "the year 9999" if delay_ms_max == UNLIMITED else f"tidemill.max.delay.ms={delay_ms_max}"
+        raise BadDueTime(f"{name}={value.decode(errors='replace')}: later than {allowed} allows")
+    return due
+
+
+def _delay(value: bytes) -> int:
+    if _DIGITS.fullmatch(value):
+        return int(value)
+    found = parse_duration_ms(value.decode("ascii", "replace"))
+    if found is None:
+        raise _bad(DELAY, value)
+    return found
+
+
+def _moment(value: bytes) -> int:
+    if _DIGITS.fullmatch(value):
+        found = int(value)
+        if found < DUE_MS_MIN:
+            raise BadDueTime(f"{DELIVER_AT}={found}: write milliseconds since the epoch; these look like seconds")
+        return found
+    found_text = _RFC_3339.fullmatch(value.decode("ascii", "replace"))
+    if found_text is None:
+        raise _bad(DELIVER_AT, value)
+    day, minute, second, fraction, _, sign, hours, minutes = found_text.groups()
+    if int(second) > 60 or int(hours or 0) > 23 or int(minutes or 0) > 59:
+        raise _bad(DELIVER_AT, value)
+    try:
+        begun = datetime.fromisoformat(f"{day}T{minute}:00").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise _bad(DELIVER_AT, value) from error
+    whole_ms = (begun - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    offset_ms = (int(hours or 0) * 60 + int(minutes or 0)) * 60_000
+    late_ns = 0 if second == "60" else int((fraction or "0").ljust(9, "0"))  # a leap second is the next minute
+    found = whole_ms + int(second) * 1_000 - (-offset_ms if sign == "-" else offset_ms) + -(-late_ns // 1_000_000)
+    if found < 0:
+        raise _bad(DELIVER_AT, value)
+    return found
+
+
+def _bad(name: str, value: bytes | None) -> BadDueTime:
+    shown = "null" if value is None else repr(value[: VALUE_BYTES_MAX + 1].decode(errors="replace"))
+    if name == DELAY:
+        return BadDueTime(f"{DELAY}={shown}: write whole milliseconds, or a number and ms, s, m, h or d, such as 5m")
+    return BadDueTime(
+        f"{DELIVER_AT}={shown}: write milliseconds since the epoch, or a time such as 2027-01-31T08:00:00Z"
+    )

@@ -1,0 +1,112 @@
+"""Batches of timer topics, as the leader rewrites them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.batches.batch import crc_matches, read_header
+from tidemill.batches.builder import RecordTuple, build_batch
+from tidemill.batches.compression import Codec
+from tidemill.batches.records import read_records
+from tidemill.timer.due_time import DELAY, DELIVER_AT
+from tidemill.timer.normalize import RecordRefused, normalized
+
+STAMP = 1_800_000_000_000
+SIZE_MAX = 1 << 20
+
+
+def record(*headers: tuple[str, bytes | None], value: bytes | None = b"v", timestamp: int = 5) -> RecordTuple:
+    return b"k", value, headers, timestamp
+
+
+def test_a_batch_that_needs_no_change_is_kept() -> None:
+    batch = build_batch([record(), record((DELIVER_AT, b"1800000000500"))])
+
+    found = normalized(batch, STAMP, size_max=SIZE_MAX)
+
+    assert found.batch is batch
+    assert [STAMP, 1_800_000_000_500] == found.due_ms
+
+
+@pytest.mark.parametrize(
+    ("header", "due"),
+    [
+        ((DELAY, b"5m"), STAMP + 300_000),
+        ((DELAY, b"7"), STAMP + 7),
+        ((DELIVER_AT, b"2027-01-31T08:00:00Z"), 1_801_382_400_000),
+    ],
+)
+def test_delays_and_texts_become_digits_in_their_place(header: tuple[str, bytes], due: int) -> None:
+    batch = build_batch([record(("a", b"1"), header, ("b", None))])
+
+    found = normalized(batch, STAMP, size_max=SIZE_MAX)
+
+    (rewritten,) = read_records(found.batch)
+    assert ((("a", b"1"), (DELIVER_AT, b"%d" % due), ("b", None)), [due]) == (rewritten.headers, found.due_ms)
+
+
+def test_a_rewritten_batch_keeps_its_producer_and_its_records() -> None:
+    given_records = [record((DELAY, b"1s"), timestamp=9), record(value=None, timestamp=3)]
+    batch = build_batch(
+        given_records,
+        base_offset=40,
+        leader_epoch=2,
+        codec=Codec.ZSTD,
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=11,
+        is_transactional=True,
+    )
+
+    found = normalized(batch, STAMP, size_max=SIZE_MAX)
+
+    before, after = read_header(batch), read_header(found.batch)
+    kept = ("base_offset", "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "record_count")
+    assert {name: getattr(before, name) for name in kept} == {name: getattr(after, name) for name in kept}
+    assert (Codec.NONE, True) == (after.codec, after.is_transactional)
+    assert [(9, b"v"), (3, None)] == [(it.timestamp, it.value) for it in read_records(found.batch)]
+    assert crc_matches(found.batch)
+
+
+def test_a_refusal_names_the_record() -> None:
+    batch = build_batch([record(), record((DELAY, b"soon"))])
+
+    with pytest.raises(RecordRefused, match="tidemill-delay='soon'") as refused:
+        normalized(batch, STAMP, size_max=SIZE_MAX)
+
+    assert 1 == refused.value.index
+
+
+def test_a_bomb_is_refused_before_it_is_unfolded() -> None:
+    batch = build_batch([record(value=bytes(10 << 20))], codec=Codec.ZSTD)
+
+    with pytest.raises(ValueError, match="1048576"):
+        normalized(batch, STAMP, size_max=SIZE_MAX)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.none(),
+            st.integers(0, 10**9).map(lambda ms: (DELAY, b"%d" % ms)),
+            st.integers(10**11, 10**13).map(lambda ms: (DELIVER_AT, b"%d" % ms)),
+            st.just((DELIVER_AT, b"2027-01-31T08:00:00.123456Z")),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]),
+)
+def test_a_normalized_batch_is_read_alike_at_any_later_time(
+    headers: list[tuple[str, bytes] | None], codec: Codec
+) -> None:
+    """
+    Its due times no longer depend on the clock, except those of records without a header, and it needs no change.
+    """
+    batch = build_batch([record(*(() if it is None else (it,))) for it in headers], codec=codec)
+
+    first = normalized(batch, STAMP, size_max=SIZE_MAX)
+    again = normalized(first.batch, STAMP + 1_000, size_max=SIZE_MAX)
+
+    assert again.batch is first.batch
+    assert [due + (1_000 if it is None else 0) for due, it in zip(first.due_ms, headers, strict=True)] == again.due_ms
