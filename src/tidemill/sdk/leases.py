@@ -78,6 +78,10 @@ class Leases:
             self._sending[request] = asyncio.create_task(self._send(request))
         await decided
 
+    def abandon(self, lease: Lease) -> None:
+        """Renew a lease no more, so that its message is delivered again when it ends."""
+        self._close(lease, is_lost=lease.is_open or lease.is_lost)
+
     async def release_all(self) -> None:
         """Release all messages that are not finished, for immediate delivery, and renew no lease any more."""
         if self._renewing is not None:

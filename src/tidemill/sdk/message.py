@@ -63,6 +63,10 @@ class Delivered:
         delay_ms = None if delay is None else milliseconds("delay", delay)
         await self._leases.decide(self._lease, decision, delay_ms)
 
+    def abandon(self) -> None:
+        """Renew the lease no more: the message is delivered again when it ends.  Call this in the event loop."""
+        self._leases.abandon(self._lease)
+
 
 class AsyncMessage(Delivered):
     """A message of an `AsyncQueue`.  Its lease is renewed until it is finished."""

@@ -10,15 +10,15 @@ import inspect
 import logging
 import random
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import quote
 
 from tidemill.model.back_off import BackOff
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.async_queue import MESSAGES_MAX, AsyncQueue
+from tidemill.sdk.handler_threads import HandlerThreads
 from tidemill.sdk.message import AsyncMessage, Message
-from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, TidemillError
+from tidemill.sdk.problems import BrokersUnavailable, LeaseExpired, RequestRefused, TidemillError
 
 Handler = Callable[[Any], Any]
 WAIT: Final = "20s"
@@ -48,6 +48,7 @@ class Worker:
         self._api = api
         self._open_queue = queue
         self._handler = handler
+        self._is_async = any(map(inspect.iscoroutinefunction, (handler, getattr(handler, "__call__", None))))  # noqa: B004
         self._topic = topic
         self._group = group
         self._concurrency = concurrency
@@ -59,7 +60,7 @@ class Worker:
         """Handle messages until `stopping` is set.  Raise TidemillError if a broker refuses the requests."""
         await self._set_attempts()
         queue, running = self._open_queue(), set[asyncio.Task[None]]()
-        threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix=f"tidemill-{self.name}")
+        threads = HandlerThreads(f"tidemill-{self.name}")
         stopped = asyncio.create_task(stopping.wait())
         try:
             while not stopping.is_set():
@@ -74,13 +75,15 @@ class Worker:
         finally:
             stopped.cancel()
             log.info("%s stops; messages in hand: %d", self.name, len(running))
-            if running:
-                await asyncio.wait(running, timeout=self._grace_s)
-            if running:
-                log.warning("%s: messages released after %g s of grace: %d", self.name, self._grace_s, len(running))
-                await _cancelled(running)
-            await queue.close()
-            threads.shutdown(wait=False)
+            try:
+                if running:
+                    await asyncio.wait(running, timeout=self._grace_s)
+            finally:  # the wait may be cancelled
+                if running:
+                    log.warning("%s: messages released before their handlers have ended: %d", self.name, len(running))
+                    await _cancelled(running)
+                threads.close()
+                await queue.close()
 
     async def _receive(self, queue: AsyncQueue, count: int, stopped: "asyncio.Task[Any]") -> list[AsyncMessage]:
         """Return messages, or none if the worker is stopped meanwhile or no broker answers."""
@@ -96,24 +99,34 @@ class Worker:
             receiving.cancel()  # the broker notices that the connection is closed, and delivers no message
             await asyncio.wait({receiving})
 
-    async def _handle(self, message: AsyncMessage, threads: ThreadPoolExecutor) -> None:
+    async def _handle(self, message: AsyncMessage, threads: HandlerThreads) -> None:
         try:
-            await self._call(message, threads)
-        except Exception:  # the handler is the user's code
-            delay_ms = None if self._backoff is None else self._backoff.delay_ms(message.attempt, random.random)
-            after = "the group's back-off" if delay_ms is None else f"{delay_ms / 1_000:g} s"
-            log.exception("%s failed with %s; released, to be delivered after %s", self.name, _shown(message), after)
-            await self._finish(message, "nack", delay_ms)
-        else:
+            problem = await self._call(message, threads)
+        except (Exception, SystemExit, asyncio.CancelledError) as raised:  # the handler is the user's code
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the worker stops, and releases the message
+            problem = raised
+        if problem is None:
             await self._finish(message, "ack", None)
-
-    async def _call(self, message: AsyncMessage, threads: ThreadPoolExecutor) -> None:
-        if inspect.iscoroutinefunction(self._handler):
-            await self._handler(message)
             return
+        delay_ms = None if self._backoff is None else self._backoff.delay_ms(message.attempt, random.random)
+        after = "the group's back-off" if delay_ms is None else f"{delay_ms / 1_000:g} s"
+        what = f"{self.name} failed with {_shown(message)}"
+        log.error("%s; released, to be delivered after %s", what, after, exc_info=problem)
+        await self._finish(message, "nack", delay_ms)
+
+    async def _call(self, message: AsyncMessage, threads: HandlerThreads) -> BaseException | None:
+        """Call the handler, and return the exception that it has raised in its thread."""
+        if self._is_async:
+            await self._handler(message)
+            return None
         loop = asyncio.get_running_loop()
         given = Message(message, lambda work: asyncio.run_coroutine_threadsafe(work, loop).result())
-        await loop.run_in_executor(threads, self._handler, given)
+        result, problem = await threads.call(self._handler, given)
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            return TypeError(f"{self.name} returned {result!r}, which has not run: use a function, or `async def`")
+        return problem
 
     async def _finish(self, message: AsyncMessage, decision: Any, delay_ms: int | None) -> None:
         if message.is_lost:
@@ -121,8 +134,12 @@ class Worker:
         elif not message.is_finished:  # the handler may have finished it itself
             try:
                 await message.decide(decision, None if delay_ms is None else delay_ms / 1_000)
-            except TidemillError as problem:
+            except LeaseExpired as problem:
                 log.warning("%s: %s of %s: %s", self.name, decision, _shown(message), problem)
+            except TidemillError as problem:
+                what = f"{self.name}: {decision} of {_shown(message)}"
+                log.warning("%s: %s; the message is delivered again when its lease ends", what, problem)
+                message.abandon()
 
     async def _set_attempts(self) -> None:
         """Set the group's limit of deliveries where it has none.  Raise ValueError if it has another one."""
@@ -146,7 +163,7 @@ class Worker:
 
 
 async def _cancelled(running: Collection["asyncio.Task[None]"]) -> None:
-    """Cancel handlers that are coroutines, and wait no longer for those in threads."""
+    """Cancel handlers that are coroutines, and wait no longer for those in threads, which are daemons."""
     for task in running:
         task.cancel()
     await asyncio.wait(running)
