@@ -15,7 +15,7 @@ from tidemill.sdk.async_mill import AsyncMill
 from tidemill.sdk.async_queue import AsyncQueue
 from tidemill.sdk.loop_thread import LoopThread
 from tidemill.sdk.message import AsyncMessage
-from tidemill.sdk.problems import RequestRefused
+from tidemill.sdk.problems import RequestRefused, TidemillError
 
 WAIT_MS: Final = 20_000
 EXCHANGE_CONFIGS: Final = {"retention.ms": "3600000"}  # nothing older is read
@@ -102,7 +102,14 @@ class CeleryLink:
 
     def decide(self, message: AsyncMessage, decision: Any) -> "Future[None]":
         """Begin to acknowledge, release or reject a message; released ones are delivered again at once."""
-        return self._loop.begin(message.decide(decision, 0 if decision == "nack" else None))
+        return self._loop.begin(self._decide(message, decision))
+
+    async def _decide(self, message: AsyncMessage, decision: Any) -> None:
+        try:
+            await message.decide(decision, 0 if decision == "nack" else None)
+        except TidemillError:
+            message.abandon()
+            raise
 
     def available(self, queue: str) -> int:
         """Return how many messages wait in a queue."""
