@@ -6,6 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from threading import Lock
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -14,6 +15,7 @@ from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.async_queue import AsyncQueue
 from tidemill.sdk.discovery import http_addresses
 from tidemill.sdk.durations import Duration, milliseconds
+from tidemill.sdk.loop_thread import check_process
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import Headers, NewRecord, Sent, new_record
 from tidemill.sdk.sender import HEADROOM_S, HttpSender, KafkaSender, Sender
@@ -48,6 +50,8 @@ class AsyncMill:
         self._token = token
         self._timeout_s = milliseconds("timeout", timeout, at_least_ms=1) / 1_000
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._pid = os.getpid()
+        self._lock = Lock()  # threads share the sender and the list of queues
         self._api: ApiClient | None = None
         self._sender: Sender | None = None
         self._queues: list[AsyncQueue] = []
@@ -76,14 +80,17 @@ class AsyncMill:
 
         Raise SendFailed if some of them were not written in time.
         """
-        await asyncio.gather(*(it.close() for it in self._queues))
-        self._queues.clear()
-        sender, self._sender = self._sender, None
-        if sender is not None:
-            await asyncio.to_thread(sender.close)
-        if self._api is not None:
-            await self._api.close()
-            self._api = None
+        with self._lock:
+            api, self._api = self._api, None
+            sender, self._sender = self._sender, None
+        try:
+            await asyncio.gather(*(it.close() for it in self._queues))
+            self._queues.clear()
+            if sender is not None:
+                await asyncio.to_thread(sender.close)
+        finally:
+            if api is not None:
+                await api.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -122,11 +129,14 @@ class AsyncMill:
 
     def sender(self) -> Sender:
         """Return what sends records, which is created at the first use."""
-        if self._sender is None:
-            api = self.api
-            assert self._loop is not None, "set together with the API"
-            self._sender = HttpSender(api, self._loop) if self._kafka is None else KafkaSender(self._kafka)
-        return self._sender
+        check_process(self._pid)
+        with self._lock:
+            if self._sender is None:
+                api = self.api
+                assert self._loop is not None, "set together with the API"
+                kafka = self._kafka
+                self._sender = HttpSender(api, self._loop) if kafka is None else KafkaSender(kafka, self._timeout_s)
+            return self._sender
 
     def queue(
         self,
@@ -160,7 +170,8 @@ class AsyncMill:
             partition=partition,
             idle=idle,
         )
-        self._queues.append(queue)
+        with self._lock:
+            self._queues = [*(it for it in self._queues if not it.is_closed), queue]
         return queue
 
     def worker(
@@ -224,10 +235,15 @@ class AsyncMill:
         if not self._workers:
             raise ValueError("there is no worker: decorate a function with @mill.worker(topic, group=…)")
         await self.open()
-        self._stopping.clear()
+        self._stopping = asyncio.Event()  # of this event loop; the last run may have had another one
         running = [asyncio.create_task(worker.run(self._stopping)) for worker in self._workers]
         try:
             await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError:
+            if self._stopping.is_set():  # a second signal: wait for no handler
+                for task in running:
+                    task.cancel()
+            raise
         finally:
             self.stop()
             await asyncio.wait(running)

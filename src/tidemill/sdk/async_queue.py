@@ -74,6 +74,9 @@ class AsyncQueue:
             body = {**self._fields, "max": max, "wait_ms": wait_ms}
             response = await self._api.call("POST", f"{self._path}/receive", body, wait_s=wait_ms / 1_000)
             messages = [message_of(self.topic, it, self._leases) for it in response["messages"]]
+            if self._is_closed:  # by another task, while this one waited
+                await self._leases.release_all()
+                return []
             if messages or loop.time() >= ends_at:
                 return messages
 
@@ -112,6 +115,10 @@ class AsyncQueue:
         """Return the partitions of the queue with their counts, as `GET /v1/queues/{topic}/{group}` does."""
         found: dict[str, Any] = await self._api.call("GET", self._path)
         return found
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     async def close(self) -> None:
         """Release the messages that are not finished, and end the iteration."""

@@ -3,8 +3,8 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
-from concurrent.futures import Future
-from threading import Thread
+from concurrent.futures import Future, wait
+from threading import Lock, Thread
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
@@ -17,10 +17,11 @@ from tidemill.sdk.record import NewRecord, Sent
 POLL_S: Final = 0.2  # how soon the thread notices that the sender is closed
 FLUSH_S_MAX: Final = 60.0
 HEADROOM_S: Final = 0.01  # how soon a full buffer is tried again
+LINGER_MS: Final = 1
 DEFAULTS: Final[Mapping[str, object]] = {
     "acks": "all",
     "enable.idempotence": True,
-    "linger.ms": 1,  # a caller waits for each record
+    "linger.ms": LINGER_MS,  # a caller waits for each record
     "partitioner": "murmur2_random",  # as Java's producer and the HTTP API choose
 }
 
@@ -30,7 +31,7 @@ class Sender(Protocol):
         """
         Begin to send a record, from any thread.  The result is where it was written; the exception is SendFailed.
 
-        Raise BufferError if too many records are on their way.
+        Raise BufferError if too many records are on their way, and ValueError after `close`.
         """
         ...
 
@@ -39,16 +40,24 @@ class Sender(Protocol):
         ...
 
     def close(self) -> None:
-        """Wait for the records that are on their way.  Raise SendFailed if some were not written in time."""
+        """
+        Wait for the records that are on their way, and begin no others.
+
+        Raise SendFailed if some were not written in time; so do their futures.
+        """
         ...
 
 
 class KafkaSender:
     """Sends records with librdkafka: idempotent, in batches, acknowledged by a majority."""
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
-        self._producer = confluent_kafka.Producer({**DEFAULTS, **settings})
+    def __init__(self, settings: Mapping[str, object], timeout_s: float) -> None:
+        """A record that is not written within `timeout_s` has failed, unless librdkafka's `settings` say otherwise."""
+        limit = {"delivery.timeout.ms": max(round(timeout_s * 1_000), LINGER_MS + 1)}
+        self._producer = confluent_kafka.Producer({**DEFAULTS, **limit, **settings})
+        self._lock = Lock()  # what is produced before `close` is waited for
         self._is_closed = False
+        self._is_flushed = False
         self._polling = Thread(target=self._poll, name="tidemill-sender", daemon=True)
         self._polling.start()
 
@@ -66,9 +75,12 @@ class KafkaSender:
         if record.timestamp_ms is not None:
             more["timestamp"] = record.timestamp_ms
         try:
-            self._producer.produce(
-                record.topic, record.value, record.key, headers=record.headers, on_delivery=delivered, **more
-            )
+            with self._lock:
+                if self._is_closed:
+                    raise ValueError("the client is closed")
+                self._producer.produce(
+                    record.topic, record.value, record.key, headers=record.headers, on_delivery=delivered, **more
+                )
         except confluent_kafka.KafkaException as error:
             raise SendFailed(f"a record was not written to topic {record.topic}: {error.args[0].str()}") from error
         return sent
@@ -78,14 +90,19 @@ class KafkaSender:
         return left
 
     def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
         left = self.flush(FLUSH_S_MAX)
-        self._is_closed = True
+        if left:
+            self._producer.purge()  # their futures fail, for which callers may wait
+            self.flush(FLUSH_S_MAX)
+        self._is_flushed = True
         self._polling.join()
         if left:
             raise SendFailed(f"{left} records were not written within {FLUSH_S_MAX:.0f} s; send them again")
 
     def _poll(self) -> None:
-        while not self._is_closed:
+        while not self._is_flushed:
             self._producer.poll(POLL_S)
 
 
@@ -124,13 +141,7 @@ class HttpSender:
         return Sent(record.topic, written["partition"], written["offset"])
 
     def flush(self, timeout_s: float) -> int:
-        waiting = [*self._in_flight]
-        for sent in waiting:
-            try:
-                sent.exception(timeout_s)
-            except TimeoutError:
-                break
-        return sum(not sent.done() for sent in waiting)
+        return len(wait([*self._in_flight], timeout_s).not_done)
 
     def close(self) -> None:
         if left := self.flush(FLUSH_S_MAX):

@@ -163,3 +163,37 @@ def test_a_stop_waits_for_a_handler_that_hangs_no_longer_than_the_grace() -> Non
 
     assert [True] == [it.daemon for it in threads]
     assert [("nack", ["a"])] == api.requests
+
+
+def test_a_stop_that_is_cancelled_waits_for_no_handler() -> None:
+    api = Api()
+
+    async def running() -> None:
+        stopping, begun = asyncio.Event(), asyncio.Event()
+        queue = Queue(api, "a", stopping)
+
+        async def handle(message: Any) -> None:
+            begun.set()
+            await asyncio.sleep(60)
+
+        worker = Worker(
+            lambda: api,  # type: ignore[arg-type, return-value]
+            lambda: queue,  # type: ignore[arg-type, return-value]
+            handle,
+            topic="t",
+            group="g",
+            concurrency=1,
+            backoff=None,
+            attempts=None,
+            grace_s=60.0,
+        )
+        task = asyncio.create_task(worker.run(stopping))
+        await begun.wait()
+        stopping.set()
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(asyncio.wait_for(running(), 10))
+
+    assert [("nack", ["a"])] == api.requests

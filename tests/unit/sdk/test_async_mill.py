@@ -1,0 +1,75 @@
+"""The client for asyncio, without a broker: its life."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tidemill.sdk.async_mill import AsyncMill
+from tidemill.sdk.async_queue import AsyncQueue
+from tidemill.sdk.sender import KafkaSender
+
+
+def test_a_client_works_in_one_event_loop_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    mill, received = AsyncMill(http="127.0.0.1:1"), list[int]()
+
+    @mill.worker("t", group="g")
+    def handle(message: Any) -> None: ...
+
+    async def receive(self: AsyncQueue, count: int, **_: Any) -> Any:
+        received.append(count)
+        asyncio.get_running_loop().call_later(0.05, mill.stop)
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        async with mill:
+            await mill.run()
+
+    monkeypatch.setattr(AsyncQueue, "receive", receive)
+    for _ in range(2):
+        asyncio.run(asyncio.wait_for(run(), 20))
+
+    assert [1, 1] == received
+
+
+def test_a_run_that_is_cancelled_while_it_stops_waits_for_no_worker() -> None:
+    """Python cancels the main task at a second Ctrl-C."""
+
+    class Endless:
+        async def run(self, stopping: asyncio.Event) -> None:
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        mill = AsyncMill(http="127.0.0.1:1")
+        mill._workers.append(Endless())  # type: ignore[arg-type]
+        async with mill:
+            running = asyncio.create_task(mill.run_workers())
+            await asyncio.sleep(0.05)
+            mill.stop()
+            running.cancel()
+            await asyncio.wait({running})
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+def test_queues_that_are_closed_are_forgotten() -> None:
+    async def run() -> int:
+        async with AsyncMill(http="127.0.0.1:1") as mill:
+            for _ in range(10):
+                async with mill.queue("t", "g"):
+                    pass
+            return len(mill._queues)
+
+    assert 1 == asyncio.run(run())
+
+
+def test_threads_share_one_sender() -> None:
+    """A second one would not be flushed, and its records be lost."""
+
+    async def run() -> set[int]:
+        async with AsyncMill("127.0.0.1:1", http="127.0.0.1:1", kafka={"log_level": 0}) as mill:
+            senders = await asyncio.gather(*(asyncio.to_thread(mill.sender) for _ in range(8)))
+            assert isinstance(senders[0], KafkaSender)
+            return {id(it) for it in senders}
+
+    assert 1 == len(asyncio.run(run()))

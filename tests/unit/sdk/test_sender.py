@@ -1,0 +1,77 @@
+"""How records are sent: each future gets an outcome."""
+
+import asyncio
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from tidemill.sdk import sender as senders
+from tidemill.sdk.problems import SendFailed
+from tidemill.sdk.record import NewRecord, Sent
+from tidemill.sdk.sender import HttpSender, KafkaSender
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+RECORD = NewRecord("t", None, b"x", [], None, None)
+
+
+def test_a_record_fails_when_no_broker_answers_in_time() -> None:
+    sender = KafkaSender(NOWHERE, timeout_s=0.3)
+
+    with pytest.raises(SendFailed, match="not written to topic t"):
+        sender.begin(RECORD).result(20)
+    sender.close()
+
+
+def test_the_settings_may_give_another_time() -> None:
+    sender = KafkaSender(NOWHERE | {"message.timeout.ms": 300}, timeout_s=3_000)
+
+    with pytest.raises(SendFailed):
+        sender.begin(RECORD).result(20)
+    sender.close()
+
+
+def test_a_record_that_is_left_at_the_end_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may wait for it."""
+    monkeypatch.setattr(senders, "FLUSH_S_MAX", 0.2)
+    sender = KafkaSender(NOWHERE, timeout_s=3_000)
+    left = sender.begin(RECORD)
+
+    with pytest.raises(SendFailed, match="1 records were not written"):
+        sender.close()
+
+    assert isinstance(left.exception(0), SendFailed)
+
+
+def test_a_closed_sender_takes_no_record() -> None:
+    sender = KafkaSender(NOWHERE, timeout_s=3_000)
+    sender.close()
+
+    with pytest.raises(ValueError, match="closed"):
+        sender.begin(RECORD)
+
+
+def test_a_flush_over_http_lasts_no_longer_than_it_may() -> None:
+    """A send that is cancelled meanwhile does not fail it."""
+
+    class Api:
+        async def call(self, *_: Any, **__: Any) -> Any:
+            await asyncio.sleep(60)
+
+    async def run() -> tuple[int, float]:
+        sender = HttpSender(Api(), asyncio.get_running_loop())  # type: ignore[arg-type]
+        sent: list[Future[Sent]] = [sender.begin(RECORD) for _ in range(3)]
+        began_at = time.monotonic()
+        flushing = asyncio.create_task(asyncio.to_thread(sender.flush, 0.3))
+        await asyncio.sleep(0.1)
+        sent[0].cancel()
+        left = await flushing
+        for it in sent:
+            it.cancel()
+        return left, time.monotonic() - began_at
+
+    left, lasted_s = asyncio.run(run())
+
+    assert 2 == left
+    assert lasted_s < 0.3 * 3
