@@ -16,6 +16,8 @@ RESPONSE_S_MAX: Final = 20.0  # beyond the time for which a request waits: longe
 PAUSE_S: Final = 0.05  # before a request is sent again; doubled each time
 PAUSE_S_MAX: Final = 2.0
 CONNECTIONS_MAX: Final = 100
+IDLE_S_MAX: Final = 3.0  # of a connection: brokers close theirs after 5 s, perhaps just when a request is sent
+NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 log = logging.getLogger("httpx")
 if log.level == logging.NOTSET:
     log.setLevel(logging.WARNING)  # it would log each request as information
@@ -39,7 +41,9 @@ class ApiClient:
         self._timeout_s = timeout_s
         self._http = httpx.AsyncClient(
             headers=JSON_TYPE if token is None else {**JSON_TYPE, "authorization": f"Bearer {token}"},
-            limits=httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX),
+            limits=httpx.Limits(
+                max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX, keepalive_expiry=IDLE_S_MAX
+            ),
             transport=transport,
             trust_env=False,  # Kafka clients do not use the environment's proxies, either
         )
@@ -61,7 +65,8 @@ class ApiClient:
         is_repeatable: bool = True,
     ) -> Any:
         """
-        Return the decoded response, or None if it has no body.  Raise RequestRefused or BrokersUnavailable.
+        Return the decoded response, or None if it has no body.  Raise RequestRefused or BrokersUnavailable,
+        and ValueError if the client is closed.
 
         The broker may wait for `wait_s` before it answers.  A request that is not repeatable is sent again only if no
         broker can have received it.
@@ -72,12 +77,14 @@ class ApiClient:
         ends_at = loop.time() + wait_s + self._timeout_s
         pause_s = PAUSE_S
         while True:
+            if self._http.is_closed:
+                raise ValueError("the client is closed")
             address = self._addresses[self._at]
             try:
                 response = await self._http.request(method, address + path, content=content, timeout=timeout)
             except httpx.TransportError as error:
                 problem = f"{address}: {error or type(error).__name__}"
-                if not is_repeatable and not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+                if not is_repeatable and not isinstance(error, NOT_SENT):
                     raise BrokersUnavailable(
                         f"{problem}; it is not known whether the request had its effect"
                     ) from error
@@ -88,7 +95,8 @@ class ApiClient:
                 problem = f"{address}: {refused}"
                 if not is_repeatable and refused.fields.get("error") == "REQUEST_TIMED_OUT":
                     raise refused
-            self._at = (self._at + 1) % len(self._addresses)
+            if address == self._addresses[self._at]:  # else another request has already turned to the next broker
+                self._at = (self._at + 1) % len(self._addresses)
             if loop.time() + pause_s > ends_at:
                 raise BrokersUnavailable(f"{method} {path}: no broker answered for {self._timeout_s:g} s; {problem}")
             await asyncio.sleep(pause_s * (0.5 + random.random() / 2))

@@ -71,6 +71,7 @@ def test_a_request_goes_to_the_next_broker(lost: httpx.Response | Exception) -> 
     [
         (httpx.ConnectError("refused"), 2),
         (httpx.ConnectTimeout("refused"), 2),
+        (httpx.PoolTimeout("100 others"), 2),
         (httpx.ReadError("reset"), 1),
         (httpx.RemoteProtocolError("closed"), 1),
         (answer(503, {"error": "NOT_LEADER_OR_FOLLOWER"}), 2),
@@ -108,3 +109,35 @@ def test_a_request_fails_when_no_broker_answers_in_time() -> None:
 
     with pytest.raises(BrokersUnavailable, match=r"POST /v1/x: no broker answered for 0.5 s; http://.*refused"):
         problem()
+
+
+def test_requests_that_fail_together_go_to_the_next_broker_together() -> None:
+    """If each of four turned to the next of two brokers, all would come back to the one that is down."""
+    requests: list[str] = []
+
+    class OneIsDown(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            requests.append(request.url.host)
+            await asyncio.sleep(0)
+            if request.url.host == requests[0]:
+                raise httpx.ConnectError("refused")
+            return answer(200, {})
+
+    async def run() -> None:
+        api = ApiClient(BROKERS, None, timeout_s=5, transport=OneIsDown())
+        await asyncio.gather(*(api.call("GET", "/v1/x") for _ in range(4)))
+        await api.close()
+
+    asyncio.run(run())
+
+    assert (4, 4) == (requests.count(requests[0]), len(requests) - 4)
+
+
+def test_a_closed_client_says_so() -> None:
+    async def run() -> None:
+        api = ApiClient(BROKERS, None, timeout_s=5, transport=Transport([answer(200, {})]))
+        await api.close()
+        await api.call("GET", "/v1/x")
+
+    with pytest.raises(ValueError, match="the client is closed"):
+        asyncio.run(run())
