@@ -147,11 +147,11 @@ class Leases:
             statuses = await self._statuses("extend", part, {"lease_ms": part[0].lease_ms})
         except (BrokersUnavailable, RequestRefused) as problem:
             log.warning("%d leases at %s were not renewed: %s", len(part), self._path, problem)
-            statuses = ["unknown"] * len(part)
+            statuses = ["refused" if isinstance(problem, RequestRefused) else "unknown"] * len(part)
         for lease, status in zip(part, statuses, strict=True):
             if status == "unknown":
                 lease.renew_at = began_at + PERIOD_S_MIN
-            elif status == "ok":
+            elif status in ("ok", "refused"):  # a refusal will hardly change at once
                 lease.renew_at = began_at + lease.lease_ms / 1_000 / RENEWALS
             elif not lease.is_deciding:  # else the response to the decision tells
                 self._close(lease, is_lost=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemill.sdk.leases import Leases
-from tidemill.sdk.problems import BrokersUnavailable, LeaseExpired
+from tidemill.sdk.problems import BrokersUnavailable, LeaseExpired, RequestRefused
 
 LEASE_MS = 300
 
@@ -149,6 +149,20 @@ def test_a_renewal_without_an_answer_is_tried_again() -> None:
     run(api, test)
 
     assert [["r"]] == api.of("nack")
+
+
+def test_a_renewal_that_is_refused_is_not_repeated_at_once() -> None:
+    """For example, the topic may have been deleted while the message is worked on."""
+    api = Api()
+    api.problem = RequestRefused(404, "no such topic", {})
+
+    async def test(leases: Leases) -> None:
+        leases.add("r", 6_000)
+        leases._open["r"].renew_at = 0
+        await asyncio.sleep(0.5)
+        assert [["r"]] == api.of("extend")
+
+    run(api, test)
 
 
 def test_each_caller_gets_the_problem_and_may_try_again() -> None:
