@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from queue import Empty
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from kombu.transport import virtual
 
@@ -29,6 +29,12 @@ RECEIVED_MAX: Final = 100  # messages of a queue that are received at once
 ACK_S_MAX: Final = 10.0  # how long the end of a connection waits for acknowledgements
 EXCHANGE: Final = ".exchange"  # the end of the name of an exchange's topic
 log = logging.getLogger("tidemill.celery")
+
+
+def http_address(url: SplitResult) -> str:
+    """Return the scheme, host and port of a URL, without its user and password."""
+    host = url.netloc.rpartition("@")[2]  # with the brackets of an address of IPv6
+    return f"{url.scheme}://{host if url.port else f'{host}:{DEFAULT_PORT}'}"
 
 
 class QoS(virtual.QoS):
@@ -248,8 +254,8 @@ class Transport(virtual.Transport):
             options = self.client.transport_options
             url = urlsplit(self.client.hostname)
             self._link = CeleryLink(
-                f"{url.scheme}://{url.hostname}:{url.port or DEFAULT_PORT}",
-                options.get("token") or url.password,
+                http_address(url),
+                options.get("token") or (url.password and unquote(url.password)),
                 options.get("group", GROUP),
                 options.get("visibility_timeout"),
                 options.get("partitions"),

@@ -1,6 +1,5 @@
 """Finds the HTTP addresses of a cluster's brokers, which each broker has in its configuration."""
 
-import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -53,9 +52,10 @@ def address_of(configs: Mapping[str, Any], kafka_host: str) -> str | None:
         value = configs[name].value if name in configs else None
         if value:
             host, _, port = value.rpartition(":")
-            return f"{kafka_host}:{port}" if _is_wildcard(host) else str(value)
+            named = f"[{kafka_host}]" if ":" in kafka_host else kafka_host  # an address of IPv6
+            return f"{named}:{port}" if _is_wildcard(host) else str(value)
     return None
 
 
 def _is_wildcard(host: str) -> bool:
-    return host.strip("[]") in ("", "0.0.0.0", "::", socket.inet_ntop(socket.AF_INET6, bytes(16)))
+    return host.strip("[]") in ("", "0.0.0.0", "::")

@@ -27,3 +27,7 @@ def test_the_advertised_address_comes_first_and_a_wildcard_stands_for_the_host(
     given: dict[str, Any], expected: str | None
 ) -> None:
     assert expected == address_of(given, "kafka-host")
+
+
+def test_a_host_that_is_an_address_of_ipv6_gets_brackets() -> None:
+    assert "[::1]:9080" == address_of(configs(listener="[::]:9080"), "::1")
