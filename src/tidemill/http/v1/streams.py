@@ -83,6 +83,8 @@ def _positions_of(text: str | None, topic: Topic) -> dict[int, int] | None:
         if not all(it.isascii() and it.isdigit() and len(it) <= 19 for it in (number, offset)):
             raise Refused(400, f"Last-Event-ID: {text[:200]} is not an id of this stream, such as 0:13,1:5")
         found[int(number)] = int(offset)
+    if len(found) > PARTITIONS_MAX:
+        raise Refused(400, f"Last-Event-ID: it has {len(found)} partitions, and a stream at most {PARTITIONS_MAX}")
     if max(found) >= topic.partition_count or max(found.values()) > OFFSET_MAX:
         raise Refused(400, f"Last-Event-ID: {text[:200]} is not an id of a stream of topic {topic.name}")
     return found
@@ -129,7 +131,8 @@ class _Stream:
         try:
             while True:
                 try:
-                    page = await asyncio.wait_for(self._pages.get(), HEARTBEAT_S)
+                    async with asyncio.timeout(HEARTBEAT_S):  # wait_for may ignore the end of the stream
+                        page = await self._pages.get()
                 except TimeoutError:
                     yield self._position, None
                     continue
