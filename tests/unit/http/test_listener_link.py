@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tidemill.http.v1 import listener_link
 from tidemill.http.v1.listener_link import LinkLost, ListenerLinks
 from tidemill.wire.messages import api_versions, metadata
 
@@ -121,6 +122,17 @@ def test_a_request_is_lost_together_with_its_connection() -> None:
         listener.writers[0].close()
         with pytest.raises(LinkLost) as lost:
             await waiting
+        assert lost.value.is_sent
+
+    run(test)
+
+
+def test_a_request_without_a_response_is_lost_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_link, "RESPONSE_S_MAX", 0.1)
+
+    async def test(listener: Listener, links: ListenerLinks) -> None:
+        with pytest.raises(LinkLost, match="no response") as lost:
+            await links.ask(metadata.API, REQUEST)
         assert lost.value.is_sent
 
     run(test)

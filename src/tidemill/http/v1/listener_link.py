@@ -16,6 +16,7 @@ from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
 CONNECT_S_MAX: Final = 5.0
+RESPONSE_S_MAX: Final = 60.0  # twice as long as any request waits: a broker that is frozen keeps its connections open
 FRAME_BYTES_MAX: Final = 128 << 20  # more than any broker sends
 IDLE_MAX: Final = 16  # connections that are kept; more of them are closed after their request
 _FRAME_SIZE: Final = Struct(">i")
@@ -87,12 +88,16 @@ class ListenerLink:
             _, parts = self._wire.send(api, request, version=version)
             is_sent = True
             self._writer.writelines(parts)
-            await self._writer.drain()
-            (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
-            if not 0 < size <= FRAME_BYTES_MAX:
-                raise LinkLost(f"a response of {size} bytes", is_sent=True)
-            response = self._wire.receive(memoryview(await self._reader.readexactly(size))).response
+            async with asyncio.timeout(RESPONSE_S_MAX):
+                await self._writer.drain()
+                (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
+                if not 0 < size <= FRAME_BYTES_MAX:
+                    raise LinkLost(f"a response of {size} bytes", is_sent=True)
+                frame = await self._reader.readexactly(size)
+            response = self._wire.receive(memoryview(frame)).response
             is_done = True
+        except TimeoutError as error:
+            raise LinkLost(f"no response within {RESPONSE_S_MAX:.0f} s", is_sent=True) from error
         except asyncio.IncompleteReadError as error:
             raise LinkLost("the broker closed the connection", is_sent=True) from error
         except (OSError, ProtocolError) as error:
