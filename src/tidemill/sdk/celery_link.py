@@ -145,7 +145,7 @@ class CeleryLink:
         return int(self._loop.call(self._call("GET", f"{_records(topic)}?limit=1"))["end"])
 
     def read(self, topic: str, offset: int) -> "Future[tuple[Sequence[Any], int]]":
-        """Return messages from an offset on, as soon as there are any, and the offset behind them."""
+        """Return values of records from an offset on, as soon as there are any, and the offset behind them."""
         return self._loop.begin(self._read(topic, offset))
 
     async def _read(self, topic: str, offset: int) -> tuple[Sequence[Any], int]:
@@ -156,7 +156,7 @@ class CeleryLink:
             if refused.status != 410:
                 raise
             return [], int(refused.fields["log_start"])  # type: ignore[call-overload]
-        return [json.loads(it["value"]) for it in found["records"]], found["next_offset"]
+        return [it["value"] for it in found["records"]], found["next_offset"]
 
     async def _create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> None:
         if topic in self._known:

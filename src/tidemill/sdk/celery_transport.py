@@ -9,6 +9,7 @@ queue declared ─▶ topic           published ─▶ bound queues, or the topi
 consumed ─▶ receive ─▶ delivered ─▶ ack, or reject
 """
 
+import json
 import logging
 import time
 from collections.abc import Iterable
@@ -168,20 +169,26 @@ class Channel(virtual.Channel):
     def _payloads(self, queue: str, topic: str | None, received: Any) -> list[Any]:
         if topic is None:
             return [it for it in map(self._payload, received) if it is not None]
-        messages, offset = received
+        values, offset = received
         positions = self._positions.get(queue, {})
         if topic in positions:
             positions[topic] = offset
         exchange = topic.removesuffix(EXCHANGE)
-        return [it for it in messages if self._is_bound(queue, exchange, it)]
+        return [it for it in (self._published(queue, exchange, value) for value in values) if it is not None]
 
-    def _is_bound(self, queue: str, exchange: str, payload: Any) -> bool:
-        """Whether a queue gets a message that was published to an exchange."""
-        info = payload["properties"]["delivery_info"]
-        name = info["exchange"]
+    def _published(self, queue: str, exchange: str, value: Any) -> Any:
+        """Return a message that was published to an exchange, if the queue gets it; None otherwise."""
+        try:
+            payload = json.loads(value)
+            info = payload["properties"]["delivery_info"]
+            name, routing_key = info["exchange"], info["routing_key"]
+        except (ValueError, KeyError, TypeError):
+            log.error("a message in topic %s is not one of Celery; it is left out", exchange + EXCHANGE)
+            return None
         if topic_name(name + EXCHANGE) != exchange + EXCHANGE or name not in self.state.exchanges:
-            return False
-        return queue in self.typeof(name).lookup(self.get_table(name), name, info["routing_key"], None)
+            return None
+        bound = self.typeof(name).lookup(self.get_table(name), name, routing_key, None)
+        return payload if queue in bound else None
 
     def _payload(self, message: AsyncMessage) -> Any:
         """Return a message as kombu has sent it; None for one that it has not sent, which is rejected."""

@@ -122,6 +122,7 @@ def test_a_task_of_a_killed_worker_runs_on_another_one(application: Application,
 
 
 def test_a_message_of_another_program_is_rejected(application: Application, cluster: Cluster) -> None:
+    """One in the topic of remote control, which all workers read, is left out."""
     tasks = application.load()
     assert 5 == _sent_with_worker(application, tasks, cluster)
     tasks.app.close()
@@ -138,6 +139,9 @@ def _sent_with_worker(application: Application, tasks: ModuleType, cluster: Clus
     with application.worker("one"):
         found = int(result.get(timeout=TIMEOUT_S))
         wait_for(lambda: application.counts()["available"] == 0, "the messages were not taken")
+        with tidemill.connect(cluster.bootstrap) as mill:
+            mill.send("celery.pidbox.exchange", "no command")
+        assert {"one@test": {"ok": "pong"}} == tasks.app.control.inspect(["one@test"], timeout=20).ping()
     return found
 
 
