@@ -41,16 +41,20 @@ def http_addresses(settings: Mapping[str, object]) -> list[str]:
         if address := address_of(configs, brokers[int(resource.name)].host):
             found.append(f"http://{address}")
     if not found:
-        reason = "; ".join(problems) or f"they have no {LISTENER}: are they Tidemill's?"
+        reason = "; ".join(problems) or f"they have no {LISTENER} with a port"
         raise BrokersUnavailable(f"bootstrap={bootstrap!r}: the brokers named no HTTP listener: {reason}; give http=")
     return found
 
 
 def address_of(configs: Mapping[str, Any], kafka_host: str) -> str | None:
-    """Return the host and port of a broker's HTTP listener; a wildcard stands for the host of its Kafka listener."""
+    """
+    Return the host and port of a broker's HTTP listener; a wildcard stands for the host of its Kafka listener.
+
+    None means that the broker has none, or that it listens at any free port, which its configuration does not tell.
+    """
     for name in (ADVERTISED, LISTENER):
         value = configs[name].value if name in configs else None
-        if value:
+        if value and not value.endswith(":0"):
             host, _, port = value.rpartition(":")
             named = f"[{kafka_host}]" if ":" in kafka_host else kafka_host  # an address of IPv6
             return f"{named}:{port}" if _is_wildcard(host) else str(value)

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tidemill.app.held_ports import HeldPorts
+from tidemill.app.listeners import Address
 from tidemill.testing.process import Process, environment_of
 from tidemill.testing.served import Served
 
@@ -14,12 +16,19 @@ class Broker(Served):
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         """Start a broker whose data and log are in `directory`, with these configuration keys.  Raise BrokerFailed."""
         super().__init__()
-        options = ("--data", str(directory / "data"), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json")
-        command = [sys.executable, "-m", "tidemill", "dev", *options]
-        process = Process("the broker", command, log=directory / "broker.log", environment=environment_of(settings))
-        ready = process.ready_line()
+        self._ports = HeldPorts()
+        try:
+            http = str(self._ports.take(Address("127.0.0.1", 0)))  # clients ask for it: it is in the configuration
+            options = ("--data", str(directory / "data"), "--kafka", "127.0.0.1:0", "--http", http, "--json")
+            command = [sys.executable, "-m", "tidemill", "dev", *options]
+            process = Process("the broker", command, log=directory / "broker.log", environment=environment_of(settings))
+            ready = process.ready_line()
+        except BaseException:
+            self._ports.close()
+            raise
         self.processes[1] = process
         self._kafka[1], self._http[1] = ready["kafka"], ready["http"]
 
     def close(self) -> None:
         self.processes[1].stop()
+        self._ports.close()

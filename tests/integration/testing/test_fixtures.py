@@ -53,6 +53,16 @@ def test_a_topic_has_what_was_asked(tidemill_broker):
     connection.close()
 
 
+def test_a_client_receives_what_it_sends(tidemill_broker):
+    topic, group = tidemill_broker.topic(), tidemill_broker.group()
+    with tidemill_broker.connect() as mill, mill.queue(topic, group, idle="10s") as queue:
+        queue.receive(wait=0)
+        mill.send(topic, "two shirts")
+        message = next(queue)
+        message.ack()
+    assert "two shirts" == message.text()
+
+
 def test_a_refused_topic_is_an_error(tidemill_broker):
     with pytest.raises(ValueError, match="retention.mz"):
         tidemill_broker.topic(configs={"retention.mz": "1"})
@@ -95,7 +105,7 @@ def test_a_suite_uses_a_broker_and_a_cluster(tmp_path: Path) -> None:
     code, shown = ran(tmp_path, SUITE)
 
     assert 0 == code, shown
-    assert "7 passed" in shown
+    assert "8 passed" in shown
 
 
 def test_a_failed_test_shows_the_log_of_the_broker(tmp_path: Path) -> None:

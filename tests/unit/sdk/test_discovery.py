@@ -20,6 +20,7 @@ def configs(**values: str | None) -> dict[str, Any]:
         (configs(advertised="", listener="0.0.0.0:9080"), "kafka-host:9080"),
         (configs(listener="[::]:9080"), "kafka-host:9080"),
         (configs(listener="[::1]:9080"), "[::1]:9080"),
+        (configs(listener="127.0.0.1:0"), None),
         ({}, None),
     ],
 )
