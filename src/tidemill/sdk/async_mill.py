@@ -61,7 +61,7 @@ class AsyncMill:
 
     async def open(self) -> None:
         """
-        Find the brokers.
+        Find the brokers, unless `http` names them.
 
         Raise BrokersUnavailable if no broker answers.
         """

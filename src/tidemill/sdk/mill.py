@@ -193,8 +193,8 @@ def connect(
         http: URLs of brokers' HTTP listeners.  Without it, the brokers at `bootstrap` name them.
         token: The token in the brokers' `tidemill.http.token.file`, which they ask of clients on other machines.
         kafka: Further settings for librdkafka, such as `{"compression.type": "zstd"}`.
-        timeout: How long a request is repeated while no broker answers it.
+        timeout: How long a request, or the sending of a record, is repeated while no broker answers it.
 
-    Raise BrokersUnavailable if no broker answers within 5 s.
+    Raise BrokersUnavailable if no broker at `bootstrap` answers within 5 s.  With `http`, the first request connects.
     """
     return Mill(AsyncMill(bootstrap, http=http, token=token, kafka=kafka, timeout=timeout))
