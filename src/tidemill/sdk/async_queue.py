@@ -93,8 +93,10 @@ class AsyncQueue:
         loop = asyncio.get_running_loop()
         ends_at = None if self._idle_ms is None else loop.time() + self._idle_ms / 1_000
         while not self._is_closed:
-            if self._received:
-                return self._received.popleft()
+            while self._received:
+                message = self._received.popleft()
+                if not message.is_lost:  # while it waited here
+                    return message
             left_s = TURN_MS / 1_000 if ends_at is None else max(ends_at - loop.time(), 0.0)
             try:
                 self._received.extend(await self.receive(self._prefetch, wait=left_s))

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from tidemill.sdk.async_queue import AsyncQueue
+from tidemill.sdk.message import message_of
 
 MESSAGE = {
     **dict.fromkeys(("partition", "offset", "attempt"), 0),
@@ -45,3 +46,18 @@ def test_a_message_that_comes_after_the_queue_is_closed_is_released() -> None:
         assert [("nack", ["r"])] == api.requests
 
     asyncio.run(asyncio.wait_for(run(), 10))
+
+
+def test_a_message_whose_lease_was_lost_while_it_waited_is_left_out() -> None:
+    """Another consumer may work on it already."""
+
+    async def run() -> list[str]:
+        api = Api()
+        api.delivering.set()
+        async with AsyncQueue(api, "t", "g", consumer="c") as queue:  # type: ignore[arg-type]
+            found = [message_of("t", {**MESSAGE, "receipt": it}, queue._leases) for it in "ab"]
+            queue._received.extend(found)
+            queue._leases.abandon(found[0]._lease)
+            return [(await anext(queue))._lease.receipt for _ in range(2)]
+
+    assert ["b", "r"] == asyncio.run(asyncio.wait_for(run(), 10))
