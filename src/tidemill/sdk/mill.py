@@ -143,12 +143,8 @@ class Mill:
 
         They then finish the messages that they have begun.  A second signal ends the process at once.
         """
-        running = self._loop.begin(self._mill.run_workers())
         with stopped_by_signals(self.stop):
-            try:
-                running.result()
-            finally:
-                self.stop()
+            self._loop.call(self._mill.run_workers())
 
     def stop(self) -> None:
         """Stop the workers, which finish the messages that they have begun."""
