@@ -62,17 +62,19 @@ class ApiClient:
         body: Mapping[str, object] | None = None,
         *,
         wait_s: float = 0.0,
+        response_s: float = RESPONSE_S_MAX,
         is_repeatable: bool = True,
     ) -> Any:
         """
         Return the decoded response, or None if it has no body.  Raise RequestRefused or BrokersUnavailable,
         and ValueError if the client is closed.
 
-        The broker may wait for `wait_s` before it answers.  A request that is not repeatable is sent again only if no
+        The broker may wait for `wait_s` before it answers; `response_s` later, the next broker is asked, because it may
+        be frozen.  A request that is not repeatable is sent again only if no
         broker can have received it.
         """
         content = None if body is None else msgspec.json.encode(body)
-        timeout = httpx.Timeout(CONNECT_S_MAX, read=wait_s + RESPONSE_S_MAX)
+        timeout = httpx.Timeout(CONNECT_S_MAX, read=wait_s + response_s)
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + wait_s + self._timeout_s
         pause_s = PAUSE_S

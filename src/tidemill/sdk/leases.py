@@ -8,14 +8,15 @@ received ─▶ renewed each third of the lease ─▶ ack, nack, reject ─▶ 
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
-from tidemill.sdk.api_client import ApiClient
+from tidemill.sdk.api_client import RESPONSE_S_MAX, ApiClient
 from tidemill.sdk.problems import BrokersUnavailable, LeaseExpired, RequestRefused
 
 RECEIPTS_MAX: Final = 500  # in a request
 RENEWALS: Final = 3  # within the duration of a lease, so that one or two may fail
+RESPONSE_S_MIN: Final = 1.0  # even for a shorter lease: a busy broker may need it
 PERIOD_S_MIN: Final = 0.05
 UNKNOWN_PAUSE_S: Final = 0.2  # before receipts with the status unknown are sent again
 UNKNOWN_S_MAX: Final = 60.0  # for which they are sent again
@@ -156,9 +157,11 @@ class Leases:
             elif not lease.is_deciding:  # else the response to the decision tells
                 self._close(lease, is_lost=True)
 
-    async def _statuses(self, action: str, leases: Iterable[Lease], more: dict[str, object]) -> list[str]:
+    async def _statuses(self, action: str, leases: Collection[Lease], more: dict[str, object]) -> list[str]:
         body = {"receipts": [it.receipt for it in leases], **more}
-        response = await self._api.call("POST", f"{self._path}/{action}", body)
+        lease_s = min(it.lease_ms for it in leases) / 1_000
+        response_s = min(max(lease_s / RENEWALS / 2, RESPONSE_S_MIN), RESPONSE_S_MAX)  # another broker has time left
+        response = await self._api.call("POST", f"{self._path}/{action}", body, response_s=response_s)
         statuses: list[str] = response["statuses"]
         return statuses
 

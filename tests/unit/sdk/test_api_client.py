@@ -133,6 +133,13 @@ def test_requests_that_fail_together_go_to_the_next_broker_together() -> None:
     assert (4, 4) == (requests.count(requests[0]), len(requests) - 4)
 
 
+def test_a_response_has_its_time_beside_the_wait() -> None:
+    transport = Transport([answer(200, {})])
+    called(transport, wait_s=7, response_s=2)
+
+    assert 9 == transport.requests[0].extensions["timeout"]["read"]
+
+
 def test_a_closed_client_says_so() -> None:
     async def run() -> None:
         api = ApiClient(BROKERS, None, timeout_s=5, transport=Transport([answer(200, {})]))

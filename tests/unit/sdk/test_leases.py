@@ -19,10 +19,12 @@ class Api:
     def __init__(self, status: Callable[[str, str], str] = lambda action, receipt: "ok") -> None:
         self.status = status
         self.requests: list[tuple[str, list[str], dict[str, Any]]] = []
+        self.response_s: list[float] = []
         self.problem: Exception | None = None
         self.is_slow = False
 
-    async def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, method: str, path: str, body: dict[str, Any], *, response_s: float) -> dict[str, Any]:
+        self.response_s.append(response_s)
         action = path.rpartition("/")[2]
         receipts = body["receipts"]
         self.requests.append((action, receipts, {name: body[name] for name in body if name != "receipts"}))
@@ -149,6 +151,19 @@ def test_a_renewal_without_an_answer_is_tried_again() -> None:
     run(api, test)
 
     assert [["r"]] == api.of("nack")
+
+
+def test_another_broker_is_asked_while_the_lease_lasts() -> None:
+    """A broker that is frozen is given up in time; a busy one has a second, and no broker more than 20."""
+    api = Api()
+
+    async def test(leases: Leases) -> None:
+        for lease_ms in (1_000, 30_000, 600_000):
+            await leases.decide(leases.add("r", lease_ms), "ack")
+
+    run(api, test)
+
+    assert [1, 5, 20] == api.response_s
 
 
 def test_a_renewal_that_is_refused_is_not_repeated_at_once() -> None:

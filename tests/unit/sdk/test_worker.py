@@ -24,7 +24,7 @@ class Api:
         self.requests: list[tuple[str, list[str]]] = []
         self.problem: Exception | None = None
 
-    async def call(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, method: str, path: str, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.requests.append((path.rpartition("/")[2], body["receipts"]))
         if self.problem is not None:
             raise self.problem
