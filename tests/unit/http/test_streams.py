@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tidemill.http.v1.budgets import Taken
 from tidemill.http.v1.calls import Refused
+from tidemill.http.v1.partition_reads import ReadRecords
 from tidemill.http.v1.streams import PARTITIONS_MAX, _positions_of, _Stream
 
 TOPIC: Any = SimpleNamespace(name="t", partition_count=100)
@@ -28,10 +30,10 @@ def test_a_stream_ends_when_its_client_leaves_just_as_a_page_arrives(turns: int)
             pass
 
     async def run() -> None:
-        stream = _Stream(None, TOPIC, {})  # type: ignore[arg-type]
+        stream = _Stream(None, TOPIC, {}, Taken())  # type: ignore[arg-type]
         reading = asyncio.create_task(read(stream))
         await asyncio.sleep(0.01)
-        stream._pages.put_nowait((0, []))
+        stream._pages.put_nowait((0, ReadRecords([], 1, 0, 1)))
         for _ in range(turns):
             await asyncio.sleep(0)
         reading.cancel()
