@@ -1,7 +1,8 @@
 """The rules for clients of `/v1` and the console, as long as authentication is not implemented.
 
     the Host header names this machine's loopback, or this broker    otherwise 403: prevents DNS rebinding
-    a browser sends requests from pages of this broker only          otherwise 403: the Origin header names another
+    a browser sends requests from pages of this broker only          otherwise 403: the Origin header names another,
+                                                                     or Sec-Fetch-Site says so, where there is no Origin
     a client of this machine that addresses it by loopback           is served
     any other client                                                 is served `/v1` if it has the token
 
@@ -21,6 +22,8 @@ from tidemill.http.answer import JSON_TYPE, Answer, problem
 LINES_TYPE: Final = "application/x-ndjson"
 BYTES_TYPE: Final = "application/octet-stream"
 WRITTEN_TYPES: Final = (JSON_TYPE, LINES_TYPE, BYTES_TYPE)
+DOCS_PATH: Final = "/docs"  # other sites may link to it, because reading it has no effect
+_OTHER_SITES: Final = ("cross-site", "same-site")  # the latter: another port of this machine
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 _BEARER: Final = "bearer "
 
@@ -36,7 +39,7 @@ class Access:
 
     def refusal_of_api(self, scope: Scope) -> Answer | None:
         """Return the response that refuses a request for `/v1`; None if the request may be handled."""
-        refused = self._refusal_of_headers(scope)
+        refused = self._refusal_of_headers(scope) or _refusal_of_site(scope)
         return refused or (None if is_local(scope) else self._refusal_of_stranger(scope))
 
     def refusal_of_console(self, scope: Scope) -> Answer | None:
@@ -70,6 +73,18 @@ class Access:
             "tidemill.http.token.file",
         )
         return refused._replace(headers=((b"www-authenticate", b"Bearer"),))
+
+
+def _refusal_of_site(scope: Scope) -> Answer | None:
+    """Return the response to what a page of another site lets the browser load, such as an image: it has no Origin."""
+    site = _header(scope, b"sec-fetch-site")
+    if site not in _OTHER_SITES or scope["path"] == DOCS_PATH:
+        return None
+    return problem(
+        403,
+        f"Sec-Fetch-Site: {site}: only pages of this broker may send requests; to see {scope['path'][:200]}, type its "
+        "address into the browser",
+    )
 
 
 def is_local(scope: Scope) -> bool:

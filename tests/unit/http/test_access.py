@@ -59,6 +59,19 @@ def test_a_page_of_another_site_is_refused(origin: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("site", "expected"),
+    [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)],
+)
+def test_what_a_page_of_another_site_loads_is_refused(site: str, expected: int) -> None:
+    """An image, a frame or a link has no Origin header; the page at /docs, which has no effect, may be linked to."""
+    headers = {"host": "127.0.0.1:9080", "sec_fetch_site": site}
+    page = scope(**headers) | {"path": "/docs"}
+
+    assert expected == status(Access(), "127.0.0.1", **headers)
+    assert Access().refusal_of_api(page) is None
+
+
+@pytest.mark.parametrize(
     ("authorization", "expected"),
     [
         (BEARER, 200),

@@ -12,7 +12,7 @@ from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from tidemill.broker.broker import Broker
-from tidemill.http.access import type_of_body
+from tidemill.http.access import DOCS_PATH, type_of_body
 from tidemill.http.answer import JSON_TYPE, problem
 from tidemill.http.v1 import (
     group_offsets,
@@ -37,7 +37,7 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
     for module in (topics, records, record_lines, raw_values, partition_reads, streams, queues, groups, group_offsets)
     for route in module.ROUTES
 )
-DOCS_PATH: Final = "/docs"
+
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
