@@ -240,12 +240,14 @@ def test_slow_heads_are_ended(broker: AttackedBroker, topic: str, attacker: Http
     assert CONNECTIONS_MAX - 2 * RESERVED < statuses[408]
 
 
-def test_large_bodies_share_a_budget(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
+@pytest.mark.parametrize("kind", [b"json", b"x-ndjson", b"octet-stream"])
+def test_large_bodies_share_a_budget(broker: AttackedBroker, topic: str, attacker: HttpAttacker, kind: bytes) -> None:
     """
-    When 200 clients send all but the end of a large body, those beyond the budget get 503; small bodies pass.
+    When 200 clients send all but the end of a large body, or of a line, those beyond the budget get 503; small bodies
+    pass.
     """
     path, size = f"/v1/topics/{topic}/records", BODY_BYTES_MAX
-    begun = post(path, b" " * (size - 1), size=size)
+    begun = post(path, b" " * (size - 1), size=size, kind=kind)
     with attacker.crowd(200) as clients:
         sending = [threading.Thread(target=_send, args=(client, begun)) for client in clients]
         for thread in sending:

@@ -43,7 +43,7 @@ def test_waits_are_bounded_by_their_partitions_too() -> None:
 
 def test_large_bodies_share_a_budget_and_small_ones_pass() -> None:
     """
-    The first bytes of each body are free; the others are taken as they arrive.
+    The first bytes of each body are free; the others are taken as they arrive, and given back when they are written.
     """
     budgets = Budgets()
     large = Taken(budgets)
@@ -53,6 +53,8 @@ def test_large_bodies_share_a_budget_and_small_ones_pass() -> None:
     with pytest.raises(Exhausted, match=f"{BYTES_MAX} bytes"):
         Taken(budgets).body(FREE_BYTES + 1)
     Taken(budgets).body(FREE_BYTES)
+    large.body(FREE_BYTES)
+    Taken(budgets).body(BYTES_MAX + FREE_BYTES)
 
 
 def test_a_response_may_be_larger_than_the_budget_if_it_is_the_only_one() -> None:

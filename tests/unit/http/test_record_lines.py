@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tidemill.batches.records import read_records
 from tidemill.http.v1 import calls, record_lines, topic_writer
 from tidemill.http.v1.brokers import Unreachable
+from tidemill.http.v1.budgets import BYTES_MAX, FREE_BYTES, Budgets, begin
 from tidemill.http.v1.calls import Call
 from tidemill.http.v1.record_lines import LineParser, produce_lines
 from tidemill.http.v1.topic_writer import TopicWriter
@@ -62,7 +63,13 @@ def lines_of(*records: dict[str, Any]) -> bytes:
 
 
 async def produced(
-    leaders: Any, parts: Sequence[bytes], *, is_whole: bool = True, pauses: bool = False
+    leaders: Any,
+    parts: Sequence[bytes],
+    *,
+    is_whole: bool = True,
+    pauses: bool = False,
+    budgets: Budgets | None = None,
+    is_read: bool = True,
 ) -> tuple[int, Any]:
     """Return the status and the body of the response to a body in parts, after which the client may be gone."""
     last = {"type": "http.request" if is_whole else "http.disconnect"}
@@ -74,7 +81,9 @@ async def produced(
             await asyncio.sleep(60)  # longer than any bound of this test
         return message
 
-    call = Call(leaders, {"topic": "t"}, None, None, SimpleNamespace(receive=receive))  # type: ignore[arg-type]
+    request: Any = SimpleNamespace(receive=receive, scope={})
+    begin(request.scope, budgets or Budgets())
+    call = Call(leaders, {"topic": "t"}, None, None, request)
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
@@ -82,7 +91,7 @@ async def produced(
 
     response = await asyncio.wait_for(produce_lines(call), 10)
     await response({}, receive, send)  # type: ignore[arg-type]
-    assert [] == [*messages], "the body was not read to its end"
+    assert is_read == ([] == [*messages]), "whether the body was read to its end"
     return sent[0]["status"], json.loads(b"".join(it.get("body", b"") for it in sent))
 
 
@@ -220,7 +229,8 @@ def test_a_body_is_not_read_while_too_much_waits(monkeypatch: pytest.MonkeyPatch
     async def run() -> None:
         leaders.is_open.clear()
         writer = TopicWriter(leaders, TOPIC)  # type: ignore[arg-type]
-        lines = record_lines._Lines(SimpleNamespace(brokers=leaders), TOPIC, writer)  # type: ignore[arg-type]
+        call: Any = SimpleNamespace(brokers=leaders, request=SimpleNamespace(scope={}))
+        lines = record_lines._Lines(call, TOPIC, writer)
         reading = asyncio.ensure_future(lines.read(parts()))
         await asyncio.wait((reading,), timeout=0.2)
         assert (4, False) == (taken, reading.done())
@@ -232,6 +242,38 @@ def test_a_body_is_not_read_while_too_much_waits(monkeypatch: pytest.MonkeyPatch
     asyncio.run(run())
 
     assert (100, 500) == (taken, len(leaders.logs[0]))
+
+
+def test_the_beginning_of_a_long_line_needs_memory() -> None:
+    """Other requests have all of it: the lines before are written, and nothing more is read."""
+    leaders, budgets = LeadersStub(), Budgets(body_bytes=BYTES_MAX)
+    body = lines_of({"partition": 0}) + b"x" * (FREE_BYTES + 1)
+
+    status, answer = asyncio.run(produced(leaders, [body, body], budgets=budgets, is_read=False))
+
+    assert (503, 2, [[0, 0, 1]]) == (status, answer["line"], answer["written"])
+
+
+def test_short_lines_wait_while_there_is_no_memory() -> None:
+    """They are not refused, but written before more of them are taken."""
+    leaders, part = LeadersStub(), lines_of(*[{"value": "x" * 100, "partition": 0}] * 200)
+    assert len(part) > FREE_BYTES
+    budgets = Budgets(body_bytes=BYTES_MAX)
+
+    async def run() -> tuple[int, tuple[int, Any]]:
+        leaders.is_open.clear()
+        writing = asyncio.ensure_future(produced(leaders, [part] * 5, budgets=budgets))
+        await asyncio.wait((writing,), timeout=0.2)
+        waiting = leaders.waiting
+        leaders.is_open.set()
+        return waiting, await writing
+
+    waiting, (status, answer) = asyncio.run(run())
+
+    assert (200, 1_000) == (status, answer["records"])
+    assert len(part) > waiting
+    assert 5 == leaders.asked
+    assert BYTES_MAX == budgets.body_bytes
 
 
 def test_a_client_that_leaves_has_written_whole_lines() -> None:

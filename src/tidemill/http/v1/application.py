@@ -37,7 +37,6 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
     for module in (topics, records, record_lines, raw_values, partition_reads, streams, queues, groups, group_offsets)
     for route in module.ROUTES
 )
-
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 

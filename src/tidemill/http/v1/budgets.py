@@ -64,9 +64,9 @@ class Taken:
         budgets.waits, budgets.partitions = budgets.waits + 1, budgets.partitions + partitions
 
     def body(self, size: int) -> None:
-        """Take memory for a body, of which `size` bytes have arrived.  Raise Exhausted if there is none left."""
-        added = max(size - FREE_BYTES - self._body_bytes, 0)
-        if added and self.budgets.body_bytes + added > BYTES_MAX:
+        """Take memory for the `size` bytes that are held of a body now.  Raise Exhausted if there is none left."""
+        added = max(size - FREE_BYTES, 0) - self._body_bytes
+        if added > 0 and self.budgets.body_bytes + added > BYTES_MAX:
             raise _exhausted(f"the bodies of other requests have {self.budgets.body_bytes} bytes")
         self._body_bytes += added
         self.budgets.body_bytes += added

@@ -2,7 +2,8 @@
 
 parts of the body ─▶ `LineParser` ─▶ records ─▶ `TopicWriter`, which writes while the body arrives ─▶ runs
 
-While a megabyte of records waits for its leaders, the body is not read, so that the client slows down.
+While a megabyte of records waits for its leaders, or any while other requests have taken all memory, the body is not
+read, so that the client slows down.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from tidemill.http.access import LINES_TYPE
 from tidemill.http.answer import JSON_TYPE, Answer, json_answer
-from tidemill.http.v1.calls import Call, Refused, Route, body_parts
+from tidemill.http.v1.budgets import Exhausted, taken_by
+from tidemill.http.v1.calls import Call, Refused, Route, body_parts, busy
 from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.stream_response import send_part
@@ -44,6 +46,10 @@ class LineParser:
 
     def __init__(self) -> None:
         self._rest = bytearray()  # the beginning of the next line
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self._rest)
 
     def feed(self, part: bytes) -> list[bytes]:
         """Return the lines that end in this part of the body; also a line without an end, if it is too long."""
@@ -78,7 +84,8 @@ async def produce_lines(call: Call) -> "RunsResponse":
     refused = writer.refused or refused
     if refused is None:
         return RunsResponse(json_answer({"records": lines.records}), writer.runs())
-    await _drop(parts)
+    if not lines.is_exhausted:  # otherwise the connection is closed, because reading on takes memory, too
+        await _drop(parts)
     return RunsResponse(refused.with_fields(line=await lines.first_missing()).answer, writer.runs())
 
 
@@ -87,26 +94,45 @@ class _Lines:
         self._brokers = call.brokers
         self._topic = topic
         self._writer = writer
+        self._taken = taken_by(call.request)
+        self._parser = LineParser()
         self._blank = array("q")  # of each blank line, how many records come before it
         self.records = 0
+        self.is_exhausted = False  # whether there was no memory for more
 
     async def read(self, parts: AsyncIterator[bytes]) -> Refused | None:
         """Pass the records of a body to the writer, and return why it was not read to its end; None if it was."""
-        parser = LineParser()
         try:
             async for part in parts:
-                await self._add_all(parser.feed(part))
+                await self._add_all(self._parser.feed(part))
+                await self._take_memory()
                 if self._writer.is_stopped:
                     return None
-            await self._add_all(parser.end())
+            await self._add_all(self._parser.end())
         except Refused as refused:
             return refused
+        except Exhausted as exhausted:
+            self._parser.end()  # the beginning of this line is in vain
+            self.is_exhausted = True
+            return busy(exhausted)
         return None
+
+    async def _take_memory(self) -> None:
+        """
+        Take memory for what is not written yet.  If there is none left, write it first, and keep only the beginning of
+        the next line.  Raise Exhausted if that is too long.
+        """
+        try:
+            self._taken.body(self._parser.held_bytes + self._writer.waiting_bytes)
+        except Exhausted:
+            await self._writer.wait_for_room(0)
+            self._taken.body(self._parser.held_bytes)
 
     async def _add_all(self, lines: list[bytes]) -> None:
         for first in range(0, len(lines), RECORDS_PER_TURN):
             self._add(lines[first : first + RECORDS_PER_TURN])
             await self._writer.wait_for_room()
+            await self._take_memory()
             await asyncio.sleep(0)
 
     def _add(self, lines: Iterable[bytes]) -> None:

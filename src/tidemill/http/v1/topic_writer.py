@@ -81,7 +81,7 @@ class TopicWriter:
         self._last: int | None = None  # the partition of the last run
         self._keyless = brokers.random_number() % topic.partition_count
         self._keyless_bytes = 0
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0  # of records that are not written yet
         self._room = asyncio.Event()
         self.refused: Refused | None = None  # by the first leader that has refused a batch
 
@@ -106,7 +106,7 @@ class TopicWriter:
             batch = self._growing[partition] = self._next_batch(partition)
         batch.records.append(record)
         batch.size += size
-        self._waiting_bytes += size
+        self.waiting_bytes += size
 
     def _next_batch(self, partition: int) -> _Batch:
         queue = self._partitions.get(partition)
@@ -130,9 +130,10 @@ class TopicWriter:
         """Whether further records are in vain, because a partition has not taken its records."""
         return any(it.is_refused for it in self._partitions.values())
 
-    async def wait_for_room(self) -> None:
-        """Return when few enough bytes wait, or when the writer is stopped."""
-        while self._waiting_bytes > WAITING_BYTES_MAX and not self.is_stopped:
+    async def wait_for_room(self, waiting_max: int | None = None) -> None:
+        """Return when at most `waiting_max` bytes wait (`WAITING_BYTES_MAX`), or when the writer is stopped."""
+        bytes_max = WAITING_BYTES_MAX if waiting_max is None else waiting_max
+        while self.waiting_bytes > bytes_max and not self.is_stopped:
             self._room.clear()
             await self._room.wait()
 
@@ -180,7 +181,7 @@ class TopicWriter:
                     queue.written[-1][1] += len(batch.records)
                 else:
                     queue.written.append([first, len(batch.records)])
-                self._waiting_bytes -= batch.size
+                self.waiting_bytes -= batch.size
                 self._room.set()
             queue.sending = None
             is_done = True
