@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient, wait_until_known
@@ -52,12 +53,12 @@ def streamed(client: HttpClient, path: str, **headers: str) -> Iterator[http.cli
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[Event]:
-    """Yield the events of a stream, without comments."""
+    """Yield the events of a stream, those with data."""
     text = b""
     while line := response.readline():
         if line != b"\n":
             text += line
-        elif not text.startswith(b":"):
+        elif b"data: " in text:  # neither a comment nor only an id
             yield Event(text.decode())
             text = b""
         else:
@@ -137,35 +138,70 @@ def test_a_stream_outlives_its_leaders(
     cluster: Cluster, brokers: list[HttpClient], restarts: Restarts, topic: str
 ) -> None:
     """
-    The leader of a partition is killed and comes back; the stream of another broker has every record once.
+    The leader of a partition is killed and comes back; the stream of another broker has every record once and in order,
+    and so has the stream that goes on with the last id at the broker that came back.
     """
     victim = brokers[0].ok("GET", f"/v1/topics/{topic}")["partitions"][0]["leader"]
     broker = cluster.brokers[victim - 1]
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "log_level": 0})
+    found: list[Event] = []
 
-    def send(*values: str) -> None:
+    def send_and_take(source: Iterator[Event], *values: str) -> None:
         for at, value in enumerate(values):
             producer.produce(topic, value, partition=at % PARTITIONS)
         assert not producer.flush(TIMEOUT_S)
+        found.extend(next(source) for _ in values)
 
-    with streamed(brokers[victim % 3], f"/v1/topics/{topic}/stream?from=earliest") as response:
+    path = f"/v1/topics/{topic}/stream?from=earliest"
+    with streamed(brokers[victim % 3], path) as response:
         source = events(response)
-        send("1", "2", "3")
-        first = [next(source).data["value"] for _ in range(3)]
+        send_and_take(source, "1", "2", "3")
         restarts.kill(broker)
-        send("4", "5", "6")
-        second = [next(source).data["value"] for _ in range(3)]
+        send_and_take(source, "4", "5", "6")
         restarts.restart(broker)
         wait_until_known(brokers, topic)
-        send("7", "8", "9")
-        third = [next(source).data["value"] for _ in range(3)]
+        send_and_take(source, "7", "8", "9")
+    with streamed(brokers[victim - 1], path, Last_Event_ID=found[-1].id or "") as response:
+        send_and_take(events(response), "10", "11", "12")
 
-    assert [["1", "2", "3"], ["4", "5", "6"], ["7", "8", "9"]] == [sorted(it) for it in (first, second, third)]
+    for partition in range(PARTITIONS):
+        records = [it.data for it in found if it.data["partition"] == partition]
+        expected = [(at, str(PARTITIONS * at + partition + 1)) for at in range(4)]
+        assert expected == [(it["offset"], it["value"]) for it in records]
 
 
-def test_a_start_that_is_gone_is_refused(brokers: list[HttpClient], topic: str) -> None:
+def test_a_stream_without_records_can_be_continued(brokers: list[HttpClient], topic: str) -> None:
     """
-    Before the stream begins, with the status; positions behind the end, too.
+    The first id comes at once, so that a client that loses its connection before the first record misses none.
+    """
+    path = f"/v1/topics/{topic}/stream"
+    with streamed(brokers[0], path) as response:
+        first = response.readline().decode()
+    produce(brokers[0], topic, "a")
+
+    with streamed(brokers[1], path, Last_Event_ID=first.removeprefix("id: ").strip()) as response:
+        assert "a" == next(events(response)).data["value"]
+
+
+def test_a_start_below_the_log_start_is_refused(cluster: Cluster, brokers: list[HttpClient], topic: str) -> None:
+    """
+    With status 410 and the log start, at any broker, for an offset and for the id of a former stream.
+    """
+    produce(brokers[0], topic, *(f"v{number}" for number in range(9)))
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    partition = TopicPartition(topic, 1, 2)
+    admin.delete_records([partition])[partition].result(TIMEOUT_S)
+    path = f"/v1/topics/{topic}/stream"
+
+    for client in brokers:
+        by_offset = client.send("GET", f"{path}?partition=1&offset=1")
+        by_id = client.send("GET", path, Last_Event_ID="0:3,1:1,2:3")
+        assert [(410, 2), (410, 2)] == [(it.status, it.body["log_start"]) for it in (by_offset, by_id)]
+
+
+def test_a_start_that_does_not_exist_is_refused(brokers: list[HttpClient], topic: str) -> None:
+    """
+    Before the stream begins, with the status.
     """
     path = f"/v1/topics/{topic}/stream"
     for query, headers, status in (

@@ -1,6 +1,6 @@
 """`/v1/topics/{topic}/stream`: records as they come, as server-sent events or as lines of JSON.
 
-    id: 0:13,1:5                     where each partition continues, after this record
+    id: 0:13,1:5                     where each partition continues, after this record; alone at the beginning
     data: {"partition": 0, …}        a record
     : heartbeat                      after a while without records
     event: problem                   the stream ends; data has the problem details
@@ -134,21 +134,21 @@ class _Stream:
                     async with asyncio.timeout(HEARTBEAT_S):  # wait_for may ignore the end of the stream
                         page = await self._pages.get()
                 except TimeoutError:
-                    yield self._position, None
+                    yield self.position, None
                     continue
                 if isinstance(page, Exception):
                     raise page
                 number, read = page
                 for it in read.records:
                     self._positions[number] = it.offset + 1
-                    yield self._position, StreamRecord(number, it.offset, it.timestamp, it.key, it.value, it.headers)
+                    yield self.position, StreamRecord(number, it.offset, it.timestamp, it.key, it.value, it.headers)
                 self._taken.give_back(size_of(read))
         finally:
             for follower in followers:
                 follower.cancel()
 
     @property
-    def _position(self) -> str:
+    def position(self) -> str:
         return ",".join(f"{number}:{offset}" for number, offset in self._positions.items())
 
     async def _follow(self, number: int, offset: int) -> None:
@@ -166,7 +166,7 @@ class _Stream:
 
 async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes, None]:
     """Yield the events of a stream, as server-sent events or as lines of JSON."""
-    yield b": begun\n\n" if is_sse else b""
+    yield b"id: %s\n\n" % source.position.encode() if is_sse else b""
     try:
         async with aclosing(source.events()) as events:
             async for position, record in events:
