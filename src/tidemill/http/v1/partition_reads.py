@@ -124,13 +124,16 @@ class PartitionReader:
                 return ReadRecords(records, next_offset, answer.log_start_offset, answer.high_watermark)
             offset = next_offset
 
-    async def record_at(self, offset: int) -> Record | None:
-        """Return one record; None if there is none, or no more, at the offset.  Raise Refused."""
+    async def record_at(self, offset: int, taken: Taken) -> Record | None:
+        """Return one record; None if there is none, or no more, at the offset.  Raise Refused or Exhausted."""
         end = await self.offset_at(LOG_END)
         if offset >= end:
             return None
         answer = await self._fetched(offset, 0, bytes_max=1)  # one batch, of any size
-        return await asyncio.to_thread(_record_at, batches_of(answer.records), offset)
+        async with self._brokers.decoding:
+            record = await asyncio.to_thread(_record_at, batches_of(answer.records), offset)
+            taken.response(0 if record is None else record_bytes(record))
+        return record
 
     async def _fetched(self, offset: int, wait_ms: int, *, bytes_max: int = BYTES_MAX) -> Any:
         asked = fetch.Request.Topic

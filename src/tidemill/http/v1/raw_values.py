@@ -13,6 +13,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from tidemill.http.access import BYTES_TYPE
+from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route, read_body
 from tidemill.http.v1.partition_offsets import OFFSET_MAX
 from tidemill.http.v1.partition_reads import PartitionReader, partition_of
@@ -71,7 +72,8 @@ async def read_value(call: Call) -> Response:
     partition = partition_of(call.names["partition"], topic)
     text = call.names["offset"]
     is_number = text.isascii() and text.isdigit() and len(text) <= _OFFSET_DIGITS_MAX and int(text) <= OFFSET_MAX
-    record = await PartitionReader(call.brokers, topic, partition).record_at(int(text)) if is_number else None
+    reader, taken = PartitionReader(call.brokers, topic, partition), taken_by(call.request)
+    record = await reader.record_at(int(text), taken) if is_number else None
     if record is None:
         raise Refused(404, f"partition {partition} of topic {topic.name} has no record at offset {text[:100]}")
     headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
