@@ -9,7 +9,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidemill.app.connection_limits import ConnectionLimits
@@ -108,6 +108,7 @@ class _Process:
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
         self.http = HttpListener(loop, self.events, self.clock)
+        self._http_address = settings.http  # with the port that is open, once it is
         self.broker: Broker | None = None  # None while the process recovers its directory or waits to join
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
@@ -170,7 +171,13 @@ class _Process:
         except OSError as error:
             raise unbindable(HTTP_LISTENER, self.settings.http, error) from error
         self.http.serve(lambda: _http_application(lambda: self.broker, self.settings), self._kafka_port)
+        self._http_address = address
         return self.settings.http_advertised or address
+
+    def _static(self) -> Mapping[str, str]:
+        """Return the settings as clients see them: with the port that is open, which `tidemill.connect` looks up."""
+        static = self.settings.static
+        return static if self.settings.http.port else {**static, HTTP_LISTENER: str(self._http_address)}
 
     def _kafka_port(self) -> int | None:
         """Return the port of the first listener; None before it is bound."""
@@ -200,7 +207,7 @@ class _Process:
         for key in self.settings.ineffective_keys:
             self.events.warning("setting has no effect", key=key)
         try:
-            return wiring.make(identity, store, settings.static, machine, self.extra_coordinators)
+            return wiring.make(identity, store, self._static(), machine, self.extra_coordinators)
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
 

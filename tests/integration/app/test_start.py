@@ -264,7 +264,8 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
 
 def test_settings_of_the_file_the_environment_and_set_have_the_source_static_broker_config(tmp_path: Path) -> None:
     """
-    DescribeConfigs shows every setting that was given at the start with the source STATIC_BROKER_CONFIG.
+    DescribeConfigs shows every setting that was given at the start with the source STATIC_BROKER_CONFIG; the HTTP
+    listener has the port that is open, because clients look it up.
     """
     file = tmp_path / "broker.yaml"
     file.write_text("node.id: 7\nlog.retention.hours: 5\n")
@@ -284,6 +285,7 @@ def test_settings_of_the_file_the_environment_and_set_have_the_source_static_bro
 
     static = ConfigSource.STATIC_BROKER_CONFIG.value
     expected = {"node.id": "7", "broker.id": "7", "log.retention.hours": "5", "message.max.bytes": "2000000", **given}
+    expected["tidemill.http.listener"] = ready["http"]
     inherited = {"log.retention.ms", "log.retention.minutes"}  # these default to log.retention.hours, as in Kafka
     shown = {name: it.value for name, it in described.items() if it.source == static and name not in inherited}
     assert expected == shown

@@ -43,6 +43,14 @@ def test_the_names_differ(tidemill_broker):
     assert 4 == len({*names})
 
 
+def test_a_client_is_connected(tidemill_broker):
+    topic, group = tidemill_broker.topic(), tidemill_broker.group()
+    with tidemill_broker.connect() as mill, mill.queue(topic, group, idle="10s") as queue:
+        queue.receive(wait=0)  # the group begins here
+        mill.send(topic, "hello")
+        assert "hello" == next(queue).text()
+
+
 def test_a_topic_has_what_was_asked(tidemill_broker):
     topic = tidemill_broker.topic(3, {"retention.ms": "60000"})
     described = AdminClient({"bootstrap.servers": tidemill_broker.bootstrap}).list_topics(topic).topics[topic]
