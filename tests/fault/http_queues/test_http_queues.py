@@ -24,6 +24,7 @@ CONSUMERS = times(6, 12)
 KILLS = times(2, 20)  # of brokers, and as many of consumers
 LOST_SHARE = 0.05
 HOLD_S_MAX = 3  # how long a consumer that is to be killed may wait for messages
+DELIVERIES_MAX = 10  # of a message: beyond, it would be set aside without an acknowledgement
 TOPIC, GROUP = "jobs", "workers"
 PATH = f"/v1/queues/{TOPIC}/{GROUP}"
 SETTINGS: dict[str, str | int] = {"group.share.min.record.lock.duration.ms": 1_000}
@@ -60,22 +61,24 @@ def test_every_message_is_acknowledged(tmp_path: Path, capsys: pytest.CaptureFix
             proxies.close()
 
     deliveries = Counter(ledger.attempts.values())
+    unfinished = ledger.attempts.keys() - ledger.finished_at.keys()
     with capsys.disabled():
         print(
             f"\n{MESSAGES} messages; by number of deliveries: {dict(sorted(deliveries.items()))}; responses lost: "
             f"{proxies.lost}; requests sent again: {ledger.unknown}; former receipts: {dict(ledger.stale)}; finished "
-            f"without a response: {len(ledger.attempts.keys() - ledger.finished_at.keys())}"
+            f"without a response: {len(unfinished)}"
         )
     assert [] == [it.error for it in consumers if it.error is not None]
     assert [] == ledger.violations
     assert {str(number) for number in range(MESSAGES)} == set(ledger.values.values())
+    assert [] == [it for it in unfinished if ledger.attempts[it] >= DELIVERIES_MAX], "set aside, and not acknowledged"
     assert proxies.lost > 0 and ledger.stale["expired, same term"] > 0
 
 
 def _create(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(30)
-    settings = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"}
+    settings = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": str(DELIVERIES_MAX)}
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ]
