@@ -16,6 +16,7 @@ from tidemill.http.cluster_api import ClusterApi, ClusterState
 from tidemill.telemetry.prometheus import CONTENT_TYPE
 
 ONLY_THIS_MACHINE: Final = Access()
+RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 # The first parts of paths:
 FOLDERS_OF_API: Final = ("v1", "openapi.json", "docs", "sandglass")
 API_FOLDERS: Final = ("health", "metrics", *FOLDERS_OF_API)  # never passed to the console
@@ -107,5 +108,6 @@ class Application:
     def _metrics(self) -> Answer:
         text = self._broker.metrics_text()
         if text is None:
-            return problem(503, "/metrics is not available until this broker has joined its cluster: try again later")
+            waits = problem(503, "/metrics is not available until this broker has joined its cluster: try again later")
+            return waits._replace(headers=RETRY_AFTER)
         return Answer(200, CONTENT_TYPE, text)

@@ -43,11 +43,15 @@ def new_record(
     if timestamp is not None and timestamp.tzinfo is None:
         raise ValueError(f"timestamp={timestamp!r}: give its time zone, such as tzinfo=datetime.UTC")
     pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        encoded = encoded_value(value)
+    except TypeError as error:
+        raise TypeError(f"value={value!r} for topic {topic}: it is no bytes, text or JSON value: {error}") from error
     return NewRecord(
         topic,
-        key.encode() if isinstance(key, str) else key,
-        encoded_value(value),
-        [(name, content.encode() if isinstance(content, str) else content) for name, content in pairs],
+        _content(f"key={key!r}", key),
+        encoded,
+        [(name, _content(f"headers: {name}={content!r}", content)) for name, content in pairs],
         partition,
         None if timestamp is None else round(timestamp.timestamp() * 1_000),
     )
@@ -62,3 +66,13 @@ def encoded_value(value: object) -> bytes | None:
         case bytearray() | memoryview():
             return bytes(value)
     return msgspec.json.encode(value)
+
+
+def _content(shown: str, content: str | bytes | None) -> bytes | None:
+    """Return a key or a header as bytes.  Raise TypeError, with the argument that is shown, for any other type."""
+    match content:
+        case None | bytes():
+            return content
+        case str():
+            return content.encode()
+    raise TypeError(f"{shown}: use text or bytes")

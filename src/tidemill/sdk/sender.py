@@ -82,7 +82,12 @@ class KafkaSender:
                     record.topic, record.value, record.key, headers=record.headers, on_delivery=delivered, **more
                 )
         except confluent_kafka.KafkaException as error:
-            raise SendFailed(f"a record was not written to topic {record.topic}: {error.args[0].str()}") from error
+            where = (
+                f"topic {record.topic}"
+                if record.partition is None
+                else f"partition {record.partition} of {record.topic}"
+            )
+            raise SendFailed(f"a record was not written to {where}: {error.args[0].str()}") from error
         return sent
 
     def flush(self, timeout_s: float) -> int:

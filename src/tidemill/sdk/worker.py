@@ -44,6 +44,8 @@ class Worker:
         """Use `api()` and `queue()` when the worker runs.  `Mill.worker` describes the other arguments."""
         if not 1 <= concurrency <= MESSAGES_MAX:
             raise ValueError(f"concurrency={concurrency}: use 1 to {MESSAGES_MAX}")
+        if backoff is not None and not isinstance(backoff, BackOff):
+            raise TypeError(f"backoff={backoff!r}: use tidemill.constant, linear or exponential, as in constant('1s')")
         self.name = getattr(handler, "__qualname__", repr(handler))
         self._api = api
         self._open_queue = queue
@@ -142,7 +144,10 @@ class Worker:
                 message.abandon()
 
     async def _set_attempts(self) -> None:
-        """Set the group's limit of deliveries where it has none.  Raise ValueError if it has another one."""
+        """
+        Set the group's limit of deliveries where it has none.  Raise ValueError if it has another one, or may not have
+        this one.
+        """
         if self._attempts is None:
             return
         path = f"/v1/groups/{quote(self._group, safe='')}"
@@ -154,7 +159,10 @@ class Worker:
             configs = {}
         limit = configs.get(ATTEMPTS)
         if limit is None:
-            await self._api().call("PATCH", path, {"configs": {ATTEMPTS: str(self._attempts)}})
+            try:
+                await self._api().call("PATCH", path, {"configs": {ATTEMPTS: str(self._attempts)}})
+            except RequestRefused as refused:
+                raise ValueError(f"attempts={self._attempts} of group {self._group} is refused: {refused}") from refused
         elif int(limit) != self._attempts:
             raise ValueError(
                 f"attempts={self._attempts}: group {self._group} has {ATTEMPTS}={limit}; use that value, or change it: "

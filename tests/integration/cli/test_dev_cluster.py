@@ -153,6 +153,7 @@ def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_pat
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         victim = cluster.brokers[number - 1]
+        pid = victim["pid"]
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         made = tidemill("topics", "create", "orders", "--partitions", "6", bootstrap=cluster.bootstrap)
         write_one(cluster, "on-demand")
@@ -161,7 +162,7 @@ def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_pat
             for topic in ("orders", "on-demand")
             for partition in admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions.values()
         }
-        os.kill(victim["pid"], signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
         lines = "".join(f"{key}:{key}\n" for key in range(60)).encode()
         produced = tidemill("produce", "orders", "--key-separator", ":", bootstrap=cluster.bootstrap, stdin=lines)
         consumed = tidemill("consume", "orders", "--from", "earliest", "--format", "json", bootstrap=cluster.bootstrap)
@@ -190,7 +191,7 @@ def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_pat
         {record["partition"] for record in records},
     ), (produced.err, consumed.err)
     assert (0, [None], [False, True]) == (left, refused, is_back)
-    assert (number, victim["pid"], "signal SIGKILL") == (told["broker"], told["pid"], told["status"])
+    assert (number, pid, "signal SIGKILL") == (told["broker"], told["pid"], told["status"])
     assert " ".join(victim["command"]) == told["restart_command"]
 
 

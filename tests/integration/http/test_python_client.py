@@ -249,6 +249,17 @@ def test_attempts_are_the_limit_of_the_group(
         asyncio.run(other()) if is_async else other_thread()
 
 
+def test_what_a_worker_cannot_have_is_named(mill: tidemill.Mill, topic: str, group: str) -> None:
+    with pytest.raises(TypeError, match="backoff='1s'"):
+        mill.worker(topic, group=group, backoff="1s")(print)  # type: ignore[arg-type]
+
+    @mill.worker(topic, group=group, attempts=1)
+    def handle(message: tidemill.Message) -> None: ...
+
+    with pytest.raises(ValueError, match=f"attempts=1 of group {group} is refused: .*share.delivery.count.limit=1"):
+        mill.run()
+
+
 def test_the_client_works_with_asyncio(cluster: Cluster, topic: str, group: str) -> None:
     async def run() -> tuple[list[int], list[int]]:
         async with tidemill.connect_async(cluster.bootstrap) as mill:

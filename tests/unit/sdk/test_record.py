@@ -1,6 +1,7 @@
 """The records that the client sends."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,17 @@ def test_bytes_and_text_stay_as_they_are_and_the_rest_is_json(value: object, exp
 def test_a_value_that_json_cannot_represent_is_refused() -> None:
     with pytest.raises(TypeError, match="object"):
         encoded_value(object())
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [({"key": 5}, "key=5"), ({"headers": {"a": 1}}, "headers: a=1"), ({"value": {1, object}}, "for topic mails")],
+)
+def test_a_value_of_another_type_is_named(more: dict[str, Any], shown: str) -> None:
+    given: dict[str, Any] = {"value": "v", "key": None, "headers": (), "partition": None, "timestamp": None} | more
+
+    with pytest.raises(TypeError, match=shown):
+        new_record("mails", **given)
 
 
 def test_a_record_has_bytes_and_milliseconds() -> None:

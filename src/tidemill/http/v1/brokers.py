@@ -21,7 +21,7 @@ from tidemill.wire.messages import fetch
 from tidemill.wire.schema import Api, Message
 
 FETCHES_MAX: Final = 8  # of one leader at the same time, of a megabyte each
-DECODING_MAX: Final = 2  # batches that are decoded at the same time: more threads would only share one interpreter
+DECODING_MAX: Final = 1  # batches that are decoded at the same time: more threads would only share one interpreter
 
 
 class HttpCaller:

@@ -5,6 +5,7 @@ are msgspec types: they are checked while they are decoded, and the OpenAPI docu
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +25,10 @@ BODY_BYTES_MAX: Final = 1 << 20
 BODY_S_MAX: Final = 30.0  # a slower body is refused: its connection would be kept for ever
 STREAM_PAUSE_S_MAX: Final = 30.0  # likewise for a body of any length, if nothing of it comes for so long
 STREAM_S_MAX: Final = 3_600.0  # and for all of it: the client learns only at the end what has been done
+
+
+_UNKNOWN: Final = "unknown field"  # in msgspec's messages
+_NAMED: Final = re.compile(r"`\$\.(\w+)`")  # likewise: the field that an error is about
 
 
 class Refused(Exception):
@@ -163,7 +168,7 @@ def _decoded(body: type[msgspec.Struct], data: bytes) -> Any:
     try:
         return msgspec.json.decode(data or b"{}", type=body)
     except msgspec.ValidationError as error:
-        raise Refused(400, f"the body is not as this path needs it: {error}") from error
+        raise Refused(400, f"the body is not as this path needs it: {error}{_legal(body, error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"the body is not JSON: {error}") from error
 
@@ -182,7 +187,15 @@ def _query(query: type[msgspec.Struct] | None, request: Request) -> Any:
     try:
         return msgspec.convert(given, query, strict=False)
     except msgspec.ValidationError as error:
-        raise Refused(400, f"the query is not as this path needs it: {error}") from error
+        named = _NAMED.search(str(error))
+        value = f" is {given[named[1]][:100]!r}" if named is not None and named[1] in given else ""
+        raise Refused(400, f"the query is not as this path needs it: {error}{value}{_legal(query, error)}") from error
+
+
+def _legal(fields: type[msgspec.Struct], error: msgspec.ValidationError) -> str:
+    """Return which names there are, if an error is about a name that is unknown."""
+    known = ", ".join(fields.__struct_encode_fields__)
+    return f"; the names are {known}" if _UNKNOWN in str(error) else ""
 
 
 async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:

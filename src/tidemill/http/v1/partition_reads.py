@@ -28,7 +28,7 @@ LIMIT_MAX: Final = 1_000
 WAIT_MS_MAX: Final = 30_000
 TURN_MS: Final = 5_000  # of one request to a leader, so that a leader that moves is noticed during a longer wait
 BYTES_MAX: Final = 1 << 20  # of compressed batches, unless the first one is larger
-DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # of a batch
+DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one
 DECODED_BYTES_MAX: Final = 4 << 20  # of records in one response, unless the first one is larger
 NUMBER_DIGITS_MAX: Final = 10
 
