@@ -12,7 +12,7 @@ this broker refuses.  So a write without one of these types gets 415, also from 
 
 import hmac
 import ipaddress
-from collections.abc import MutableMapping
+from collections.abc import Collection, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -103,19 +103,20 @@ def _loopback_only(scope: Scope) -> Answer:
     )
 
 
-def refusal_of_type(scope: Scope) -> Answer | None:
+def refusal_of_type(scope: Scope, types: Collection[str] = WRITTEN_TYPES) -> Answer | None:
     """
-    Return the response to a write whose body has none of `WRITTEN_TYPES`, or is compressed; None for other requests.
+    Return the response to a write whose body has none of `types`, some of `WRITTEN_TYPES`, or is compressed; None for
+    other requests.
     """
     if scope["method"] not in _WRITES:
         return None
     encoding = _header(scope, b"content-encoding") or "identity"
     if encoding.strip().lower() != "identity":
         return problem(415, f"Content-Encoding: {encoding[:200]} is not accepted; send the body as it is")
-    if type_of_body(scope) in WRITTEN_TYPES:
+    if type_of_body(scope) in types:
         return None
     given = _header(scope, b"content-type") or ""
-    return problem(415, f"Content-Type: {given[:200]} is not accepted; send {', '.join(WRITTEN_TYPES)}")
+    return problem(415, f"Content-Type: {given[:200]} is not accepted; send {', '.join(types)}")
 
 
 def type_of_body(scope: Scope) -> str:

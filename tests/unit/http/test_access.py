@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tidemill.http.access import WRITTEN_TYPES, Access, refusal_of_type
+from tidemill.http.access import LINES_TYPE, WRITTEN_TYPES, Access, refusal_of_type
+from tidemill.http.answer import JSON_TYPE
 
 TOKEN = b"a token of a cluster"
 ELSEWHERE = Access(token=TOKEN, hosts=frozenset({"mill.example", "10.0.0.1"}))
@@ -120,6 +121,13 @@ def test_a_write_needs_a_type_that_a_form_cannot_have(method: str) -> None:
         refused = refusal_of_type(scope(method=method, content_type=given))
         assert refused is not None and 415 == refused.status
     assert refusal_of_type(scope(method=method)) is not None
+
+
+def test_a_path_may_take_fewer_types() -> None:
+    refused = refusal_of_type(scope(method="POST", content_type=LINES_TYPE), [JSON_TYPE])
+
+    assert refused is not None and "send application/json" in refused.text
+    assert refusal_of_type(scope(method="POST", content_type=JSON_TYPE), [JSON_TYPE]) is None
 
 
 def test_other_requests_need_no_type() -> None:

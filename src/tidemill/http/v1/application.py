@@ -1,7 +1,7 @@
 """The ASGI application of `/v1`, except for the paths of `cluster_api`."""
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from tidemill.broker.broker import Broker
-from tidemill.http.access import DOCS_PATH, type_of_body
+from tidemill.http.access import DOCS_PATH
 from tidemill.http.answer import JSON_TYPE, problem
 from tidemill.http.v1 import (
     group_offsets,
@@ -74,12 +74,11 @@ class Api:
         allowed: set[str] = set()
         for path, by_type in self._paths:
             match, found = path.matches(scope)
-            json = by_type[JSON_TYPE]
             if match is Match.FULL:
                 scope.update(found)
-                return await self._routed(by_type.get(type_of_body(scope), json), Request(scope, receive))
+                return await self._routed(by_type, Request(scope, receive))
             if match is Match.PARTIAL:
-                allowed.add(json.method)
+                allowed.add(by_type[JSON_TYPE].method)
         shown = scope["path"][:200]
         if not allowed:
             return response_of(problem(404, f"{shown} is not a path; docs/http.md lists the paths"))
@@ -95,14 +94,14 @@ class Api:
             self._page = Response(text, 200, headers, "text/html")
         return self._page
 
-    async def _routed(self, route: Route, request: Request) -> Response:
+    async def _routed(self, routes: Mapping[str, Route], request: Request) -> Response:
         broker = self._broker()
         if broker is None or not broker.is_ready:
             refused = problem(503, "this broker does not serve clients yet: try again, or ask another broker")
             return response_of(refused._replace(headers=RETRY_AFTER))
         if self._brokers is None:
             self._brokers = Brokers(broker)
-        return await respond(route, self._brokers, request)
+        return await respond(routes, self._brokers, request)
 
 
 async def _no_endpoint(_: Request) -> Response:

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from tidemill.http.access import refusal_of_type
+from tidemill.http.access import refusal_of_type, type_of_body
 from tidemill.http.answer import JSON_TYPE, Answer, problem
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Exhausted, taken_by
@@ -86,10 +86,14 @@ class Route:
         return f"{module}_{self.handler.__qualname__}"
 
 
-async def respond(route: Route, brokers: Brokers, request: Request) -> Response:
-    """Decode a request, call the route's handler, and return the response."""
+async def respond(routes: Mapping[str, Route], brokers: Brokers, request: Request) -> Response:
+    """
+    Decode a request, call its handler, and return the response.  `routes` are those of its path and method, by the type
+    of the body.
+    """
+    route = routes.get(type_of_body(request.scope), routes[JSON_TYPE])
     try:
-        if (refused := refusal_of_type(request.scope)) is not None:
+        if (refused := refusal_of_type(request.scope, routes)) is not None:
             return response_of(route.refusal(refused))
         is_decoded = route.body_type == JSON_TYPE
         body = _decoded(route.body, await read_body(request)) if is_decoded and route.body is not None else None
