@@ -226,16 +226,21 @@ def test_a_file_can_be_closed_while_it_is_read(disk: OsDisk) -> None:
                 seen.add(b"closed")
 
     readers = [threading.Thread(target=read) for _ in range(3)]
-    for reader in readers:
-        reader.start()
-    for _ in range(2000):
-        current[0].close()
-        other = disk.open("other")  # reuses the descriptor number if it is free
-        current[0] = disk.open("mine")
-        other.close()
-    over.set()
-    for reader in readers:
-        reader.join()
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.0001)  # otherwise each step would wait 5 ms for each reader
+    try:
+        for reader in readers:
+            reader.start()
+        for _ in range(20_000):
+            current[0].close()
+            other = disk.open("other")  # reuses the descriptor number if it is free
+            current[0] = disk.open("mine")
+            other.close()
+    finally:
+        over.set()
+        for reader in readers:
+            reader.join()
+        sys.setswitchinterval(interval_s)
 
     assert seen <= {b"m", b"closed"}
     assert b"m" in seen
