@@ -3,8 +3,8 @@
 arrive ─▶ waits ─▶ released, cancelled, or replaced by a later arrival with the same id: over, for good
              └─▶ rescheduled: waits on, until another time
 
-The ids of timers are hashes, so that each takes a fixed size.  They are not part of the encoded state: whoever restores
-it reads them from the arrivals that wait.  Encoded, integers big-endian:
+The ids of timers are hashes, so that each takes a fixed size.  They are not part of the encoded state: a replica that
+restores it reads them from the arrivals that wait.  Encoded, integers big-endian:
 
     version      1   1
     base         8   the first arrival that waits, or `end`
