@@ -113,7 +113,7 @@ def test_a_suite_uses_a_broker_and_a_cluster(tmp_path: Path) -> None:
     code, shown = ran(tmp_path, SUITE)
 
     assert 0 == code, shown
-    assert "8 passed" in shown
+    assert "9 passed" in shown
 
 
 def test_a_failed_test_shows_the_log_of_the_broker(tmp_path: Path) -> None:
