@@ -24,6 +24,7 @@ ANSWERED_MAX: Final = 64  # connections beyond the most that are served: they ge
 EVICTED_AFTER_S: Final = 1.0  # without a request, while few connections are left: a client sends one within this time
 CHUNKS_MAX: Final = 16_384  # of a body, in one read of up to 256 KiB: parsing more would block the event loop
 SWEEP_S: Final = 1.0  # interval between sweeps for slow connections
+RECEIVED_BYTES_MAX: Final = 64 << 10  # that the kernel holds for a connection, and so what one read may bring
 BACKLOG: Final = 128
 DRAIN_S: Final = 1  # for requests in progress at a stop; the entire stop must take less than two seconds
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
@@ -48,6 +49,7 @@ class HttpListener:
         """Bind the port and return the address with the actual port.  Connections wait in the backlog until `serve`."""
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         bound = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES_MAX)  # of each connection, too
         bound.setblocking(False)
         self._socket = bound
         return Address(address.host, bound.getsockname()[1])

@@ -28,6 +28,7 @@ from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 
 LINE_BYTES_MAX: Final = 1 << 20  # as a body of JSON
+SLICE_BYTES: Final = 32 << 10  # of a part are cut into lines at a time, because lines take more memory
 LINES_MAX: Final = 1_000_000  # so that what a request remembers of its lines, 12 bytes of each, is bounded
 DROP_S_MAX: Final = 5.0  # what follows a refused line is read for so long: most clients send all before they listen
 RUNS_PER_TURN: Final = 1_000  # they take a millisecond of the event loop
@@ -104,10 +105,11 @@ class _Lines:
         """Pass the records of a body to the writer, and return why it was not read to its end; None if it was."""
         try:
             async for part in parts:
-                await self._add_all(self._parser.feed(part))
-                await self._take_memory()
-                if self._writer.is_stopped:
-                    return None
+                for first in range(0, len(part), SLICE_BYTES):
+                    await self._add_all(self._parser.feed(part[first : first + SLICE_BYTES]))
+                    await self._take_memory()
+                    if self._writer.is_stopped:
+                        return None
             await self._add_all(self._parser.end())
         except Refused as refused:
             return refused
