@@ -8,7 +8,7 @@ import pytest
 from tests.tidy.tree import files, imported_roots, named
 
 IMPORT_SITES = {
-    "uvicorn": "src/tidemill/app/http_listener.py",
+    "uvicorn": "src/tidemill/app/http_server.py",
     "jinja2": "src/tidemill/console/site.py",
     "prometheus_client": "src/tidemill/telemetry/prometheus.py",
     "yaml": "src/tidemill/app/settings.py",

@@ -3,26 +3,20 @@
 import asyncio
 import logging
 import socket
-import sys
-from collections.abc import Callable, Collection, Iterable
-from http import HTTPStatus
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from tidemill.app.connection_pace import HEAD_S_MAX, ConnectionPace
 from tidemill.app.listeners import Address
 from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.broker.wrong_port_events import WrongPortEvents
 from tidemill.model.clock import Clock
 from tidemill.telemetry.event_log import EventLog
-from tidemill.wire.first_bytes import ClientProtocol, protocol_of
+from tidemill.wire.first_bytes import ClientProtocol
 
 if TYPE_CHECKING:
     from tidemill.http.application import Application
 
-ANSWERED_MAX: Final = 64  # connections beyond the most that are served: they get status 503, further ones nothing
-EVICTED_AFTER_S: Final = 1.0  # without a request, while few connections are left: a client sends one within this time
-CHUNKS_MAX: Final = 16_384  # of a body, in one read of up to 256 KiB: parsing more would block the event loop
 SWEEP_S: Final = 1.0  # interval between sweeps for slow connections
 RECEIVED_BYTES_MAX: Final = 64 << 10  # that the kernel holds for a connection, and so what one read may bring
 BACKLOG: Final = 128
@@ -73,8 +67,10 @@ class HttpListener:
         for name in IMPORTED_IN_TURN:
             import_module(name)
             await asyncio.sleep(0)
+        from tidemill.app.http_server import server_of
+
         self._log.begin()
-        self._server = _server(application(), self._refused, self._log.refused)
+        self._server = server_of(application(), self._refused, self._log.refused, DRAIN_S)
         # `Server.serve` is not used: it would replace the broker's handlers for SIGINT and SIGTERM.
         await self._server.startup(sockets=[self._socket])
         self._serving = self._loop.create_task(self._server.main_loop())
@@ -145,129 +141,3 @@ class _LogAsEvents(logging.Handler):
     def refused(self, problem: str) -> None:
         if self._refusals.may_log():
             self._events.warning("http request refused", problem=problem)
-
-
-def _server(
-    application: "Application", refused: Callable[[ClientProtocol, str], None], log: Callable[[str], None]
-) -> Any:
-    import h11
-    import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    from tidemill.http.admission import CONNECTIONS_MAX, HEAD_BYTES_MAX, RESERVED, Admission
-    from tidemill.http.answer import problem
-
-    class StrictConnection(h11.Connection):
-        """Also refuses other versions of HTTP, and many tiny chunks."""
-
-        chunks = 0  # in what the socket has received at once
-
-        def next_event(self) -> Any:
-            event = super().next_event()
-            if isinstance(event, h11.Data):
-                self.chunks += 1
-                if self.chunks > CHUNKS_MAX:
-                    raise h11.RemoteProtocolError(f"More than {CHUNKS_MAX} chunks in a row are tiny; send larger ones.")
-            elif isinstance(event, h11.Request) and event.http_version not in (b"1.0", b"1.1"):
-                raise h11.RemoteProtocolError("This port serves HTTP/1.1 only.", error_status_hint=505)
-            return event
-
-    class HttpProtocol(H11Protocol):
-        """A connection that begins with another protocol is refused, and a slow one is closed by `check`."""
-
-        is_checked = False
-
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            self.conn: StrictConnection = StrictConnection(h11.SERVER, HEAD_BYTES_MAX)
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            now = self.loop.time()
-            self.pace = ConnectionPace(now)
-            excess = len(self.connections) - (CONNECTIONS_MAX - RESERVED)
-            if excess > 0 and not _evict(self.connections, excess, now) and excess > RESERVED + ANSWERED_MAX:
-                transport.abort()
-
-        @property
-        def is_answering(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
-
-        def data_received(self, data: bytes) -> None:
-            if not self.is_checked:
-                self.is_checked = True
-                arrived = protocol_of(data)
-                if arrived in (ClientProtocol.TLS, ClientProtocol.KAFKA):
-                    refused(arrived, self.client[0] if self.client else "")
-                    self.send_400_response(f"This port serves HTTP without TLS, not {arrived}.")
-                    return
-            self.conn.chunks = 0
-            if self.conn.their_state is h11.IDLE:  # h11 checks the size of a head only as long as it is not complete
-                super().data_received(data[: HEAD_BYTES_MAX + 1])
-                data = data[HEAD_BYTES_MAX + 1 :]
-            if data and not self.transport.is_closing():
-                super().data_received(data)
-
-        def on_response_complete(self) -> None:
-            self.pace.responded(self.loop.time())
-            super().on_response_complete()
-
-        def check(self, now: float) -> None:
-            """Close the connection if the client is too slow."""
-            is_closing = self.transport.is_closing()
-            if self.pace.is_stuck(now, unsent=self.transport.get_write_buffer_size(), is_closing=is_closing):
-                self.transport.abort()
-            elif not is_closing and self.pace.is_slow(now, is_answering=self.is_answering):
-                self.end(408, f"the head of a request did not arrive within {HEAD_S_MAX:.0f} s; send it at once")
-
-        def send_400_response(self, msg: str) -> None:
-            """Refuse what is no HTTP request; uvicorn calls this while it handles h11's error."""
-            error = sys.exception()
-            self.end(getattr(error, "error_status_hint", 400), msg if error is None else f"{msg} {error}")
-
-        def end(self, status: int, detail: str) -> None:
-            """Close the connection, with a response if the client has sent anything that has had none."""
-            if self.is_answering:
-                self.cycle.disconnected = True  # what the application sends now has no addressee
-                self.cycle.message_event.set()
-            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and (self.conn.trailing_data[0] or status != 408):
-                answer = problem(status, detail)
-                body = answer.text.encode()
-                size = str(len(body))
-                headers = [("content-type", answer.content_type), ("content-length", size), ("connection", "close")]
-                head = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
-                for event in (head, h11.Data(body), h11.EndOfMessage()):
-                    self.transport.write(self.conn.send(event))
-            self.transport.close()
-
-    config = uvicorn.Config(
-        Admission(application, lambda: _count(server.server_state.connections), log),
-        http=HttpProtocol,
-        lifespan="off",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=DRAIN_S,
-    )
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    return server
-
-
-def _count(connections: Collection[Any]) -> int:
-    """Return how many connections are open; those that are closing right now do not count."""
-    return sum(not it.transport.is_closing() for it in connections)
-
-
-def _evict(connections: Iterable[Any], count: int, now: float) -> bool:
-    """
-    Close up to `count` connections without a request in progress, which makes room for others: those that have waited
-    longest.  Return whether there were any.
-    """
-    idle = [it for it in connections if not (it.is_answering or it.transport.is_closing())]
-    waiting = [it for it in idle if now - it.pace.waits_since > EVICTED_AFTER_S]
-    for connection in sorted(waiting, key=lambda it: it.pace.waits_since)[:count]:
-        connection.transport.close()
-    return bool(waiting)
