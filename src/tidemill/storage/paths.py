@@ -1,5 +1,6 @@
 """Names of files and directories in a data directory (`docs/formats/journal.md`)."""
 
+from tidemill.model.timer_logs import ARRIVALS, is_hidden, released_of
 from tidemill.model.topic import TopicId
 
 IDENTITY = "identity.json"
@@ -29,7 +30,10 @@ def topic_directory(topic_id: TopicId) -> str:
 
 
 def partition_directory(topic_id: TopicId, partition: int) -> str:
-    return f"{TOPICS}/{topic_id.hex()}/{partition}"
+    directory = f"{TOPICS}/{topic_id.hex()}/{released_of(partition)}"
+    if is_hidden(partition):
+        directory += ".arrivals" if partition & ARRIVALS else ".kept"
+    return directory
 
 
 def segment_file(directory: str, base_offset: int, ending: str = "log") -> str:

@@ -74,6 +74,10 @@ class WaitingSet:
         """Return the arrival that waits with an id."""
         return self._of_id.get(timer_id)
 
+    def id_of(self, number: int) -> bytes | None:
+        """Return the id of an arrival that waits; None if it has none."""
+        return self._ids.get(number)
+
     def arrive(self, arrivals: Sequence[Arrival]) -> list[int]:
         """Add the records of a committed batch, and return the arrivals that they replace or cancel."""
         replaced = []

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from tidemill.batches.batch import BatchHeader, read_header
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
+from tidemill.model.timer_logs import with_hidden
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, decode_voters
 from tidemill.raft.voters import Membership
@@ -20,6 +21,9 @@ from tidemill.storage.partition.partition_state import PartitionState
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
 
+LEVEL_WITH_KIND: Final = 2  # from this feature level on, a descriptor has a kind
+LOG_KIND: Final = 0
+TIMER_KIND: Final = 1
 TAIL_ENTRIES: Final = 256
 NEEDED_ENTRIES_MAX: Final = 64 << 10  # about 20 MB, kept for lagging followers; those further behind need an install
 
@@ -33,26 +37,40 @@ class Truncated(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardDescriptor:
-    """The contents of an OPENED row, which suffice to recover the shard without the cluster's metadata."""
+    """
+    The contents of an OPENED row, which suffice to recover the shard without the cluster's metadata.  A shard of a
+    timer topic has `TIMER_KIND`, and a feature level of at least `LEVEL_WITH_KIND`.
+    """
 
     topic_id: TopicId
     first_partition: int
     partition_count: int
     feature_level: int
     membership: Membership
+    kind: int = LOG_KIND
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the shard's logs.  A partition of a timer topic has three (`model/timer_logs.py`)."""
+        partitions = range(self.first_partition, self.first_partition + self.partition_count)
+        return [*with_hidden(partitions)] if self.kind == TIMER_KIND else [*partitions]
 
     def encode(self) -> bytes:
         numbers = self.first_partition.to_bytes(4) + self.partition_count.to_bytes(4) + self.feature_level.to_bytes(2)
-        return self.topic_id + numbers + self.membership.encode()
+        kind = bytes((self.kind,)) if self.feature_level >= LEVEL_WITH_KIND else b""
+        return self.topic_id + numbers + kind + self.membership.encode()
 
     @classmethod
     def decode(cls, data: Buffer) -> "ShardDescriptor":
+        feature_level = int.from_bytes(data[24:26])
+        has_kind = feature_level >= LEVEL_WITH_KIND
         return cls(
             topic_id=TopicId(bytes(data[:16])),
             first_partition=int.from_bytes(data[16:20]),
             partition_count=int.from_bytes(data[20:24]),
-            feature_level=int.from_bytes(data[24:26]),
-            membership=Membership.decode(data, 26),
+            feature_level=feature_level,
+            membership=Membership.decode(data, 27 if has_kind else 26),
+            kind=data[26] if has_kind else LOG_KIND,
         )
 
 
@@ -113,8 +131,7 @@ class ShardLog:
         self.damaged_unmarked: dict[int, int] = {}
         self.changed = True  # whether anything has changed since `section` was encoded
         self.section = b""  # the shard's section of a checkpoint
-        numbers = range(descriptor.first_partition, descriptor.first_partition + descriptor.partition_count)
-        self.partitions = {number: PartitionLog(disk, cache, descriptor.topic_id, number) for number in numbers}
+        self.partitions = {it: PartitionLog(disk, cache, descriptor.topic_id, it) for it in descriptor.numbers}
         self.machines = machines.make(self.partitions)
 
     def restore_boundary(self, index: int, term: int, append_time: int) -> None:

@@ -103,7 +103,7 @@ class MachineType:
     """
     A kind of machine: the number and version of its section, its factory, and the entries that are passed to it.
     `decode` returns the state of a partition for `ShardStateMachine.load`, or raises struct.error.  It may run on any
-    thread.
+    thread.  A shard has the machine only if `is_for` says so of its logs.
     """
 
     number: int
@@ -112,6 +112,7 @@ class MachineType:
     decode: Callable[[bytes], Any]
     at_append: Interest = NOTHING
     at_commit: Interest = NOTHING
+    is_for: Callable[[Mapping[int, PartitionLog]], bool] = lambda partitions: True  # which shards have this machine
 
 
 class UnknownCommand(DirectoryProblem):
@@ -174,9 +175,10 @@ class ShardMachines:
     def __init__(self, registry: MachineRegistry, partitions: Mapping[int, PartitionLog]) -> None:
         self.registry = registry
         self.partitions = partitions
-        self.by_number = by_number = {number: it.make(partitions) for number, it in registry.types.items()}
-        appended = [(it.at_append, by_number[number].appended) for number, it in registry.types.items()]
-        committed = [(it.at_commit, by_number[number].committed) for number, it in registry.types.items()]
+        types = {number: it for number, it in registry.types.items() if it.is_for(partitions)}
+        self.by_number = by_number = {number: it.make(partitions) for number, it in types.items()}
+        appended = [(it.at_append, by_number[number].appended) for number, it in types.items()]
+        committed = [(it.at_commit, by_number[number].committed) for number, it in types.items()]
         self.batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.ALL)
         self.producer_batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.OF_PRODUCERS)
         self.command_appended: dict[int, tuple[_Appended, ...]] = _of_commands(appended)

@@ -1,0 +1,48 @@
+"""The headers of timer topics, apart from those that say when a record is due (`due_time`, `schedule`).
+
+tidemill-timer-id    the name of a timer in its partition: a later record with the same id replaces it
+tidemill-cancel      the record only cancels the timer with its id, and is not delivered
+tidemill-arrival     set by the broker: the arrival number of a released record, in digits
+tidemill-timestamp   set by the broker: the producer's timestamp of a released record, in digits
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+PREFIX: Final = "tidemill-"
+TIMER_ID: Final = "tidemill-timer-id"
+CANCEL: Final = "tidemill-cancel"
+ARRIVAL: Final = "tidemill-arrival"
+TIMESTAMP: Final = "tidemill-timestamp"
+SET_BY_BROKER: Final = (ARRIVAL, TIMESTAMP)
+ID_BYTES_MAX: Final = 256
+ID_HASH_BYTES: Final = 16
+
+
+class BadTimerId(ValueError):
+    """The headers of a record do not name a timer; the message says why, and what to write instead."""
+
+
+def timer_id(headers: Iterable[tuple[str, bytes | None]]) -> tuple[bytes | None, bool]:
+    """
+    Return the id of a record's timer, None if it has none, and whether the record only cancels it.  Raise BadTimerId.
+    """
+    ids = [value for name, value in headers if name == TIMER_ID]
+    only_cancels = any(name == CANCEL for name, _ in headers)
+    if len(ids) > 1:
+        raise BadTimerId(f"the header {TIMER_ID} is there {len(ids)} times: keep one")
+    if not ids:
+        if only_cancels:
+            raise BadTimerId(f"{CANCEL} without {TIMER_ID}: name the timer that it cancels")
+        return None, False
+    found = ids[0]
+    if not found or len(found) > ID_BYTES_MAX:
+        size = "null" if found is None else f"{len(found)} bytes"
+        raise BadTimerId(f"the value of {TIMER_ID} is {size}: write 1 to {ID_BYTES_MAX} bytes")
+    return found, only_cancels
+
+
+def hash_of(timer_id: bytes, topic_id: bytes) -> bytes:
+    """Return the hash by which replicas know a timer.  It is keyed, so that ids of two topics share no collisions."""
+    return blake2b(timer_id, digest_size=ID_HASH_BYTES, key=topic_id).digest()

@@ -1,0 +1,189 @@
+"""What a replica knows of one timer partition: which records wait, the index by due time, and changes to come.
+
+    append ─▶ pending ─▶ commit ─▶ applied to the waiting set and the index
+                            └────▶ deferred, until the ids have been read again
+
+The ids of timers and the index are not part of the saved state.  After a start or an install, a job reads them from the
+records that wait; until then, committed changes are deferred, because a change may name a timer by its id.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct, error
+from typing import Final
+
+from tidemill.timer.due_index import DueIndex
+from tidemill.timer.due_row import pack_rows, unpack_rows
+from tidemill.timer.kept_arrivals import KeptArrivals
+from tidemill.timer.timer_changes import (
+    Arrived,
+    Change,
+    Decided,
+    Kept,
+    LoggedChange,
+    Released,
+    decode_changes,
+    encode_changes,
+    kept_arrivals,
+    unplaced,
+)
+from tidemill.timer.timer_command import Cancel, CancelIds, Reschedule
+from tidemill.timer.waiting_bits import MalformedBits
+from tidemill.timer.waiting_set import Outcome, WaitingSet
+
+_HEAD: Final = Struct(">IQQ")  # length of the waiting set, first and end offset of the kept log
+OutcomeKnown = Callable[[int, Outcome], None]
+"""Takes the log index of a decision and its outcome."""
+
+
+class TimerPartition:
+    def __init__(self) -> None:
+        """Nothing has arrived yet."""
+        self.waiting = WaitingSet()
+        self.index = DueIndex(self.waiting)
+        self.kept = KeptArrivals()
+        self.kept_start = 0  # offset of the first record that waited in the kept log, when the state was saved
+        self.is_restored = True  # False until the ids and the index have been read from the records that wait
+        self.decided: OutcomeKnown | None = None  # called on the leader, which answers those who asked
+        self._pending: deque[tuple[int, Change]] = deque()  # not committed
+        self._deferred: deque[tuple[int, Change]] = deque()  # committed, not applied
+        self._held: Counter[int | bytes] = Counter()  # arrivals, and hashes of ids, that uncommitted changes name
+
+    @property
+    def is_unused(self) -> bool:
+        return not (self.waiting.end or self._pending)
+
+    # Changes.
+
+    def appended(self, index: int, change: Change) -> None:
+        self._pending.append((index, change))
+        self._hold(change, 1)
+
+    def committed(self, index: int) -> None:
+        """Apply the changes of an entry, which are the oldest that were not committed."""
+        assert self._pending and self._pending[0][0] == index, f"entry {index} commits out of order"
+        while self._pending and self._pending[0][0] == index:
+            _, change = self._pending.popleft()
+            self._hold(change, -1)
+            if self.is_restored:
+                self._apply(index, change)
+            else:
+                self._deferred.append((index, change))
+
+    def truncated(self, from_index: int) -> None:
+        while self._pending and self._pending[-1][0] >= from_index:
+            self._hold(self._pending.pop()[1], -1)
+
+    def _hold(self, change: Change, count: int) -> None:
+        for name in _named(change):
+            self._held[name] += count
+            if not self._held[name]:
+                del self._held[name]
+
+    def is_held(self, arrival: int) -> bool:
+        """
+        Return whether an uncommitted change names the arrival, by its number or its id: until its outcome is known, the
+        record must not be released, because the answer would be wrong.
+        """
+        return bool(self._held) and (arrival in self._held or self.waiting.id_of(arrival) in self._held)
+
+    def _apply(self, index: int, change: Change) -> None:
+        waiting = self.waiting
+        if isinstance(change, Arrived):
+            waiting.arrive(change.arrivals)
+            self.index.add(change.rows)
+        elif isinstance(change, Kept):
+            self.kept.add(kept_arrivals(change.rows))
+            self.index.add(self._at_present_times(change.rows))
+        elif isinstance(change, Released):
+            waiting.release(change.arrivals)
+        else:
+            outcome = self._decide(change)
+            if self.decided is not None:
+                self.decided(index, outcome)
+
+    def _decide(self, change: Decided) -> Outcome:
+        waiting, decision = self.waiting, change.decision
+        if isinstance(decision, Cancel):
+            return waiting.cancel(decision.arrivals)
+        if isinstance(decision, CancelIds):
+            return waiting.cancel_ids(decision.ids)
+        if isinstance(decision, Reschedule):
+            dues = decision.dues
+            outcome = waiting.reschedule(dues)
+        else:
+            named = {waiting.arrival_of(timer_id): due for timer_id, due in decision.dues.items()}
+            dues = {arrival: due for arrival, due in named.items() if arrival is not None}
+            outcome = waiting.reschedule_ids(decision.dues)
+        self.index.add(b"".join([unplaced(arrival, due) for arrival, due in dues.items() if waiting.waits(arrival)]))
+        return outcome
+
+    def _at_present_times(self, rows: bytes) -> bytes:
+        """Return rows with the times at which their records are due now: some may have been rescheduled."""
+        due_of = self.waiting.due_ms
+        return pack_rows(row._replace(due_ms=due_of(row.arrival, row.due_ms)) for row in unpack_rows(rows))
+
+    # Restoring ids and index.
+
+    def restore(self, rows: Iterable[bytes], ids: Iterable[tuple[int, bytes]], kept: Sequence[Sequence[int]]) -> None:
+        """
+        Adopt what a job has read of the records that wait, up to `waiting.end` and `kept.end`: their rows, in the order
+        of the logs, the ids of arrivals, and the arrivals in the kept log.
+        """
+        assert not self.is_restored, "ids and index are there already"
+        self.waiting.restore_ids(ids)
+        end = self.kept.end
+        self.kept = KeptArrivals(end - sum(map(len, kept)))
+        for arrivals in kept:
+            self.kept.add(arrivals)
+        for part in rows:
+            self.index.add(self._at_present_times(part))
+        self.is_restored = True
+        while self._deferred:
+            self._apply(*self._deferred.popleft())
+
+    # Saved state.
+
+    def save(self, last_index: int) -> bytes:
+        """Return the state as of the last applied change, and the changes behind it up to entry `last_index`."""
+        waiting = self.waiting.encode()
+        logged = [
+            *(LoggedChange(index, change, True) for index, change in self._deferred),
+            *(LoggedChange(index, change) for index, change in self._pending if index <= last_index),
+        ]
+        first = self.kept.first_waiting(self.waiting.waits)
+        return _HEAD.pack(len(waiting), first, self.kept.end) + waiting + encode_changes(logged)
+
+    @classmethod
+    def load(cls, data: bytes) -> "TimerPartition":
+        """Return the state in `data`, whose ids and index are not restored yet.  Raise struct.error if it is corrupt."""
+        size, first, end = _HEAD.unpack_from(data)
+        found = cls()
+        try:
+            found.waiting = WaitingSet.decode(data[_HEAD.size : _HEAD.size + size])
+        except MalformedBits as problem:
+            raise error(str(problem)) from None
+        found.index = DueIndex(found.waiting)
+        found.kept = KeptArrivals(end)
+        found.kept_start = first
+        found.is_restored = not found.waiting.count
+        for index, change, is_committed in decode_changes(data[_HEAD.size + size :]):
+            if not is_committed:
+                found.appended(index, change)
+            elif found.is_restored:
+                found._apply(index, change)
+            else:
+                found._deferred.append((index, change))
+        return found
+
+
+def _named(change: Change) -> Iterator[int | bytes]:
+    """Return the arrivals, or hashes of ids, that a change may end or move."""
+    if isinstance(change, Arrived):
+        return (it.timer_id for it in change.arrivals if it.timer_id is not None)
+    if not isinstance(change, Decided):
+        return iter(())
+    decision = change.decision
+    if isinstance(decision, Cancel):
+        return iter(decision.arrivals)
+    return iter(decision.ids if isinstance(decision, CancelIds) else decision.dues)
