@@ -20,6 +20,7 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID
+from tidemill.model.topic_kind import TopicKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
     records: Sequence[Record] = (
         ClusterRecord(command.cluster_id),
         FeatureRecord(FEATURE_LEVEL),
-        TopicRecord(METADATA_TOPIC_ID, METADATA_TOPIC, "log"),
+        TopicRecord(METADATA_TOPIC_ID, METADATA_TOPIC, TopicKind.LOG),
         ShardRecord(METADATA_SHARD, METADATA_TOPIC_ID, 0, 1, (command.voter,)),
         *setting_records(METADATA_TOPIC, INTERNAL_TOPIC_SETTINGS),
         initial_voter,

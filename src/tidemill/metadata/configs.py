@@ -8,6 +8,7 @@ from typing import Final
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.insync import check_min_insync
+from tidemill.metadata.kind_settings import check_kind_settings
 from tidemill.metadata.metadata_records import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -24,7 +25,7 @@ from tidemill.model.config_resolution import resolve_broker, resolve_group, reso
 from tidemill.model.config_types import ConfigType, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 from tidemill.model.share_group_config import check_share_group_settings
-from tidemill.model.topic_config_keys import KIND
+from tidemill.model.topic_kind import KIND, TopicKind, kind_of
 
 SUGGESTIONS_MAX: Final = 10  # requests for more items come from programs, so their errors do not suggest similar keys
 
@@ -86,7 +87,8 @@ def alter_configs(context: DecisionContext, command: AlterConfigs) -> Result[tup
 def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest: bool) -> dict[str, str]:
     """Return the settings of a new topic.
 
-    Raises KafkaError (INVALID_CONFIG) for the first setting that has an unknown key, or an invalid or null value.
+    Raises KafkaError (INVALID_CONFIG) for the first setting that has an unknown key, or an invalid or null value, or
+    that does not fit the kind of the topic.
     """
     checked: dict[str, str] = {}
     for name, value in settings:
@@ -94,6 +96,7 @@ def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest:
             raise KafkaError(errors.INVALID_CONFIG, f"{name} has no value; leave the key out to get its default")
         parse(known_key(TOPIC_KEYS, name, suggest=suggest), value)
         checked[name] = value.strip()
+    check_kind_settings(kind_of(checked), checked)
     return checked
 
 
@@ -145,8 +148,9 @@ def _config_records(
             records.append(ConfigRecord(resource, key.name, value))
     if resource.type == TOPIC_RESOURCE:
         changed = {record.key: record.value for record in records if record.value is not None}
-        replication_factor = context.image.replication_factor(context.image.topics[resource.name])
-        check_min_insync(resource.name, changed, replication_factor, is_new=False)
+        topic = context.image.topics[resource.name]
+        check_kind_settings(topic.kind, changed)
+        check_min_insync(resource.name, changed, context.image.replication_factor(topic), is_new=False)
     if resource.type == GROUP_RESOURCE:
         made = {record.key: record.value for record in records}
         settings = {key: value for key, value in {**before, **made}.items() if value is not None}
@@ -225,5 +229,10 @@ def _check_may_change(image: ClusterImage, resource: ConfigResource, key: Config
             raise refusal(key, shown, "it applies to a single broker; name the broker")
     if resource.type == TOPIC_RESOURCE and key.name == KIND:
         topic = image.topic(resource.name)
-        if topic is not None and topic.kind != (value or "log"):
-            raise refusal(key, shown, f"{resource.name!r} is a {topic.kind} topic, and a topic's kind cannot change")
+        if topic is not None and topic.kind != (value or TopicKind.LOG):
+            raise refusal(
+                key,
+                shown,
+                f"{resource.name!r} is a {topic.kind} topic, and a topic's kind cannot change; leave it out, or create "
+                "another topic",
+            )

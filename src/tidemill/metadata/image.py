@@ -15,6 +15,7 @@ from tidemill.model.config_resolution import NOTHING, BrokerLayers
 from tidemill.model.internal_topics import is_internal
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
+from tidemill.model.topic_kind import TopicKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class Shard:
 class Topic:
     topic_id: TopicId
     name: str
-    kind: str
+    kind: TopicKind
     partition_count: int
     shard_ids: tuple[ShardId, ...]  # in the order of their partitions
     first_partitions: tuple[int, ...]  # the first partition of each shard: starts at 0, strictly increasing

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
+from tidemill.model.topic_kind import TopicKind
 
 
 class MetadataFormatError(Exception):
@@ -42,7 +43,8 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
 
-TOPIC_KINDS: Final = ("log", "keyed", "timer")  # a topic kind is encoded as its index in this tuple
+# A topic kind is encoded as its index in this tuple.
+TOPIC_KINDS: Final = (TopicKind.LOG, TopicKind.KEYED, TopicKind.TIMER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class TopicRecord:
 
     topic_id: TopicId
     name: str
-    kind: str
+    kind: TopicKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,7 @@ class _Fields:
     def voters(self) -> tuple[ReplicaKey, ...]:
         return tuple(ReplicaKey(BrokerId(self.number()), DirectoryId(self.take(16))) for _ in range(self.count()))
 
-    def kind(self) -> str:
+    def kind(self) -> TopicKind:
         kind = self.take(1)[0]
         if kind >= len(TOPIC_KINDS):
             raise MetadataFormatError(f"unknown topic kind {kind}: a newer version of Tidemill wrote it")

@@ -33,7 +33,7 @@ from tidemill.model.topic import (
     new_topic_id,
     topic_id_text,
 )
-from tidemill.model.topic_config_keys import KIND
+from tidemill.model.topic_kind import kind_of
 
 PARTITIONS_MAX: Final = 10_000  # per topic and per request; Kafka has the same limit per request
 DEFAULT: Final = -1  # means the cluster's default partition count or replication factor
@@ -248,7 +248,7 @@ def _plan_topic(
         )
     topic_id = new_topic_id(context.entropy)
     records: tuple[Record, ...] = (
-        TopicRecord(topic_id, topic.name, settings.get(KIND, "log")),
+        TopicRecord(topic_id, topic.name, kind_of(settings)),
         *shard_records(plans, topic_id=topic_id, next_shard_id=next_shard_id),
         *setting_records(topic.name, settings),
     )

@@ -3,7 +3,8 @@
 The effective value of a topic key is the first of these that is set: the topic's own value; this broker's dynamic
 value; the cluster's dynamic default; the value with which the broker was started; the key's default.  If several broker
 keys name one setting, each level uses the one with the highest precedence among those that it sets (`log.retention.ms`,
-then `.minutes`, then `.hours`).
+then `.minutes`, then `.hours`).  Some keys have a default that depends on the kind of the topic; it precedes the
+broker's values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from tidemill.model.config_keys import (
 )
 from tidemill.model.config_types import ConfigValue, value_of_text
 from tidemill.model.errors import KafkaError
+from tidemill.model.topic_kind import DEFAULTS, kind_of
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -108,13 +110,14 @@ def resolve_broker(key: ConfigKey, layers: BrokerLayers) -> Resolved:
 
 
 def resolve_topic(key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLayers) -> Resolved:
-    named = TOPIC_SYNONYMS.get(key.name, ())
+    default_of_kind = DEFAULTS[kind_of(overrides)].get(key.name)
+    named = TOPIC_SYNONYMS.get(key.name, ()) if default_of_kind is None else ()
     inherited = _broker_synonyms(tuple(name for name, _ in named), layers)
     if key.name in overrides:
         own = Synonym(key.name, overrides[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
         return Resolved(key, own.value, own.source, (own, *inherited))
     if not inherited:
-        return Resolved(key, key.default_text, ConfigSource.DEFAULT_CONFIG, ())
+        return Resolved(key, default_of_kind or key.default_text, ConfigSource.DEFAULT_CONFIG, ())
     strongest = inherited[0]
     return Resolved(key, _converted(strongest, dict(named)[strongest.name]), strongest.source, inherited)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tidemill.model.config_keys import TOPIC_KEYS
 from tidemill.model.config_resolution import NOTHING, BrokerLayers, resolve_topic
 from tidemill.model.config_types import value_of_text
+from tidemill.model.topic_kind import TopicKind, kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,7 @@ class TopicConfig:
     A topic's effective values.  Names and units are Kafka's.  `retention_ms` and `retention_bytes` are -1 if unlimited.
     """
 
-    kind: str
+    kind: TopicKind
     cleanup_policy: str
     compression_type: str
     compression_gzip_level: int
@@ -33,6 +34,14 @@ class TopicConfig:
     segment_ms: int
     has_ttl_headers: bool
     takes_dead_letters: bool
+    # Timer topics only.
+    max_delay_ms: int  # -1: up to the year 9999
+    timer_linger_ms: int
+    timer_waiting_bytes_max: int  # of one partition; -1: no bound
+
+    @property
+    def is_timer(self) -> bool:
+        return self.kind is TopicKind.TIMER
 
 
 def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerLayers | None = None) -> TopicConfig:
@@ -57,7 +66,7 @@ def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerL
     assert isinstance(cleanup_policies, tuple)
     timestamp_type = str(value("message.timestamp.type"))
     return TopicConfig(
-        kind=str(value("tidemill.kind")),
+        kind=kind_of(overrides),
         cleanup_policy=",".join(cleanup_policies),
         compression_type=str(value("compression.type")),
         compression_gzip_level=number("compression.gzip.level"),
@@ -76,4 +85,7 @@ def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerL
         segment_ms=number("segment.ms"),
         has_ttl_headers=value("tidemill.ttl.headers") is True,
         takes_dead_letters=bool(value("errors.deadletterqueue.group.enable")),
+        max_delay_ms=number("tidemill.max.delay.ms"),
+        timer_linger_ms=number("tidemill.timer.linger.ms"),
+        timer_waiting_bytes_max=number("tidemill.timer.waiting.bytes.max"),
     )

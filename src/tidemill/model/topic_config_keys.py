@@ -4,11 +4,10 @@ from typing import Final
 
 from tidemill.model.config_key import ConfigKey, obeyed, refused, without_effect
 from tidemill.model.config_types import LONG_MAX, ConfigType, ConfigValue
+from tidemill.model.topic_kind import KIND, TopicKind
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
-
-KIND: Final = "tidemill.kind"
 
 NO_COMPACTION: Final = "only keyed topics are compacted, and they are not implemented yet"
 ONLY_DELETE: Final = "only keyed topics are compacted, and they are not implemented yet"
@@ -20,9 +19,7 @@ NO_QUOTAS: Final = "throttling is not implemented yet"
 
 
 def _kind_problem(value: ConfigValue) -> str | None:
-    if value in ("keyed", "timer"):
-        return f"{value} topics are not implemented yet; use log"
-    return None
+    return "keyed topics are not implemented yet; use log or timer" if value == TopicKind.KEYED else None
 
 
 def gzip_level_problem(value: ConfigValue) -> str | None:
@@ -169,10 +166,34 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
     obeyed(
         KIND,
         STRING,
-        "log",
-        "The kind of the topic: log, keyed or timer; cannot change after creation.",
-        choices=("log", "keyed", "timer"),
+        TopicKind.LOG,
+        "The kind of the topic: log, or timer, which delivers each record when it is due; cannot change after "
+        "creation. Keyed topics are not implemented yet.",
+        choices=tuple(TopicKind),
         check=_kind_problem,
+    ),
+    obeyed(
+        "tidemill.max.delay.ms",
+        LONG,
+        -1,
+        "How far ahead the due time of a record may be (timer topics only); -1 allows times up to the year 9999.",
+        at_least=-1,
+    ),
+    obeyed(
+        "tidemill.timer.linger.ms",
+        INT,
+        5,
+        "How long a due record may wait for others that are released with it (timer topics only).",
+        at_least=0,
+        at_most=1_000,
+    ),
+    obeyed(
+        "tidemill.timer.waiting.bytes.max",
+        LONG,
+        -1,
+        "The bytes of records that may wait in a partition (timer topics only): while there are more, Produce fails "
+        "with KAFKA_STORAGE_ERROR; -1 sets no bound.",
+        at_least=-1,
     ),
     obeyed(
         "tidemill.ttl.headers",
@@ -189,3 +210,6 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         "Whether share groups may write their dead letters to the topic.",
     ),
 )
+
+TIMER_KEYS: Final = frozenset({"tidemill.max.delay.ms", "tidemill.timer.linger.ms", "tidemill.timer.waiting.bytes.max"})
+"""The keys that only timer topics have."""

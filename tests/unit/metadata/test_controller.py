@@ -122,9 +122,9 @@ def test_every_broker_can_lead_a_shard() -> None:
         ({"name": "t", "settings": (("retention.ms", None),)}, errors.INVALID_CONFIG, "has no value"),
         ({"name": "t", "settings": (("cleanup.policy", "compact"),)}, errors.INVALID_CONFIG, "keyed topics"),
         (
-            {"name": "t", "settings": (("tidemill.kind", "timer"),)},
+            {"name": "t", "settings": (("tidemill.kind", "keyed"),)},
             errors.INVALID_CONFIG,
-            "timer topics are not implemented yet",
+            "keyed topics are not implemented yet",
         ),
     ],
 )

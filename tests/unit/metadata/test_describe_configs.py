@@ -35,7 +35,7 @@ def test_a_topic_shows_every_key_once_in_order() -> None:
     shown = describe_topic(IMAGE, "t", BrokerLayers())
 
     names = [resolved.key.name for resolved in shown]
-    assert (36, sorted(set(names))) == (len(names), names)
+    assert (39, sorted(set(names))) == (len(names), names)
     assert {r.key.name: r.value for r in shown if not r.is_default} == {"retention.ms": "1"}
 
 

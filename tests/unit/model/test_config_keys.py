@@ -83,6 +83,7 @@ def test_a_key_that_needs_a_restart_is_not_dynamic() -> None:
         ("leader.replication.throttled.replicas", "0:1 , 1:1", ("0:1", "1:1")),
         ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
         ("tidemill.kind", "log", "log"),
+        ("tidemill.kind", "timer", "timer"),
         ("unclean.leader.election.enable", "false", False),
     ],
 )
@@ -116,7 +117,7 @@ def test_text_is_parsed_to_a_value(name: str, text: str, value: ConfigValue) -> 
         ("compression.gzip.level", "0", "must be -1, the default of gzip, or 1 to 9"),
         ("compression.lz4.level", "18", "must be at most 17"),
         ("compression.zstd.level", "23", "must be at most 22"),
-        ("tidemill.kind", "keyed", "keyed topics are not implemented yet; use log"),
+        ("tidemill.kind", "keyed", "keyed topics are not implemented yet; use log or timer"),
         ("retention.mss", "1", "unknown configuration key 'retention.mss'; did you mean retention.ms?"),
         ("log.retention.ms", "1", "unknown configuration key 'log.retention.ms'; did you mean retention.ms?"),
         ("message.max.bytes", "1", "did you mean max.message.bytes?"),
