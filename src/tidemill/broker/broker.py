@@ -33,6 +33,7 @@ from tidemill.broker.shards.ready_loop import ReadyLoop
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.shares.share_host import ShareHost
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
+from tidemill.broker.timers.timer_host import TimerHost
 from tidemill.broker.wrong_port_events import WrongPortEvents
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT
@@ -133,6 +134,7 @@ class Broker:
         self.producer_ids = ProducerIdSource(self.controller_client, identity.broker_id)
         self.coordinators = CoordinatorHost(registrations, self)
         self.shares = ShareHost(self, self.stall_tolerant_clock)
+        self.timers = TimerHost(self)
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.leader_balancer = LeaderBalancer(
@@ -229,6 +231,10 @@ class Broker:
         """Return why appends are refused now (rule F1 of `docs/formats/journal.md`); None if they are accepted."""
         return self.free_space.problem
 
+    def may_release(self) -> bool:
+        """Return whether the disk has room for released records of timer topics, which need less than arrivals do."""
+        return self.free_space.may_release
+
     def read_failed(self, partition: Partition, error: Exception) -> int:
         """
         Return the error code for a failed read.  If the read found damage, log it and let the shard check its files.
@@ -280,6 +286,7 @@ class Broker:
         self.drain_leadership.tick()
         self.deadlines.tick()
         self.shares.tick()
+        self.timers.tick()
         self.ready_loop.tick()
         self.memory.tick()
         self.history.tick()
@@ -336,6 +343,7 @@ class Broker:
         self.membership_reconciler.serving_changed()
         self.coordinators.serving_changed(shard)
         self.shares.serving_changed(shard)
+        self.timers.serving_changed(shard)
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:

@@ -18,6 +18,7 @@ from tidemill.batches.batch import (
 from tidemill.batches.check import BatchProblem, checked_header
 from tidemill.model import errors
 from tidemill.raft.entry import BATCH, Entry
+from tidemill.shard.arrivals import ArrivalRefused, arrival_batch
 from tidemill.shard.partition import Partition
 from tidemill.shard.uncommitted import BYTES_MAX
 from tidemill.storage.partition.producer_states import Duplicate
@@ -37,6 +38,7 @@ class Appended(NamedTuple):
     log_append_time: int = -1
     message: str | None = None
     record_count: int = 0  # number of appended records; 0 for a duplicate batch
+    record_index: int | None = None  # of the record that is at fault, if the batch is refused because of one
 
 
 def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:
@@ -99,6 +101,11 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
                 message=f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence} "
                 f"does not follow its last batch in partition {partition.topic}-{partition.number}",
             )
+    if partition.is_hidden:
+        try:
+            batch = arrival_batch(partition, batch, append_time)
+        except ArrivalRefused as refused:
+            return Appended(refused.error_code, message=str(refused), record_index=refused.index)
     if config.is_log_append_time:
         stamp_log_append_time(batch, append_time)
         header = read_header(batch)

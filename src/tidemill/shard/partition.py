@@ -1,10 +1,12 @@
 """A partition as clients see it: a view of its shard, with the offsets between which clients may read."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
-from tidemill.batches.recompression import compression_of
+from tidemill.batches.compression import Codec
+from tidemill.batches.recompression import Compression, compression_of
 from tidemill.model.shard import ShardId
+from tidemill.model.timer_logs import is_hidden
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica
@@ -13,6 +15,9 @@ from tidemill.shard.damage import Damage
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.partition_log import LogConfig, PartitionLog
 from tidemill.telemetry.topic_counters import TopicCounters
+
+# Segments in which records wait are smaller, because one that waits keeps its segment.
+HIDDEN_SEGMENT_BYTES: Final = 128 << 20
 
 
 class PartitionShard(Protocol):
@@ -48,6 +53,12 @@ class PartitionShard(Protocol):
     @property
     def has_replication_credit(self) -> bool: ...
 
+    @property
+    def has_timers(self) -> bool: ...
+
+    @property
+    def release_limit(self) -> int | None: ...
+
     def append_time(self, now_ms: int) -> int: ...
 
     def propose(self, entry: Entry) -> int: ...
@@ -68,17 +79,36 @@ class PartitionShard(Protocol):
 class Partition:
     """One partition of a shard.  Only records below the high watermark are served, because only they are committed."""
 
-    __slots__ = ("compression", "config", "counters", "high_watermark", "log", "number", "shard", "topic", "watchers")
+    __slots__ = (
+        "arrivals",
+        "compression",
+        "config",
+        "counters",
+        "high_watermark",
+        "kept",
+        "log",
+        "number",
+        "shard",
+        "topic",
+        "watchers",
+    )
 
     def __init__(self, shard: PartitionShard, topic: str, log: PartitionLog, config: TopicConfig) -> None:
         self.shard = shard
         self.topic = topic
         self.number = log.partition
         self.log = log
+        self.arrivals: Partition | None = None  # of a timer partition: the log to which producers append
+        self.kept: Partition | None = None  # of a timer partition: the log of records that wait long
         self.counters = TopicCounters()  # replaced by the topic's counters, which all its partitions share
         self.high_watermark = log.log_start
         self.watchers: dict[Callable[[], None], None] = {}  # called on a new high watermark and on loss of leadership
         self.configure(config)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether records of a timer topic wait here: consumers do not read it."""
+        return is_hidden(self.number)
 
     @property
     def log_start(self) -> int:
@@ -96,12 +126,16 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         self.config = config
-        self.compression = compression_of(config)  # None: every batch is stored as it was sent
+        # None: every batch is stored as it was sent.  Records that wait are read one by one, so they are uncompressed.
+        self.compression = Compression(Codec.NONE) if self.is_hidden else compression_of(config)
         self.log.config = LogConfig(
-            segment_bytes=config.segment_bytes,
+            segment_bytes=min(config.segment_bytes, HIDDEN_SEGMENT_BYTES) if self.is_hidden else config.segment_bytes,
             segment_ms=config.segment_ms,
             index_interval_bytes=config.index_interval_bytes,
         )
+        for hidden in (self.arrivals, self.kept):
+            if hidden is not None:
+                hidden.configure(config)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         self.watchers[watcher] = None

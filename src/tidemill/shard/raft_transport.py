@@ -1,5 +1,6 @@
 """The port to a shard's replicas on other brokers.  It is used by `shard/shard.py`."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tidemill.model.broker_id import ReplicaKey
@@ -17,6 +18,13 @@ class RaftTransport(Protocol):
 
     def may_lead(self, voter: ReplicaKey) -> bool:
         """Return whether the broker of `voter` is alive and is not draining leadership."""
+        ...
+
+    def release_limit(self, voters: Sequence[ReplicaKey]) -> int | None:
+        """
+        Return the latest time that has certainly come by the clocks of these voters, in ms since the epoch; None while
+        too few of them are known (`timer/release_clock.py`).
+        """
         ...
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
+from tidemill.model.timer_logs import arrivals_of, is_hidden, kept_of
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, log_start, read_log_start
 from tidemill.raft.messages import AppendEntries, Message
@@ -30,10 +31,11 @@ from tidemill.shard.raft_transport import RaftTransport
 from tidemill.shard.read_index import ReadIndex
 from tidemill.shard.uncommitted import BYTES_MAX, Uncommitted
 from tidemill.storage.journal.block import Report
-from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.journal.shard_log import TIMER_KIND, ShardLog
 from tidemill.storage.machine.shard_machine import UnknownCommand
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
+from tidemill.timer.release_clock import stamp
 
 # The time between two calls of `_yield_leadership`.  It is long, because a successor with the same damage yields, too.
 YIELD_MS: Final = 30_000
@@ -74,6 +76,7 @@ class Shard:
         "_uncommitted",
         "_yields_from",
         "damage",
+        "has_timers",
         "log",
         "needs_tick",
         "partitions",
@@ -144,7 +147,12 @@ class Shard:
         self._uncommitted = Uncommitted(uncommitted)
         self.waiters = EntryWaiters(self.replica, self._uncommitted)
         self._read_index = ReadIndex(self.replica, self.execute)
+        self.has_timers = log.descriptor.kind == TIMER_KIND
         self.partitions = {number: Partition(self, topic, it, config) for number, it in log.partitions.items()}
+        if self.has_timers:
+            for number, partition in self.released.items():
+                partition.arrivals = self.partitions[arrivals_of(number)]
+                partition.kept = self.partitions[kept_of(number)]
         self._restore_watermarks(uncommitted)
         if log.damage is None:
             self._redo_trims()
@@ -202,9 +210,26 @@ class Shard:
         """
         return self.replica.voters == (self.replica.me,)
 
+    @property
+    def released(self) -> dict[int, Partition]:
+        """The partitions that consumers read: all, except the logs in which records of a timer topic wait."""
+        return {number: it for number, it in self.partitions.items() if not is_hidden(number)}
+
+    @property
+    def release_limit(self) -> int | None:
+        """The time up to which records of a timer topic may be released, in ms; None while too few clocks are known."""
+        return self._transport.release_limit(self.replica.voters)
+
     def append_time(self, now_ms: int) -> int:
-        """Return the append time of a new entry: `now_ms`, or the last append time if that is later."""
-        return max(now_ms, self.log.last_append_time)
+        """
+        Return the append time of a new entry: `now_ms`, or the last append time if that is later.  In a timer shard,
+        where delays count from it, it must not follow a wrong clock of this broker.
+        """
+        last = self.log.last_append_time
+        if not self.has_timers:
+            return max(now_ms, last)
+        limit = self.release_limit
+        return last if limit is None else stamp(limit, now_ms, last)
 
     # Methods that handle time, messages and restarts of peers.
 

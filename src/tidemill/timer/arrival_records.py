@@ -60,6 +60,15 @@ def consumed_by(batch: Buffer) -> list[int]:
     return [int(record.headers[-1][1] or b"") for record, _ in _records(batch, read_header(batch))]
 
 
+def record_in(batch: Buffer, offset: int) -> tuple[bytes, int]:
+    """Return one record of an uncompressed batch, with its length, and the producer's timestamp of it."""
+    header = read_header(batch)
+    at = offset - header.base_offset
+    start, end = spans_of(batch)[at]
+    ((record, _),) = [it for it in _records(batch, header) if it[0].offset == offset]
+    return bytes(memoryview(batch)[start:end]), record.timestamp
+
+
 def _row(
     batch: Buffer, due: int, arrival: int, offset: int, position: int | None, span: tuple[int, int], record: Record
 ) -> DueRow:

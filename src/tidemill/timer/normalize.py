@@ -13,10 +13,11 @@ from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Header, Record, read_records
 from tidemill.timer.due_time import DELAY, DELIVER_AT, UNLIMITED, BadDueTime, due_ms
+from tidemill.timer.timer_headers import BadTimerId, timer_id
 
 
 class RecordRefused(ValueError):
-    """A record of a batch has no valid due time, so the batch is refused; `index` is the record's, from 0."""
+    """A header of a record is not valid, so its batch is refused; `index` is the record's, from 0."""
 
     def __init__(self, index: int, problem: str) -> None:
         super().__init__(problem)
@@ -42,7 +43,8 @@ def normalized(batch: Buffer, stamp_ms: int, *, size_max: int, delay_ms_max: int
     for index, record in enumerate(records):
         try:
             due = due_ms(record.headers, stamp_ms, delay_ms_max)
-        except BadDueTime as problem:
+            timer_id(record.headers)
+        except (BadDueTime, BadTimerId) as problem:
             raise RecordRefused(index, str(problem)) from problem
         dues.append(due)
         is_plain = is_plain and _is_normalized(record.headers)

@@ -156,7 +156,7 @@ class TimerPartition:
 
     @classmethod
     def load(cls, data: bytes) -> "TimerPartition":
-        """Return the state in `data`, whose ids and index are not restored yet.  Raise struct.error if it is corrupt."""
+        """Return the state in `data`, whose ids and index are to be restored.  Raise struct.error if it is corrupt."""
         size, first, end = _HEAD.unpack_from(data)
         found = cls()
         try:

@@ -58,6 +58,7 @@ NEW_LEADERS_SINCE: Final = 10
 TopicRequest = Request.Topic
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
+RecordError = PartitionResponse.RecordError
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response | None]:
@@ -113,6 +114,8 @@ class _Production:
             counters = None
             for data in topic.partition_data:
                 partition = None if partitions is None else partitions.get(data.index)
+                if partition is not None and partition.arrivals is not None:
+                    partition = partition.arrivals  # records of a timer topic wait there until they are due
                 insync = 1
                 if partition is not None:
                     counters = partition.counters
@@ -164,6 +167,10 @@ class _Production:
                     log_start_offset=-1 if partition is None or appended.error_code else partition.log.log_start,
                     error_message=appended.message,
                 )
+                if appended.record_index is not None:
+                    answer.record_errors = [
+                        RecordError(batch_index=appended.record_index, batch_index_error_message=appended.message)
+                    ]
                 answers.append(answer)
                 metrics.produce_refusals += appended.error_code != errors.NONE
                 if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:

@@ -84,6 +84,7 @@ class Cluster:
         self._identity = identity
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._events = machine.events
+        self._machine_clock = machine.clock
 
     @property
     def me(self) -> ReplicaKey:
@@ -167,6 +168,9 @@ class Cluster:
     def live(self) -> frozenset[BrokerId]:
         """Return this broker and the live peers."""
         return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self.peers.alive())))
+
+    def release_limit(self, voters: Sequence[ReplicaKey]) -> int | None:
+        return self._machine_clock.wall_ms()
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         self.peers.send(shard_id, to, message)

@@ -11,6 +11,7 @@ from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
 FREE_BYTES_MIN: Final = 256 << 20  # must stay free, in addition to room for the bytes in the journal
+RELEASE_BYTES_MIN: Final = 64 << 20  # as above, for released records: while they cannot leave, their disk stays full
 
 
 class FreeSpace:
@@ -18,6 +19,7 @@ class FreeSpace:
         self._store = store
         self._metrics = metrics
         self._events = events
+        self.may_release = True  # whether there is room for records of timer topics that are due
         self.problem: str | None = None
         """The reason why appends are refused now, as a message for clients; None while there is enough space."""
 
@@ -26,6 +28,7 @@ class FreeSpace:
         free = self._store.disk.free_space()
         wanted = self._store.journal.used + FREE_BYTES_MIN
         is_full = free < wanted
+        self.may_release = free >= self._store.journal.used + RELEASE_BYTES_MIN
         if is_full != self._metrics.is_disk_full:
             self._metrics.is_disk_full = is_full
             log = self._events.error if is_full else self._events.event

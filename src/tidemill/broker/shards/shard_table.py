@@ -14,13 +14,14 @@ from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
+from tidemill.model.topic_kind import TopicKind
 from tidemill.raft.messages import AppendEntries, Message, SnapshotChunk, SnapshotOffer
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.raft_transport import RaftTransport
 from tidemill.shard.shard import Shard, ShardObserver
-from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
+from tidemill.storage.journal.shard_log import LEVEL_WITH_KIND, LOG_KIND, TIMER_KIND, ShardDescriptor, ShardLog
 from tidemill.storage.store import Store
 from tidemill.telemetry.topic_counters import CountersByTopic
 
@@ -158,14 +159,16 @@ class ShardTable:
             log = self._store.shards.get(shard_id)
             if log is None:
                 is_initial_voter = self._me in planned.initial_voters
+                is_timer = topic.kind == TopicKind.TIMER
                 if shard_id in self._store.closed or not (is_initial_voter or self._me in planned.replicas):
                     continue
                 descriptor = ShardDescriptor(
                     topic_id=topic.topic_id,
                     first_partition=planned.first_partition,
                     partition_count=planned.partition_count,
-                    feature_level=FEATURE_LEVEL,
+                    feature_level=LEVEL_WITH_KIND if is_timer else FEATURE_LEVEL,
                     membership=Membership(planned.initial_voters, () if is_initial_voter else (self._me,)),
+                    kind=TIMER_KIND if is_timer else LOG_KIND,
                 )
                 log = self._store.open_shard(shard_id, descriptor)
             self._open(log, topic.name, image)
@@ -187,7 +190,7 @@ class ShardTable:
         for partition in shard.partitions.values():
             partition.counters = counters
         self.shards[log.shard_id] = shard
-        self.topics.setdefault(name, {}).update(shard.partitions)
+        self.topics.setdefault(name, {}).update(shard.released)
         shard.tick(self._clock.monotonic_ms(), self._clock.wall_ms())
         for shard_id, sender in [key for key in self._early if key[0] == log.shard_id]:
             shard.receive(sender, self._early.pop((shard_id, sender)))

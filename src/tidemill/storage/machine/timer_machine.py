@@ -26,9 +26,8 @@ class TimerMachine:
     def __init__(self, partitions: Mapping[int, PartitionLog]) -> None:
         self._topic_ids = {number: log.topic_id for number, log in partitions.items() if not is_hidden(number)}
         self.partitions = {number: TimerPartition() for number in self._topic_ids}
-        self.changed: Callable[[int], None] | None = (
-            None  # called with a partition whose records that wait have changed
-        )
+        # Called with the number of a partition when what waits of it has changed.
+        self.changed: Callable[[int], None] | None = None
 
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
         assert entry.payload is not None, f"{entry} has no bytes"
@@ -49,9 +48,8 @@ class TimerMachine:
         if not is_hidden(number):
             return Released(consumed_by(payload))
         if number & ARRIVALS:
-            return Arrived(
-                *arrivals_in(payload, entry.base_offset, entry.position, self._topic_ids[released_of(number)])
-            )
+            topic_id = self._topic_ids[released_of(number)]
+            return Arrived(*arrivals_in(payload, entry.base_offset, entry.position, topic_id))
         return Kept(kept_in(payload, entry.base_offset, entry.position))
 
     def committed(self, entry: Entry) -> None:

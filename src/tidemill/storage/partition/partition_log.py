@@ -330,6 +330,12 @@ class PartitionLog:
                 size += newer[1]
         return batches, size
 
+    def read_bytes(self, segment: Segment, position: int, size: int, *, may_wait: bool) -> bytes | bytearray | None:
+        """
+        Return bytes of a segment's file, unchecked; None if the read would wait for the disk and `may_wait` is false.
+        """
+        return self._read(segment, position, size, may_wait)
+
     def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
         self.unread_bytes = 0
         file = segment.opened(self._disk)

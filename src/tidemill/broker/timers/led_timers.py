@@ -1,0 +1,165 @@
+"""LedTimers: what the leader of a timer partition does: it makes records visible to consumers when they are due.
+
+    due rows ─▶ records read, from memory or from the disk ─▶ one batch of the partition ─▶ committed: consumed
+
+One entry of the log makes records visible and consumes their arrivals, so that a leader that dies leaves both or
+neither.  Up to four batches are in flight.  A record that an uncommitted cancel, replacement or new time names is set
+aside until that is decided.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidemill.broker.machine import Machine
+from tidemill.broker.timers.waiting_reader import WaitingLogs, read_waiting
+from tidemill.shard.append import append_own
+from tidemill.shard.arrivals import timers_of
+from tidemill.shard.partition import Partition
+from tidemill.timer.due_row import KEPT, UNPLACED, DueRow
+from tidemill.timer.release_batch import Waiting, released_batch
+
+RECORDS_MAX: Final = 10_000  # of one batch
+BYTES_MAX: Final = 1 << 20  # of one batch
+IN_FLIGHT_MAX: Final = 4
+IN_FLIGHT_BYTES_MAX: Final = 8 << 20
+RETRY_MS: Final = 1_000  # after a failed read
+
+
+class LedTimers:
+    def __init__(
+        self,
+        partition: Partition,
+        machine: Machine,
+        *,
+        may_write: Callable[[], bool],
+        ready: Callable[["LedTimers"], None],
+        read_failed: Callable[[Partition, Exception], int],
+    ) -> None:
+        """
+        `may_write`: whether the disk has room for released records.  `ready` is called when more may be released.
+        `read_failed` takes the error of a read of records.
+        """
+        assert partition.arrivals is not None and partition.kept is not None, "not a timer partition"
+        self.partition = partition
+        self.timers = timers_of(partition)
+        self._logs = WaitingLogs(partition.arrivals.log, partition.kept.log)
+        self._machine = machine
+        self._may_write = may_write
+        self._ready = ready
+        self._read_failed = read_failed
+        self._aside: list[DueRow] = []  # taken, but named by an uncommitted change
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._is_reading = False
+        self._failed_at: int | None = None  # monotonic ms of the last read that failed
+        self._is_over = False
+        self.released_at = 0  # monotonic ms of the last release
+        self.timers.index.lead()
+
+    def stop(self) -> None:
+        """Forget what was taken: this broker no longer leads the partition."""
+        self._is_over = True
+        self.timers.index.follow()
+
+    @property
+    def next_due(self) -> int | None:
+        """
+        When to call `release` next, in ms since the epoch; None if nothing waits, or while nothing can be released: a
+        callback or a tick ends that.
+        """
+        is_busy = self._is_reading or self._in_flight >= IN_FLIGHT_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        is_able = self.timers.is_restored and self.partition.shard.accepts_writes and self._may_write()
+        return self.timers.index.next_due() if is_able and not is_busy and self._failed_at is None else None
+
+    def tick(self, now_ms: int) -> None:
+        """Try again to read records that could not be read.  `now_ms` is monotonic time."""
+        if self._failed_at is not None and now_ms - self._failed_at >= RETRY_MS:
+            self._failed_at = None
+
+    def changed(self) -> None:
+        """Take note that the log has changed what waits."""
+        aside, self._aside = self._aside, []
+        if aside:
+            self.timers.index.put_back(aside)
+
+    def release(self, now_ms: int) -> None:
+        """Release what is due.  `now_ms` is monotonic time."""
+        shard = self.partition.shard
+        while self.next_due is not None:
+            limit = shard.release_limit
+            if limit is None:
+                return
+            rows = self._take(limit)
+            if not rows:
+                return
+            self.released_at = now_ms
+            self._read(rows)
+
+    def _take(self, limit: int) -> list[DueRow]:
+        taken = self.timers.index.take(limit, RECORDS_MAX, BYTES_MAX)
+        is_held = self.timers.is_held
+        free = [row for row in taken if not is_held(row.arrival)]
+        if len(free) < len(taken):
+            self._aside += [row for row in taken if is_held(row.arrival)]
+        return [self._located(row) for row in free]
+
+    def _located(self, row: DueRow) -> DueRow:
+        """Return the row of a record whose time has changed with its offset in the log that holds the record now."""
+        if row.position != UNPLACED or row.offset & KEPT or row.arrival >= self._logs.arrivals.log_start:
+            return row
+        offset = self.timers.kept.offset_of(row.arrival)
+        assert offset is not None, f"the bytes of arrival {row.arrival} are gone"
+        return row._replace(offset=offset | KEPT)
+
+    def _read(self, rows: Sequence[DueRow]) -> None:
+        try:
+            found = read_waiting(self._logs, rows, may_wait=False)
+        except OSError as error:
+            self._failed(rows, error)
+            return
+        if found is not None:
+            self._propose(found)
+            return
+        self._is_reading = True
+
+        def done(found: list[Waiting] | OSError) -> None:
+            if self._is_over:
+                return
+            self._is_reading = False
+            if isinstance(found, OSError):
+                self._failed(rows, found)
+            elif self.partition.shard.accepts_writes:
+                self._propose(found)
+            else:
+                self.timers.index.put_back(rows)
+            self._ready(self)
+
+        def read() -> list[Waiting] | OSError:
+            try:
+                found = read_waiting(self._logs, rows, may_wait=True)
+            except OSError as error:
+                return error
+            assert found is not None, "a read that may wait returns records"
+            return found
+
+        self._machine.read_jobs.submit(read, done, self._machine.failed)
+
+    def _failed(self, rows: Sequence[DueRow], error: OSError) -> None:
+        self._failed_at = self._machine.clock.monotonic_ms()
+        self._read_failed(self.partition, error)
+        self.timers.index.put_back(rows)
+
+    def _propose(self, found: Sequence[Waiting]) -> None:
+        shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
+        batch = released_batch(found, shard.append_time(wall_ms))
+        size = len(batch)
+        self._in_flight += 1
+        self._in_flight_bytes += size
+
+        def committed(is_committed: bool) -> None:
+            self._in_flight -= 1
+            self._in_flight_bytes -= size
+            if is_committed and not self._is_over:
+                self._ready(self)
+
+        shard.when_committed(append_own(self.partition, batch, wall_ms), committed)

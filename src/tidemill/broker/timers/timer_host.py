@@ -1,0 +1,221 @@
+"""TimerHost: releases the records of the timer partitions that this broker leads, and restores what replicas need.
+
+One heap has the times at which partitions are due next, and one timer waits for the first of them.  A tick looks at the
+heap, too, because wall clocks step.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, Final, Protocol
+
+from tidemill.broker.machine import Machine
+from tidemill.broker.shards.shard_table import ShardTable
+from tidemill.broker.timers.led_timers import LedTimers
+from tidemill.broker.timers.restoring import Restored, read_restored
+from tidemill.broker.timers.waiting_reader import WaitingLogs
+from tidemill.model.timer_logs import arrivals_of, kept_of
+from tidemill.shard.partition import Partition
+from tidemill.shard.shard import Shard
+from tidemill.storage.machine.shard_machine import MachineNumber
+from tidemill.storage.machine.timer_machine import TimerMachine
+from tidemill.timer.timer_partition import TimerPartition
+
+LOG_START_MS: Final = 1_000  # between two looks at the segments of which nothing waits
+ROLL_BYTES: Final = 1 << 20  # a segment of which nothing waits is closed from this size on, so that it can be removed
+
+_Key = tuple[Shard, int]
+
+
+class TimerBroker(Protocol):
+    """The part of the broker that timers use."""
+
+    machine: Machine
+    shard_table: ShardTable
+
+    def may_release(self) -> bool:
+        """Return whether the disk has room for released records."""
+        ...
+
+    def read_failed(self, partition: Partition, error: Exception) -> int: ...
+
+
+class TimerHost:
+    def __init__(self, broker: TimerBroker) -> None:
+        self._broker = broker
+        self._machine = broker.machine
+        self._led: dict[_Key, LedTimers] = {}
+        self._restoring: set[TimerPartition] = set()
+        self._moved: dict[LedTimers, None] = {}  # evaluated in the next turn
+        self._due: list[tuple[int, int, LedTimers]] = []  # a heap: time, serial number
+        self._armed: dict[LedTimers, int] = {}  # the time at which a partition is in the heap
+        self._serial = count()
+        self._timer: Any = None
+        self._log_start_at = 0
+
+    def led(self, partition: Partition) -> LedTimers | None:
+        """Return the timers of a partition that this broker serves."""
+        shard = partition.shard
+        return self._led.get((shard, partition.number)) if isinstance(shard, Shard) else None
+
+    # Leadership and restoring.
+
+    def serving_changed(self, shard: Shard) -> None:
+        if not shard.has_timers:
+            return
+        for number, partition in shard.released.items():
+            former = self._led.pop((shard, number), None)
+            if former is not None:
+                former.stop()
+                self._moved.pop(former, None)
+                self._armed.pop(former, None)
+            if shard.is_serving:
+                led = self._led[shard, number] = LedTimers(
+                    partition,
+                    self._machine,
+                    may_write=self._broker.may_release,
+                    ready=self._wake,
+                    read_failed=self._broker.read_failed,
+                )
+                self._wake(led)
+        _machine_of(shard).changed = self._changed_of(shard) if shard.is_serving else None
+
+    def _changed_of(self, shard: Shard) -> Callable[[int], None]:
+        def changed(number: int) -> None:
+            led = self._led.get((shard, number))
+            if led is not None:
+                led.changed()
+                self._wake(led)
+
+        return changed
+
+    def tick(self) -> None:
+        for shard in self._broker.shard_table.shards.values():
+            if shard.has_timers and shard.replica.installing is None and shard.log.damage is None:
+                for number, timers in _machine_of(shard).partitions.items():
+                    if not timers.is_restored and timers not in self._restoring:
+                        self._restore(shard, number, timers)
+        now_ms = self._machine.clock.monotonic_ms()
+        for led in self._led.values():
+            led.tick(now_ms)
+            if led not in self._armed and led.next_due is not None:
+                self._wake(led)
+        self._fire()
+        if now_ms - self._log_start_at >= LOG_START_MS:
+            self._log_start_at = now_ms
+            for led in self._led.values():
+                self._move_log_starts(led.partition, led.timers)
+
+    def _restore(self, shard: Shard, number: int, timers: TimerPartition) -> None:
+        arrivals, kept = (shard.partitions[of(number)] for of in (arrivals_of, kept_of))
+        self._restoring.add(timers)
+
+        def read() -> Restored | OSError:
+            try:
+                return read_restored(timers, WaitingLogs(arrivals.log, kept.log), arrivals.log.topic_id)
+            except (OSError, LookupError) as error:
+                return OSError(str(error)) if isinstance(error, LookupError) else error
+
+        def done(found: Restored | OSError) -> None:
+            self._restoring.discard(timers)
+            if _machine_of(shard).partitions[number] is not timers or timers.is_restored:
+                return  # an install has replaced the state meanwhile
+            if isinstance(found, OSError):
+                self._broker.read_failed(shard.partitions[number], found)
+                return  # the next tick tries again
+            timers.restore(*found)
+            led = self._led.get((shard, number))
+            if led is not None:
+                self._wake(led)
+
+        self._machine.read_jobs.submit(read, done, self._machine.failed)
+
+    def _move_log_starts(self, partition: Partition, timers: TimerPartition) -> None:
+        """Remove segments of which nothing waits, on all replicas."""
+        shard = partition.shard
+        if not timers.is_restored or not shard.accepts_writes:
+            return
+        wall_ms = self._machine.clock.wall_ms()
+        waiting = timers.waiting
+        for hidden, first in (
+            (partition.arrivals, waiting.first_waiting()),
+            (partition.kept, timers.kept.first_waiting(waiting.waits)),
+        ):
+            assert hidden is not None, "not a timer partition"
+            log = hidden.log
+            if first == log.end_offset and log.segments and log.segments[-1].size >= ROLL_BYTES:
+                log.roll()
+            if first > log.log_start and log.frees(first):
+                shard.move_log_start(hidden.number, first, wall_ms)
+
+    # Releases.
+
+    def _wake(self, led: LedTimers) -> None:
+        """Evaluate a partition in the next turn, once, however often it changes in this one."""
+        if not self._moved:
+            self._machine.turns.call_soon(self._evaluate)
+        self._moved[led] = None
+
+    def _evaluate(self) -> None:
+        moved, self._moved = self._moved, {}
+        now_ms = self._machine.clock.monotonic_ms()
+        for led in moved:
+            self._release(led, now_ms)
+        self._arm(now_ms)
+
+    def _release(self, led: LedTimers, now_ms: int) -> None:
+        if self._led.get((led.partition.shard, led.partition.number)) is not led:  # type: ignore[arg-type]
+            return
+        if now_ms - led.released_at >= led.partition.config.timer_linger_ms:
+            led.release(now_ms)
+        due = led.next_due
+        if due is None:
+            self._armed.pop(led, None)
+        elif self._armed.get(led) != due:
+            self._armed[led] = due
+            heappush(self._due, (due, next(self._serial), led))
+
+    def _fire(self) -> None:
+        """Release what is due now, by the release clock of each shard."""
+        now_ms = self._machine.clock.monotonic_ms()
+        again: list[LedTimers] = []
+        while self._due:
+            due, _, led = self._due[0]
+            if self._armed.get(led) != due:
+                heappop(self._due)  # the partition is not led any more, or due at another time
+                continue
+            limit = led.partition.shard.release_limit
+            if limit is not None and limit < due:
+                break
+            heappop(self._due)
+            del self._armed[led]
+            again.append(led)
+        for led in again:
+            self._release(led, now_ms)
+        self._arm(now_ms)
+
+    def _arm(self, now_ms: int) -> None:
+        """Wait for the first time in the heap."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._due and self._armed.get(self._due[0][2]) != self._due[0][0]:
+            heappop(self._due)
+        if not self._due:
+            return
+        due, _, led = self._due[0]
+        limit = led.partition.shard.release_limit
+        if limit is None:
+            return  # the tick looks again
+        linger_ms = led.partition.config.timer_linger_ms - (now_ms - led.released_at)
+        self._timer = self._machine.call_later(max(due - limit, linger_ms, 1) / 1_000, self._timed)
+
+    def _timed(self) -> None:
+        self._timer = None
+        self._fire()
+
+
+def _machine_of(shard: Shard) -> TimerMachine:
+    machine = shard.log.machines.by_number[MachineNumber.TIMERS]
+    assert isinstance(machine, TimerMachine)
+    return machine

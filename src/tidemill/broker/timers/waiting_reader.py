@@ -1,0 +1,122 @@
+"""Reads records that wait, one by one, from the logs of a timer partition.
+
+A record is in memory, if its batch is not in a segment yet; or its row says where it lies in its segment's file.  Rows
+of records whose time has changed do not say so: their batch is looked up by its offset.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from tidemill.batches.batch import read_header
+from tidemill.batches.checksum import crc32c
+from tidemill.storage.disk import Buffer
+from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
+from tidemill.storage.partition.segment import Segment, SegmentDamaged
+from tidemill.timer.arrival_records import record_in, spans_of
+from tidemill.timer.due_row import KEPT, UNPLACED, DueRow
+from tidemill.timer.release_batch import Waiting
+
+GAP_BYTES_MAX: Final = 4 << 10  # bytes between two records that are read along, because a second read costs more
+RUN_BYTES_MAX: Final = 1 << 20
+
+
+class WaitingLogs(NamedTuple):
+    """The logs in which the records of a timer partition wait."""
+
+    arrivals: PartitionLog
+    kept: PartitionLog
+
+
+class _Found(NamedTuple):
+    record: bytes | memoryview
+    timestamp: int
+
+
+def read_waiting(logs: WaitingLogs, rows: Sequence[DueRow], *, may_wait: bool) -> list[Waiting] | None:
+    """
+    Return the records of `rows`, in their order; None if a read would wait for the disk and `may_wait` is false.  Raise
+    OffsetGone, or SegmentDamaged instead of returning wrong bytes.
+    """
+    found: dict[int, _Found] = {}
+    for log, of_log in (
+        (logs.arrivals, [row for row in rows if not row.offset & KEPT]),
+        (logs.kept, [row for row in rows if row.offset & KEPT]),
+    ):
+        if of_log and not _read(log, of_log, found, may_wait=may_wait):
+            return None
+    return [Waiting(row.arrival, row.due_ms, *found[row.arrival][::-1]) for row in rows]
+
+
+def _read(log: PartitionLog, rows: Iterable[DueRow], found: dict[int, _Found], *, may_wait: bool) -> bool:
+    """Read the records of one log.  Return False if a read would wait for the disk and `may_wait` is false."""
+    bases = list(log.tail)
+    spans: dict[int, list[tuple[int, int]]] = {}
+    in_files: list[tuple[Segment, DueRow]] = []
+    unplaced: list[DueRow] = []
+    for row in rows:
+        offset = row.offset & ~KEPT
+        at = bisect_right(bases, offset) - 1
+        batch = log.tail.get(bases[at]) if at >= 0 else None
+        if batch is not None and row.position != UNPLACED and offset < read_header(batch).end_offset:
+            base = bases[at]
+            if base not in spans:
+                spans[base] = spans_of(batch)
+            start, end = spans[base][offset - base]
+            found[row.arrival] = _Found(memoryview(batch)[start:end], row.timestamp)
+            continue
+        segment = log.segment_of(offset) if row.position != UNPLACED else None
+        if segment is not None and row.position + row.size <= segment.written:
+            in_files.append((segment, row))
+        else:
+            unplaced.append(row)
+    return _read_files(log, in_files, found, may_wait=may_wait) and _look_up(log, unplaced, found, may_wait=may_wait)
+
+
+def _read_files(
+    log: PartitionLog, wanted: list[tuple[Segment, DueRow]], found: dict[int, _Found], *, may_wait: bool
+) -> bool:
+    wanted.sort(key=lambda it: (it[0].base_offset, it[1].position))
+    for segment, run in _runs(wanted):
+        first = run[0].position
+        data = log.read_bytes(segment, first, run[-1].position + run[-1].size - first, may_wait=may_wait)
+        if data is None:
+            return False
+        view = memoryview(data)
+        for row in run:
+            record = view[row.position - first : row.position - first + row.size]
+            if crc32c(record) != row.crc:
+                raise SegmentDamaged(segment.path, row.position, row.offset & ~KEPT, "the CRC of a record differs")
+            found[row.arrival] = _Found(record, row.timestamp)
+    return True
+
+
+def _runs(wanted: Sequence[tuple[Segment, DueRow]]) -> list[tuple[Segment, list[DueRow]]]:
+    """Group records of one segment that lie close to each other.  `wanted` is sorted by segment and position."""
+    if not wanted:
+        return []
+    segment, row = wanted[0]
+    runs = [(segment, [row])]
+    for (before_segment, before), (segment, row) in pairwise(wanted):
+        run = runs[-1][1]
+        is_near = row.position - (before.position + before.size) <= GAP_BYTES_MAX
+        is_small = row.position + row.size - run[0].position <= RUN_BYTES_MAX
+        if segment is before_segment and is_near and is_small:
+            run.append(row)
+        else:
+            runs.append((segment, [row]))
+    return runs
+
+
+def _look_up(log: PartitionLog, rows: Iterable[DueRow], found: dict[int, _Found], *, may_wait: bool) -> bool:
+    for row in rows:
+        offset = row.offset & ~KEPT
+        batches = log.read(offset, 1, log.end_offset, may_wait=may_wait)
+        if batches is None:
+            return False
+        batch: Buffer | None = batches[0][0] if batches[0] else None
+        if batch is None:
+            raise OffsetGone(f"offset {offset} of {log.directory} is not there any more")
+        found[row.arrival] = _Found(*record_in(batch, offset))
+    return True

@@ -1,0 +1,73 @@
+"""Prepares a producer's batch for the arrivals log of a timer partition, in which records wait until they are due."""
+
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.model.timer_logs import arrivals_of, kept_of, released_of
+from tidemill.shard.partition import Partition
+from tidemill.storage.machine.shard_machine import MachineNumber
+from tidemill.storage.machine.timer_machine import TimerMachine
+from tidemill.timer.normalize import RecordRefused, normalized
+from tidemill.timer.timer_partition import TimerPartition
+
+UNBOUNDED: Final = -1
+
+
+class ArrivalRefused(ValueError):
+    """A batch may not arrive: Kafka's error code, and the index of the record that is at fault, if there is one."""
+
+    def __init__(self, error_code: int, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        self.index = index
+
+
+def timers_of(partition: Partition) -> TimerPartition:
+    """Return what waits of a timer partition; `partition` is any of its logs."""
+    machine = partition.shard.log.machines.by_number[MachineNumber.TIMERS]
+    assert isinstance(machine, TimerMachine)
+    return machine.partitions[released_of(partition.number)]
+
+
+def waiting_bytes(partition: Partition) -> int:
+    """Return about how many bytes of records wait in a timer partition; `partition` is any of its logs."""
+    number, logs, waiting = released_of(partition.number), partition.shard.log.partitions, timers_of(partition).waiting
+    held = logs[arrivals_of(number)].size_bytes + logs[kept_of(number)].size_bytes
+    spanned = waiting.end - waiting.first_waiting()
+    return held * waiting.count // spanned if spanned else 0
+
+
+def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_time: int) -> bytearray | memoryview:
+    """
+    Return a checked, uncompressed batch of a producer in the form that replicas read (`timer/normalize.py`).
+
+    `append_time` is the time from which delays count.  Raise ArrivalRefused, also while the release clock is not known:
+    a delay that counted from an old append time would be over at once.
+    """
+    config, name = arrivals.config, f"{arrivals.topic}-{released_of(arrivals.number)}"
+    if arrivals.shard.release_limit is None:
+        raise ArrivalRefused(
+            errors.NOT_ENOUGH_REPLICAS,
+            f"too few brokers of {name} are heard to know the time; retry, and check the brokers of its replicas",
+        )
+    bound = config.timer_waiting_bytes_max
+    if bound != UNBOUNDED and waiting_bytes(arrivals) + len(batch) > bound:
+        raise ArrivalRefused(
+            errors.KAFKA_STORAGE_ERROR,
+            f"the records that wait in {name} have reached tidemill.timer.waiting.bytes.max={bound}: "
+            "wait until some are due, cancel some, or raise it",
+        )
+    try:
+        found = normalized(
+            batch, append_time, size_max=config.max_message_bytes, delay_ms_max=config.max_delay_ms
+        ).batch
+    except RecordRefused as problem:
+        raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None
+    if len(found) > min(config.max_message_bytes, arrivals.shard.batch_bytes_max):
+        raise ArrivalRefused(
+            errors.MESSAGE_TOO_LARGE,
+            f"the batch has {len(found)} B with due times in digits; max.message.bytes of topic {arrivals.topic} is "
+            f"{config.max_message_bytes}: send smaller batches, or raise it",
+        )
+    assert isinstance(found, bytearray | memoryview), "a producer's batch is writable"
+    return found
