@@ -26,9 +26,9 @@ def test_every_metric_is_counted_and_shown() -> None:
     passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # histograms are passed to a thread, which observes the values
 
     assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted(
-        {*Metrics.__slots__} - {"apis", "by_queue", "by_topic", "group_lags", "queues"}
+        {*Metrics.__slots__} - {"apis", "by_queue", "by_topic", "group_lags", "peer_clock_offsets", "queues"}
     )
-    assert {"group_lags", "queues"} <= counted
+    assert {"group_lags", "peer_clock_offsets", "queues"} <= counted
     assert [] == sorted({*COUNTERS, *GAUGES} - counted)
     assert [] == sorted({*HISTOGRAMS} - passed_on)
 

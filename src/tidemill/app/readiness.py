@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from tidemill.app.partition_health import partition_health
 from tidemill.broker.broker import Broker
+from tidemill.model.broker_id import BrokerId
 
 # The disk is nearly full if fewer bytes are free than this multiple of the number below which writes are refused.  The
 # product is at least 1 GiB.
 NEARLY_FULL: Final = 4
+CLOCK_OFF_MS: Final = 1_000  # a clock that differs by more from the median of all clocks is a problem
 
 
 def waiting_to_join(join: Sequence[str]) -> dict[str, Any]:
@@ -82,9 +84,34 @@ def _of_broker(broker: Broker) -> Iterator[tuple[str, int, str]]:
         "this broker does not hear a majority of the voters of the cluster's metadata: check the network and the "
         "other brokers",
     )
+    wrong = _wrong_clocks(broker)
+    yield (
+        "wrong_clocks",
+        len(wrong),
+        f"of brokers differ by more than {CLOCK_OFF_MS} ms from the median of all clocks that this broker hears: "
+        + ", ".join(f"broker {broker_id} by {off_ms:+} ms" for broker_id, off_ms in wrong.items())
+        + "; synchronize their clocks, for example with chrony",
+    )
     yield (
         "draining",
         broker.drain_leadership.is_draining,
         "this broker transfers its leadership to other brokers, because its metadata is stale, its disk is full, or "
         "it does not serve clients",
     )
+
+
+def _wrong_clocks(broker: Broker) -> dict[BrokerId, int]:
+    """
+    Return the brokers whose wall clocks are wrong, this one included, and by how many milliseconds.
+
+    They are compared with the median and not with the clock of this broker, which may be the wrong one.  Of two clocks,
+    the one that is behind is the median, as in `timer/release_clock`.
+    """
+    offsets = {broker.broker_id: 0}
+    offsets |= {voter.broker_id: off_ms for voter, off_ms in broker.cluster.release_limit.offsets().items()}
+    median = sorted(offsets.values())[(len(offsets) - 1) // 2]
+    return {
+        broker_id: off_ms - median
+        for broker_id, off_ms in sorted(offsets.items())
+        if abs(off_ms - median) > CLOCK_OFF_MS
+    }

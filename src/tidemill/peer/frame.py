@@ -34,11 +34,13 @@ FRAME_BYTES_MAX: Final = 64 << 20
 _SECTION: Final = Struct(">BI")  # kind, length of the body
 _U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
+_I64: Final = Struct(">q")
 _PAIR: Final = Struct(">QQ")
 _TAG: Final = Struct(">BI")  # tag, length of the field
 _LEADER_VERSION: Final = 1
 _FLAGS: Final = 2
 _LAGGING: Final = 3
+_WALL_CLOCK: Final = 4
 _MESSAGE: Final = Struct(">BIQ")  # kind, length of the body, and shard id: the start of a section with a Raft message
 _REQUEST: Final = Struct(">BII")
 
@@ -55,6 +57,8 @@ class Heartbeat:
     """DRAINING, HAS_CONTROLLER_CONTACT, HEARS_RECEIVER; unknown flags are ignored."""
     lagging: tuple[tuple[ShardId, BrokerId], ...]
     """Out-of-sync replicas of the shards that the sender leads: (shard, broker), ascending."""
+    wall_ms: int | None = None
+    """The sender's wall clock, in ms since the epoch; None if the sender does not tell it, as older brokers."""
 
 
 @dataclass(slots=True)
@@ -106,6 +110,8 @@ def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
         + _TAG.pack(_LAGGING, len(lagging))
         + lagging
     )
+    if heartbeat.wall_ms is not None:
+        body += _TAG.pack(_WALL_CLOCK, _I64.size) + _I64.pack(heartbeat.wall_ms)
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
 
 
@@ -162,7 +168,7 @@ def _decode(kind: int, body: memoryview) -> Section:
 
 
 def _decode_heartbeat(body: memoryview) -> Heartbeat:
-    """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, or no replicas."""
+    """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, no replicas, or None."""
     heartbeat = Heartbeat(0, 0, ())
     at = 0
     while at < len(body):
@@ -179,7 +185,9 @@ def _decode_heartbeat(body: memoryview) -> Heartbeat:
             heartbeat.flags = field[0]
         elif tag == _LAGGING and not length % _PAIR.size and is_whole:
             heartbeat.lagging = tuple((ShardId(shard), BrokerId(it)) for shard, it in _PAIR.iter_unpack(field))
-        elif _LEADER_VERSION <= tag <= _LAGGING or not is_whole:
+        elif tag == _WALL_CLOCK and length == _I64.size and is_whole:
+            (heartbeat.wall_ms,) = _I64.unpack(field)
+        elif _LEADER_VERSION <= tag <= _WALL_CLOCK or not is_whole:
             raise MalformedFrame(f"field {tag} of a heartbeat announces {length} bytes; {len(field)} are left")
     return heartbeat
 

@@ -82,6 +82,7 @@ class Metrics:
         "loop_stalls",
         "members",
         "partitions",
+        "peer_clock_offsets",
         "produce_batches",
         "produce_bytes",
         "produce_records",
@@ -144,6 +145,7 @@ class Metrics:
         self.members = 0
         self.group_lags: Sequence[tuple[str, str, int]] = ()  # group, topic and lag in records
         self.group_offsets_unmeasured = 0
+        self.peer_clock_offsets: Sequence[tuple[int, float]] = ()  # broker id and seconds, positive: ahead of this one
         self.queues: Sequence[QueueGauges] = ()
         self.shares = 0
         self.shares_unmeasured = 0

@@ -158,6 +158,14 @@ class PrometheusText:
         for group, topic, lag in metrics.group_lags:
             lags.add_metric([group, topic], lag)
         yield lags
+        offsets = GaugeMetricFamily(
+            "tidemill_peer_clock_offset_seconds",
+            "How far the wall clock of another broker is ahead of this broker's; negative: behind.",
+            labels=["broker"],
+        )
+        for broker_id, seconds_ahead in metrics.peer_clock_offsets:
+            offsets.add_metric([str(broker_id)], seconds_ahead)
+        yield offsets
         for field, text in TOPIC_COUNTERS.items():
             family = CounterMetricFamily(f"tidemill_topic_{field}", text, labels=["topic"])
             for topic, counters in metrics.by_topic.rows():

@@ -36,6 +36,11 @@ class ReleaseClock(Generic[VoterT]):
         """Forget those that are no voters any more."""
         self._readings = {voter: it for voter, it in self._readings.items() if voter in voters}
 
+    def readings(self, monotonic_ms: int) -> dict[VoterT, int]:
+        """Return the time that each clock shows now at least; clocks that were not heard lately are left out."""
+        estimated = {voter: self._now_at(voter, monotonic_ms) for voter in self._readings}
+        return {voter: wall_ms for voter, wall_ms in estimated.items() if wall_ms is not None}
+
     def limit(self, voters: Collection[VoterT], me: VoterT, wall_ms: int, monotonic_ms: int) -> int | None:
         """
         Return the latest time that has certainly come, or None while too few clocks are known.

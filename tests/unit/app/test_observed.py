@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.app.observed import ObservedBroker
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
 
 def samples(world: BrokerWorld) -> dict[str, str]:
@@ -41,3 +42,20 @@ def test_a_scrape_shows_what_runs() -> None:
 
     python = ".".join(map(str, sys.version_info[:3]))
     assert "1.0" == shown[f'tidemill_build_info{{python="{python}",version="{version("tidemill")}"}}']
+
+
+def test_a_scrape_shows_how_far_other_clocks_are_off() -> None:
+    """
+    The scrape has the clock of each other broker that was heard lately, in seconds, by broker id.
+    """
+    world = BrokerWorld()
+    for number, ahead_ms in ((3, -1_500), (2, 2_000)):
+        other = ReplicaKey(BrokerId(number), DirectoryId(bytes(16)))
+        world.broker.cluster.release_limit.heard(other, world.clock.now_ms + ahead_ms)
+
+    shown = samples(world)
+
+    family = "tidemill_peer_clock_offset_seconds"
+    assert {f'{family}{{broker="2"}}': "2.0", f'{family}{{broker="3"}}': "-1.5"} == {
+        name: value for name, value in shown.items() if name.startswith(family)
+    }

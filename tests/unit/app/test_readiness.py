@@ -1,16 +1,18 @@
 """What `/health/ready` reports about a broker that serves clients although something is degraded."""
 
 import json
+import re
 
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.app.observed import ObservedBroker
-from tidemill.app.readiness import NEARLY_FULL, problems
+from tidemill.app.readiness import CLOCK_OFF_MS, NEARLY_FULL, problems
 from tidemill.broker.broker import Broker
 from tidemill.broker.peers.replica_lag import RESTED_TICKS
 from tidemill.broker.shards.ready_loop import SYNC_MS_MAX
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.storage.partition.segment import SegmentDamaged
 
 
@@ -163,6 +165,46 @@ def test_an_isolated_broker_says_that_it_hears_no_majority() -> None:
     world.pass_time(5_000)
 
     assert {"no_quorum_contact", "leaderless_partitions"} <= {*names(world[3].broker)}
+
+
+@pytest.mark.parametrize(
+    ("second_ms", "third_ms", "named"),
+    [
+        (CLOCK_OFF_MS, -CLOCK_OFF_MS, []),
+        (5, CLOCK_OFF_MS + 6, ["broker 3 by +1001 ms"]),
+        (-5, -CLOCK_OFF_MS - 6, ["broker 3 by -1001 ms"]),
+        (3_600_000, 3_600_002, ["broker 1 by -3600000 ms"]),
+        (-3_600_000, 3_600_000, ["broker 2 by -3600000 ms", "broker 3 by +3600000 ms"]),
+    ],
+)
+def test_a_broker_names_the_clocks_that_are_wrong(second_ms: int, third_ms: int, named: list[str]) -> None:
+    """
+    Clocks are wrong if they differ by more than a second from the median, which may show that this broker's own is
+    wrong.  `second_ms` and `third_ms` are how far the clocks of the other brokers are ahead.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.lead("flights", by=1)
+    world.pass_time(250 * (RESTED_TICKS + 1))
+    readings = world[1].broker.cluster.release_limit
+    for number, ahead_ms in ((2, second_ms), (3, third_ms)):
+        readings.heard(world[number].broker.identity.voter, world.clock.now_ms + ahead_ms)
+
+    found = [it for it in problems(world[1].broker) if it["problem"] == "wrong_clocks"]
+
+    assert [len(named)] * bool(named) == [it["count"] for it in found]
+    assert named == [part for it in found for part in re.findall(r"broker \d by [+-]\d+ ms", it["detail"])]
+
+
+def test_two_clocks_that_differ_are_a_problem() -> None:
+    """
+    With two clocks none is known to be right, but that one of them is wrong is told.
+    """
+    world = BrokerWorld()
+    other = ReplicaKey(BrokerId(7), DirectoryId(bytes(16)))
+    world.broker.cluster.release_limit.heard(other, world.clock.now_ms + CLOCK_OFF_MS + 1)
+
+    assert "wrong_clocks" in names(world.broker)
 
 
 def test_a_broker_that_stops_says_that_it_drains() -> None:

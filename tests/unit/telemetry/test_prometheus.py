@@ -12,7 +12,7 @@ def test_every_metric_is_rendered() -> None:
 
     assert (
         fields
-        == {"apis", "by_queue", "by_topic", "group_lags", "queues"}
+        == {"apis", "by_queue", "by_topic", "group_lags", "peer_clock_offsets", "queues"}
         | COUNTERS.keys()
         | GAUGES.keys()
         | HISTOGRAMS.keys()

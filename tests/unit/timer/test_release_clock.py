@@ -90,3 +90,12 @@ def test_a_stamp_never_goes_back() -> None:
     assert stamp(NOW, NOW - 50, 0) == NOW
     assert stamp(NOW, NOW + 50, 0) == NOW + 50
     assert stamp(NOW, NOW + 86_400_000, 0) == NOW + AHEAD_MS_MAX
+
+
+def test_readings_leave_out_clocks_that_were_not_heard_lately() -> None:
+    clock = ReleaseClock[int]()
+    clock.heard(1, NOW, 0)
+    clock.heard(2, NOW + 500, READING_MS_MAX)
+
+    assert {1: NOW + 9_990, 2: NOW + 500} == clock.readings(READING_MS_MAX)
+    assert {2: NOW + 501} == clock.readings(READING_MS_MAX + 2)

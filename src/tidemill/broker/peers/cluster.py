@@ -8,6 +8,7 @@ from tidemill.broker.machine import Machine
 from tidemill.broker.peers.leader_table import Leader, LeaderTable
 from tidemill.broker.peers.leader_waiters import LeaderWaiters
 from tidemill.broker.peers.peers import Peers
+from tidemill.broker.peers.release_limit import ReleaseLimit
 from tidemill.broker.peers.replica_lag import Lagging, ReplicaLag
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
@@ -77,6 +78,7 @@ class Cluster:
         self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
         self.heard_of: Sequence[str] = ()  # further addresses, possibly outdated; used until the image is complete
         self.leaders = LeaderTable(identity.voter)
+        self.release_limit = ReleaseLimit(machine.clock)
         self._lag = ReplicaLag(self, stall_tolerant_clock)
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed
@@ -124,8 +126,13 @@ class Cluster:
     def alive_peers(self) -> frozenset[ReplicaKey]:
         return self.peers.alive()
 
+    def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
+        """Note the wall clock of another broker, from a heartbeat that has just arrived."""
+        self.release_limit.heard(voter, wall_ms)
+
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         if before.brokers is not image.brokers:
+            self.release_limit.keep_only([broker.voter for broker in image.brokers.values()])
             self.reach()
         if before.topics is not image.topics:
             gone = [topic for topic in before.topics.values() if topic.topic_id not in image.topics_by_id]

@@ -98,6 +98,10 @@ class PeersOwner(Protocol):
         """Called after a peer has sent its part of the leader table, or changes to it."""
         ...
 
+    def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
+        """Called for each heartbeat with the wall clock of a peer; `wall_ms` is its time when the heartbeat left."""
+        ...
+
 
 class PeerHandler(Protocol):
     """Handles messages from peers and changes in the state of their connections."""
@@ -144,9 +148,7 @@ class Peers:
         self._call_soon = call_soon
         self._peers: dict[Link, _Peer] = {}
         self._by_key: dict[ReplicaKey, _Peer] = {}
-        # The leader table's version, the flags and the lagging replicas in the last heartbeat that this broker encoded.
-        self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None
-        self._to_silent: list[Buffer] = []
+        self._to_silent: list[Buffer] = []  # the heartbeats of the last tick
         self._to_heard: list[Buffer] = []
         self._lives: dict[ReplicaKey, int] = {}  # the last known incarnation of each peer
         self._lost: dict[ReplicaKey, int] = {}  # time of the last heartbeat of each peer whose connection is lost
@@ -232,12 +234,12 @@ class Peers:
     def tick(self) -> None:
         """Send heartbeats and close silent connections.  Called at each tick."""
         now_ms = self._clock.monotonic_ms()
-        heartbeat = self._leaders.version, self._owner.flags, self._owner.lagging()
-        if heartbeat != self._heartbeat:
-            self._heartbeat = heartbeat
-            version, flags, lagging = heartbeat
-            self._to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, lagging))
-            self._to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_RECEIVER, lagging))
+        heartbeat = frames.Heartbeat(
+            self._leaders.version, self._owner.flags, self._owner.lagging(), self._clock.wall_ms()
+        )
+        self._to_silent = frames.encode_heartbeat(heartbeat)
+        heartbeat.flags |= frames.HEARS_RECEIVER
+        self._to_heard = frames.encode_heartbeat(heartbeat)
         is_syncing = self._owner.is_syncing
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -355,10 +357,12 @@ class Peers:
                         # and fail it.
                         del peer.asked[correlation]
                         asked.answered(outcome)
-                case frames.Heartbeat(_, flags, lagging):
+                case frames.Heartbeat(_, flags, lagging, wall_ms):
                     peer.heartbeat_at = peer.heard_at
                     peer.flags = flags
                     peer.lagging = frozenset(lagging)
+                    if voter is not None and wall_ms is not None:
+                        self._owner.clock_heard(voter, wall_ms)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:
         def respond(parts: Sequence[Buffer]) -> None:

@@ -87,6 +87,7 @@ class Linked:
         self.stall_tolerant_clock = StallTolerantClock(self.clock)
         self.turns: list[Callable[[], None]] = []
         self.out_of_sync: tuple[Lagging, ...] = ()
+        self.clocks: list[tuple[ReplicaKey, int]] = []  # what has been heard of the clocks of peers
         self.is_syncing = True
         self.flags = 0
         self.table = LeaderTable(ME)
@@ -103,6 +104,9 @@ class Linked:
         return self.out_of_sync
 
     def leaders_changed(self) -> None: ...
+
+    def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
+        self.clocks.append((voter, wall_ms))
 
     def turn(self) -> int:
         """
@@ -123,8 +127,8 @@ class Linked:
         self.stall_tolerant_clock.tick()
         self.peers.tick()
 
-    def hear(self, *lagging: Lagging, flags: int = 0) -> None:
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, flags, lagging))
+    def hear(self, *lagging: Lagging, flags: int = 0, wall_ms: int | None = None) -> None:
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, flags, lagging, wall_ms))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 
@@ -379,3 +383,31 @@ def test_a_heartbeat_tells_whether_its_receiver_is_alive(linked: Linked) -> None
 
     assert [frames.HEARS_RECEIVER] * (SILENT_MS // 250) + [0] == told
     assert (False, True) == (before, linked.peers.has_two_way_contact(OTHER))
+
+
+def test_every_heartbeat_has_the_wall_clock_of_its_tick(linked: Linked) -> None:
+    """
+    A heartbeat tells the wall clock of the tick that sends it, even if nothing else has changed since the last one.  It
+    is the clock of the machine: it may step back, and it counts stalls.
+    """
+    for linked.clock.wrong_ms in (0, 0, -3_600_000):
+        linked.tick(60_000)
+        linked.turn()
+
+    begin_ms = linked.clock.now_ms - 180_000
+    told = [it.wall_ms for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
+    assert [begin_ms + 60_000, begin_ms + 120_000, begin_ms + 180_000 - 3_600_000] == told
+
+
+def test_the_wall_clock_of_a_peer_is_reported(linked: Linked) -> None:
+    """
+    Each clock in a heartbeat is reported once.  Older brokers do not send it, and a process that asks to join has no
+    replica key.
+    """
+    linked.hear(wall_ms=70)
+    linked.hear()
+    linked.hear(wall_ms=60)
+    linked.link.hello = replace(linked.link.hello, voter=None)
+    linked.hear(wall_ms=50)
+
+    assert [(OTHER, 70), (OTHER, 60)] == linked.clocks
