@@ -95,7 +95,7 @@ def _update_gauges(broker: Broker) -> None:
     metrics.under_replicated_partitions = health.under_replicated
     metrics.under_min_insync_partitions = health.under_min_insync
     metrics.damaged_partitions = health.damaged
-    offsets = broker.cluster.release_limit.offsets()
+    offsets = broker.cluster.clocks.offsets()
     metrics.peer_clock_offsets = [(voter.broker_id, off_ms / 1_000) for voter, off_ms in sorted(offsets.items())]
     metrics.is_controller = broker.controller.leads
     metrics.has_quorum_contact = broker.cluster.has_quorum_contact

@@ -108,7 +108,7 @@ def _wrong_clocks(broker: Broker) -> dict[BrokerId, int]:
     the one that is behind is the median, as in `timer/release_clock`.
     """
     offsets = {broker.broker_id: 0}
-    offsets |= {voter.broker_id: off_ms for voter, off_ms in broker.cluster.release_limit.offsets().items()}
+    offsets |= {voter.broker_id: off_ms for voter, off_ms in broker.cluster.clocks.offsets().items()}
     median = sorted(offsets.values())[(len(offsets) - 1) // 2]
     return {
         broker_id: off_ms - median

@@ -51,7 +51,7 @@ def test_a_scrape_shows_how_far_other_clocks_are_off() -> None:
     world = BrokerWorld()
     for number, ahead_ms in ((3, -1_500), (2, 2_000)):
         other = ReplicaKey(BrokerId(number), DirectoryId(bytes(16)))
-        world.broker.cluster.release_limit.heard(other, world.clock.now_ms + ahead_ms)
+        world.broker.cluster.clocks.heard(other, world.clock.now_ms + ahead_ms)
 
     shown = samples(world)
 

@@ -186,7 +186,7 @@ def test_a_broker_names_the_clocks_that_are_wrong(second_ms: int, third_ms: int,
     world.create("flights")
     world.lead("flights", by=1)
     world.pass_time(250 * (RESTED_TICKS + 1))
-    readings = world[1].broker.cluster.release_limit
+    readings = world[1].broker.cluster.clocks
     for number, ahead_ms in ((2, second_ms), (3, third_ms)):
         readings.heard(world[number].broker.identity.voter, world.clock.now_ms + ahead_ms)
 
@@ -202,7 +202,7 @@ def test_two_clocks_that_differ_are_a_problem() -> None:
     """
     world = BrokerWorld()
     other = ReplicaKey(BrokerId(7), DirectoryId(bytes(16)))
-    world.broker.cluster.release_limit.heard(other, world.clock.now_ms + CLOCK_OFF_MS + 1)
+    world.broker.cluster.clocks.heard(other, world.clock.now_ms + CLOCK_OFF_MS + 1)
 
     assert "wrong_clocks" in names(world.broker)
 

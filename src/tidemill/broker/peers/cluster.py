@@ -78,7 +78,7 @@ class Cluster:
         self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
         self.heard_of: Sequence[str] = ()  # further addresses, possibly outdated; used until the image is complete
         self.leaders = LeaderTable(identity.voter)
-        self.release_limit = ReleaseLimit(machine.clock)
+        self.clocks = ReleaseLimit(machine.clock)
         self._lag = ReplicaLag(self, stall_tolerant_clock)
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed
@@ -86,7 +86,6 @@ class Cluster:
         self._identity = identity
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._events = machine.events
-        self._machine_clock = machine.clock
 
     @property
     def me(self) -> ReplicaKey:
@@ -128,11 +127,11 @@ class Cluster:
 
     def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
         """Note the wall clock of another broker, from a heartbeat that has just arrived."""
-        self.release_limit.heard(voter, wall_ms)
+        self.clocks.heard(voter, wall_ms)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         if before.brokers is not image.brokers:
-            self.release_limit.keep_only([broker.voter for broker in image.brokers.values()])
+            self.clocks.keep_only([broker.voter for broker in image.brokers.values()])
             self.reach()
         if before.topics is not image.topics:
             gone = [topic for topic in before.topics.values() if topic.topic_id not in image.topics_by_id]
@@ -177,7 +176,7 @@ class Cluster:
         return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self.peers.alive())))
 
     def release_limit(self, voters: Sequence[ReplicaKey]) -> int | None:
-        return self._machine_clock.wall_ms()
+        return self.clocks.limit(voters, self.me)
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         self.peers.send(shard_id, to, message)

@@ -59,10 +59,10 @@ def test_a_stall_of_this_process_counts_as_time() -> None:
     voters = [world[number].broker.identity.voter for number in (1, 2, 3)]
     stopped_ms = world.clock.now_ms
     world.clock.now_ms += 9_000
-    after_seconds = cluster.release_limit.limit(voters, cluster.me)
+    after_seconds = cluster.clocks.limit(voters, cluster.me)
     world.clock.now_ms += 3_600_000
 
-    assert (stopped_ms + 8_991, None) == (after_seconds, cluster.release_limit.limit(voters, cluster.me))
+    assert (stopped_ms + 8_991, None) == (after_seconds, cluster.clocks.limit(voters, cluster.me))
 
 
 def test_offsets_are_those_of_other_brokers() -> None:
@@ -83,8 +83,8 @@ def test_each_broker_hears_the_clocks_of_the_others() -> None:
     cluster = world[1].broker.cluster
     voters = [world[number].broker.identity.voter for number in (1, 2, 3)]
 
-    assert {voters[1]: 0, voters[2]: 0} == cluster.release_limit.offsets()
-    assert world.clock.now_ms == cluster.release_limit.limit(voters, cluster.me)
+    assert {voters[1]: 0, voters[2]: 0} == cluster.clocks.offsets()
+    assert world.clock.now_ms == cluster.clocks.limit(voters, cluster.me)
 
 
 def test_a_broker_that_has_left_is_forgotten() -> None:
@@ -98,4 +98,4 @@ def test_a_broker_that_has_left_is_forgotten() -> None:
 
     cluster.follow(image, replace(image, brokers=brokers))
 
-    assert {world[2].broker.identity.voter} == {*cluster.release_limit.offsets()}
+    assert {world[2].broker.identity.voter} == {*cluster.clocks.offsets()}
