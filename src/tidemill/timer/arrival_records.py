@@ -32,7 +32,7 @@ def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id:
     """
     header = read_header(batch)
     arrivals, rows = [], []
-    for number, (record, span) in enumerate(_records(batch, header), base_offset):
+    for number, (record, span) in enumerate(records_of(batch, header), base_offset):
         due, timer_id, only_cancels = header.max_timestamp, None, False
         for name, value in record.headers:
             if name == DELIVER_AT:
@@ -49,15 +49,20 @@ def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id:
 def kept_in(batch: Buffer, base_offset: int, position: int | None) -> bytes:
     """Return the rows of the records of a batch of the kept log."""
     rows = []
-    for offset, (record, span) in enumerate(_records(batch, read_header(batch)), base_offset):
+    for offset, (record, span) in enumerate(records_of(batch, read_header(batch)), base_offset):
         (_, due), (_, arrival) = record.headers[-2:]
         rows.append(_row(batch, int(due or b""), int(arrival or b""), offset | KEPT, position, span, record))
     return pack_rows(rows)
 
 
+def arrival_of_kept(record: Record) -> int:
+    """Return the arrival of a record of the kept log."""
+    return int(record.headers[-1][1] or b"")
+
+
 def consumed_by(batch: Buffer) -> list[int]:
     """Return the arrivals of which a batch of released records holds the copies, by their last header."""
-    return [int(record.headers[-1][1] or b"") for record, _ in _records(batch, read_header(batch))]
+    return [int(record.headers[-1][1] or b"") for record, _ in records_of(batch, read_header(batch))]
 
 
 def record_in(batch: Buffer, offset: int) -> tuple[bytes, int]:
@@ -65,7 +70,7 @@ def record_in(batch: Buffer, offset: int) -> tuple[bytes, int]:
     header = read_header(batch)
     at = offset - header.base_offset
     start, end = spans_of(batch)[at]
-    ((record, _),) = [it for it in _records(batch, header) if it[0].offset == offset]
+    ((record, _),) = [it for it in records_of(batch, header) if it[0].offset == offset]
     return bytes(memoryview(batch)[start:end]), record.timestamp
 
 
@@ -80,7 +85,7 @@ def _row(
     return DueRow(due, arrival, offset, position + start, end - start, crc, hashed, record.timestamp)
 
 
-def _records(batch: Buffer, header: BatchHeader) -> Iterator[tuple[Record, tuple[int, int]]]:
+def records_of(batch: Buffer, header: BatchHeader) -> Iterator[tuple[Record, tuple[int, int]]]:
     """Yield each record, with the producer's timestamp, and where it lies in the batch."""
     found = scan.decode_records(
         batch,

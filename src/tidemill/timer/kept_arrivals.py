@@ -6,11 +6,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 
-class KeptArrivals:
+class ArrivalsByOffset:
     def __init__(self, start: int = 0) -> None:
         """The log is empty, and its next offset is `start`."""
         self.end = start
         self._runs: deque[tuple[int, array[int]]] = deque()  # offset of the first, and the arrivals
+
+    @property
+    def start(self) -> int:
+        """The offset of the first record that may still wait, or `end`."""
+        return self._runs[0][0] if self._runs else self.end
 
     def add(self, arrivals: Sequence[int]) -> None:
         """Note the arrivals of the records that were appended to the log, in their order."""

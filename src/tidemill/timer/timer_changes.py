@@ -38,7 +38,7 @@ class Arrived(NamedTuple):
     rows: bytes  # of the index, one for each
 
 
-class Kept(NamedTuple):
+class Relocated(NamedTuple):
     """Records were moved to the kept log."""
 
     rows: bytes
@@ -56,8 +56,8 @@ class Decided(NamedTuple):
     decision: Decision
 
 
-Change = Arrived | Kept | Released | Decided
-_KINDS: Final = (Arrived, Kept, Released, Decided)
+Change = Arrived | Relocated | Released | Decided
+_KINDS: Final = (Arrived, Relocated, Released, Decided)
 
 
 class LoggedChange(NamedTuple):
@@ -99,7 +99,7 @@ def _body(change: Change) -> bytes:
             if it.timer_id is not None
         ]
         return b"".join([_COUNT.pack(len(change.arrivals)), change.rows, *named])
-    if isinstance(change, Kept):
+    if isinstance(change, Relocated):
         return change.rows
     if isinstance(change, Released):
         return b"".join(map(_ARRIVAL.pack, change.arrivals))
@@ -110,7 +110,7 @@ def _change(kind: int, body: bytes) -> Change:
     if kind == 1:
         return _arrived(body)
     if kind == 2:
-        return Kept(body)
+        return Relocated(body)
     if kind == 3:
         return Released([number for (number,) in _ARRIVAL.iter_unpack(body)])
     if kind == 4:

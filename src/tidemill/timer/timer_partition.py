@@ -14,14 +14,14 @@ from typing import Final
 
 from tidemill.timer.due_index import DueIndex
 from tidemill.timer.due_row import pack_rows, unpack_rows
-from tidemill.timer.kept_arrivals import KeptArrivals
+from tidemill.timer.kept_arrivals import ArrivalsByOffset
 from tidemill.timer.timer_changes import (
     Arrived,
     Change,
     Decided,
-    Kept,
     LoggedChange,
     Released,
+    Relocated,
     decode_changes,
     encode_changes,
     kept_arrivals,
@@ -41,7 +41,7 @@ class TimerPartition:
         """Nothing has arrived yet."""
         self.waiting = WaitingSet()
         self.index = DueIndex(self.waiting)
-        self.kept = KeptArrivals()
+        self.kept = ArrivalsByOffset()
         self.kept_start = 0  # offset of the first record that waited in the kept log, when the state was saved
         self.is_restored = True  # False until the ids and the index have been read from the records that wait
         self.decided: OutcomeKnown | None = None  # called on the leader, which answers those who asked
@@ -92,7 +92,7 @@ class TimerPartition:
         if isinstance(change, Arrived):
             waiting.arrive(change.arrivals)
             self.index.add(change.rows)
-        elif isinstance(change, Kept):
+        elif isinstance(change, Relocated):
             self.kept.add(kept_arrivals(change.rows))
             self.index.add(self._at_present_times(change.rows))
         elif isinstance(change, Released):
@@ -133,7 +133,7 @@ class TimerPartition:
         assert not self.is_restored, "ids and index are there already"
         self.waiting.restore_ids(ids)
         end = self.kept.end
-        self.kept = KeptArrivals(end - sum(map(len, kept)))
+        self.kept = ArrivalsByOffset(end - sum(map(len, kept)))
         for arrivals in kept:
             self.kept.add(arrivals)
         for part in rows:
@@ -164,7 +164,7 @@ class TimerPartition:
         except MalformedBits as problem:
             raise error(str(problem)) from None
         found.index = DueIndex(found.waiting)
-        found.kept = KeptArrivals(end)
+        found.kept = ArrivalsByOffset(end)
         found.kept_start = first
         found.is_restored = not found.waiting.count
         for index, change, is_committed in decode_changes(data[_HEAD.size + size :]):

@@ -14,6 +14,7 @@ restores it reads them from the arrivals that wait.  Encoded, integers big-endia
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -40,6 +41,28 @@ class Outcome(NamedTuple):
     changed: int = 0  # cancelled or rescheduled
     over: int = 0  # they were over before: released, cancelled or replaced
     unknown: int = 0  # there are no such arrivals, or no timer with such an id waits
+
+
+class WaitingView(NamedTuple):
+    """A copy of what waits, for other threads."""
+
+    bits: WaitingBits
+    moved: Mapping[int, int]
+
+    @property
+    def first(self) -> int:
+        return self.bits.first_waiting()
+
+    @property
+    def end(self) -> int:
+        return self.bits.end
+
+    def waits(self, number: int) -> bool:
+        return self.bits.waits(number)
+
+    def due_ms(self, number: int, at_arrival_ms: int) -> int:
+        """Return when an arrival is due; `at_arrival_ms` unless it was rescheduled."""
+        return self.moved.get(number, at_arrival_ms)
 
 
 class WaitingSet:
@@ -69,6 +92,9 @@ class WaitingSet:
     def due_ms(self, number: int, at_arrival_ms: int) -> int:
         """Return when an arrival is due; `at_arrival_ms` unless it was rescheduled."""
         return self._moved.get(number, at_arrival_ms)
+
+    def view(self) -> WaitingView:
+        return WaitingView(deepcopy(self._bits), dict(self._moved))
 
     def arrival_of(self, timer_id: bytes) -> int | None:
         """Return the arrival that waits with an id."""

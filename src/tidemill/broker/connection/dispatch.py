@@ -12,12 +12,20 @@ from typing import Final
 
 from tidemill.broker import handlers
 from tidemill.broker.connection.forwarding import Handler, forwarded
-from tidemill.peer import share_describe, share_receipts, share_receive, share_resolve
+from tidemill.peer import share_describe, share_receipts, share_receive, share_resolve, timer_list, timer_resolve
 from tidemill.wire.api import ALL
 from tidemill.wire.schema import Api
 
 UNLISTED: Final[dict[int, Api]] = {
-    api.key: api for api in (share_describe.API, share_receive.API, share_resolve.API, share_receipts.API)
+    api.key: api
+    for api in (
+        share_describe.API,
+        share_receive.API,
+        share_resolve.API,
+        share_receipts.API,
+        timer_resolve.API,
+        timer_list.API,
+    )
 }
 """Tidemill's own APIs: clients and brokers use them, but ApiVersions does not list them."""
 

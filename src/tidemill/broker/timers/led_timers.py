@@ -12,11 +12,15 @@ from typing import Final
 
 from tidemill.broker.machine import Machine
 from tidemill.broker.timers.waiting_reader import WaitingLogs, read_waiting
+from tidemill.broker.timers.waiting_scan import WaitingScan
+from tidemill.raft.entry import COMMAND, Entry
 from tidemill.shard.append import append_own
 from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
 from tidemill.timer.due_row import KEPT, UNPLACED, DueRow
 from tidemill.timer.release_batch import Waiting, released_batch
+from tidemill.timer.timer_command import Decision, encode_command
+from tidemill.timer.waiting_set import Outcome
 
 RECORDS_MAX: Final = 10_000  # of one batch
 BYTES_MAX: Final = 1 << 20  # of one batch
@@ -54,11 +58,15 @@ class LedTimers:
         self._failed_at: int | None = None  # monotonic ms of the last read that failed
         self._is_over = False
         self.released_at = 0  # monotonic ms of the last release
+        self._outcomes: dict[int, Outcome] = {}  # of decisions that have just been applied, by log index
+        self._awaited: set[int] = set()
+        self.timers.decided = self._decided
         self.timers.index.lead()
 
     def stop(self) -> None:
         """Forget what was taken: this broker no longer leads the partition."""
         self._is_over = True
+        self.timers.decided = None
         self.timers.index.follow()
 
     @property
@@ -81,6 +89,31 @@ class LedTimers:
         aside, self._aside = self._aside, []
         if aside:
             self.timers.index.put_back(aside)
+
+    def scan(self) -> WaitingScan:
+        """Return what waits now, to be read on another thread."""
+        timers = self.timers
+        return WaitingScan(self._logs, timers.waiting.view(), timers.kept.start, timers.kept.end)
+
+    def decide(self, decision: Decision, then: Callable[[Outcome | None], None]) -> None:
+        """Propose a decision.  `then` takes what became of the records, or None if leadership was lost before."""
+        shard = self.partition.shard
+        append_time = shard.append_time(self._machine.clock.wall_ms())
+        index = shard.propose(
+            Entry(COMMAND, encode_command([decision]), self.partition.number, append_time=append_time)
+        )
+        self._awaited.add(index)
+
+        def committed(is_committed: bool) -> None:
+            self._awaited.discard(index)
+            outcome = self._outcomes.pop(index, None)
+            then(outcome if is_committed else None)
+
+        shard.when_committed(index, committed)
+
+    def _decided(self, index: int, outcome: Outcome) -> None:
+        if index in self._awaited:
+            self._outcomes[index] = outcome
 
     def release(self, now_ms: int) -> None:
         """Release what is due.  `now_ms` is monotonic time."""

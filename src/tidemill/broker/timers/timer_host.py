@@ -7,14 +7,19 @@ heap, too, because wall clocks step.
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
+from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.broker.machine import Machine
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.restoring import Restored, read_restored
 from tidemill.broker.timers.waiting_reader import WaitingLogs
+from tidemill.model import errors
+from tidemill.model.errors import KafkaError
 from tidemill.model.timer_logs import arrivals_of, kept_of
+from tidemill.model.topic import TopicId
+from tidemill.model.topic_kind import KIND
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.machine.shard_machine import MachineNumber
@@ -23,6 +28,8 @@ from tidemill.timer.timer_partition import TimerPartition
 
 LOG_START_MS: Final = 1_000  # between two looks at the segments of which nothing waits
 ROLL_BYTES: Final = 1 << 20  # a segment of which nothing waits is closed from this size on, so that it can be removed
+
+T = TypeVar("T")
 
 _Key = tuple[Shard, int]
 
@@ -38,6 +45,10 @@ class TimerBroker(Protocol):
         ...
 
     def read_failed(self, partition: Partition, error: Exception) -> int: ...
+
+    def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
+        """Return the error code for a partition that has no replica on this broker."""
+        ...
 
 
 class TimerHost:
@@ -57,6 +68,42 @@ class TimerHost:
         """Return the timers of a partition that this broker serves."""
         shard = partition.shard
         return self._led.get((shard, partition.number)) if isinstance(shard, Shard) else None
+
+    def served(self, topic_id: TopicId, number: int) -> LedTimers:
+        """Return the timers of a partition that this broker serves.  Raise KafkaError otherwise."""
+        table = self._broker.shard_table
+        name = table.name_of(topic_id)
+        partition = None if name is None else table.partition(name, number)
+        if partition is None:
+            code = self._broker.missing_partition("", topic_id, number)
+            raise KafkaError(code, f"partition {number} of {name or topic_id.hex()} is not served here")
+        if partition.arrivals is None:
+            raise KafkaError(
+                errors.INVALID_REQUEST,
+                f"topic {name} is not of kind timer, so none of its records wait: create one with {KIND}=timer",
+            )
+        led = self.led(partition)
+        if led is None or not partition.shard.accepts_writes:
+            raise KafkaError(
+                leadership_problem(partition, -1) or errors.NOT_LEADER_OR_FOLLOWER,
+                f"partition {number} of {name} is not served here",
+            )
+        if not led.timers.is_restored:
+            raise KafkaError(
+                errors.LEADER_NOT_AVAILABLE, f"what waits in partition {number} of {name} is being read; ask again"
+            )
+        return led
+
+    def in_thread(self, job: Callable[[], T], done: Callable[[T | KafkaError], None]) -> None:
+        """Run a job that reads what waits, and pass its result, or why it failed, to `done`."""
+
+        def run() -> T | KafkaError:
+            try:
+                return job()
+            except (OSError, LookupError) as error:
+                return KafkaError(errors.KAFKA_STORAGE_ERROR, f"records that wait could not be read: {error}")
+
+        self._machine.read_jobs.submit(run, done, self._machine.failed)
 
     # Leadership and restoring.
 

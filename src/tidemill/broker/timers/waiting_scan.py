@@ -1,0 +1,92 @@
+"""Reads all records that wait of a timer partition, for lists and for selections that name no record.
+
+The scan runs on another thread, with a copy of the bits: what it finds waited when it began.
+"""
+
+from collections.abc import Collection, Iterator
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+from tidemill.batches.batch import read_header
+from tidemill.batches.records import Record
+from tidemill.broker.timers.positioned_batches import positioned_batches
+from tidemill.broker.timers.waiting_reader import WaitingLogs
+from tidemill.peer.timer_resolve import UNBOUNDED, Selection
+from tidemill.timer.arrival_records import arrival_of_kept, records_of
+from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.timer_headers import TIMER_ID
+from tidemill.timer.waiting_set import WaitingView
+
+NOTHING_SELECTED: Final = Selection()
+
+
+class WaitingRecord(NamedTuple):
+    due_ms: int
+    arrival: int
+    size_bytes: int
+    timer_id: bytes | None
+    record: Record  # with the producer's timestamp
+
+
+class WaitingScan(NamedTuple):
+    """What to read of a partition, as of the turn in which it was made."""
+
+    logs: WaitingLogs
+    view: WaitingView
+    kept_start: int
+    kept_end: int
+
+    def records(self, selection: Selection, timer_ids: Collection[bytes] = ()) -> Iterator[WaitingRecord]:
+        """Yield the records of a selection, in no order.  Waits for the disk.  Raise OSError or LookupError."""
+        for found in self._all():
+            if timer_ids and found.timer_id not in timer_ids:
+                continue
+            if _is_selected(found, selection):
+                yield found
+
+    def _all(self) -> Iterator[WaitingRecord]:
+        view, seen = self.view, set[int]()
+        for _, batch in positioned_batches(self.logs.kept, self.kept_start, self.kept_end):
+            for record, (start, end) in records_of(batch, read_header(batch)):
+                arrival = arrival_of_kept(record)
+                if view.waits(arrival):
+                    seen.add(arrival)
+                    yield _waiting(view, arrival, record, end - start, record.timestamp)
+        first = max(view.first, self.logs.arrivals.log_start)
+        for _, batch in positioned_batches(self.logs.arrivals, first, view.end):
+            header = read_header(batch)
+            for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
+                if view.waits(number) and number not in seen:
+                    yield _waiting(view, number, record, end - start, header.max_timestamp)
+
+
+def first_due(records: Iterator[WaitingRecord], after: tuple[int, int], count: int) -> tuple[list[WaitingRecord], bool]:
+    """
+    Return so many records that are due first of those behind the pair `after` of due time and arrival, and whether
+    there are more.
+    """
+    found = nsmallest(
+        count + 1, (it for it in records if (it.due_ms, it.arrival) > after), key=lambda it: (it.due_ms, it.arrival)
+    )
+    return found[:count], len(found) > count
+
+
+def _waiting(view: WaitingView, arrival: int, record: Record, size: int, due_without_header: int) -> WaitingRecord:
+    due, timer_id = due_without_header, None
+    for name, value in record.headers:
+        if name == DELIVER_AT:
+            due = int(value or b"")
+        elif name == TIMER_ID:
+            timer_id = value
+    return WaitingRecord(view.due_ms(arrival, due), arrival, size, timer_id, record)
+
+
+def _is_selected(found: WaitingRecord, selection: Selection) -> bool:
+    key = found.record.key
+    if selection.key is not None and key != selection.key:
+        return False
+    if selection.key_prefix is not None and (key is None or not key.startswith(selection.key_prefix)):
+        return False
+    if selection.due_from_ms != UNBOUNDED and found.due_ms < selection.due_from_ms:
+        return False
+    return selection.due_before_ms == UNBOUNDED or found.due_ms < selection.due_before_ms
