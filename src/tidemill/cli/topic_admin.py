@@ -23,6 +23,7 @@ from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, failed
 from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
+from tidemill.model.topic_kind import KIND
 
 DESCRIBED_AT_ONCE_MAX: Final = 500  # topics per request; bounds the size of a response
 VISIBLE_WAIT_S: Final = 5.0  # a broker may learn of a new topic slightly later than the controller
@@ -86,19 +87,23 @@ class TopicAdmin:
         return [_row(description) for description in self._described(names, missing_is_failure=missing_is_failure)]
 
     def descriptions_of(self, names: list[str], *, with_defaults: bool) -> list[dict[str, Any]]:
-        """Return the objects that `topics describe` prints: rows with a list of partitions and the configuration.
+        """Return the objects that `topics describe` prints: rows with kind, configuration and a list of partitions.
 
-        Without `with_defaults`, the configuration contains only the keys whose value is not the default.
+        Without `with_defaults`, the configuration contains only the keys whose value is not the default.  The kind is
+        None on Apache Kafka.
         """
         descriptions = self._described(list(dict.fromkeys(names)), missing_is_failure=True)
-        return [
-            _row(description)
-            | {
-                "configs": self._configs_of(description.name, with_defaults=with_defaults),
-                "partitions": self._partitions(description),
-            }
-            for description in descriptions
-        ]
+        return [self._description(it, with_defaults=with_defaults) for it in descriptions]
+
+    def _description(self, description: Any, *, with_defaults: bool) -> dict[str, Any]:
+        entries = self._configs_of(description.name)
+        return _row(description) | {
+            "kind": entries[KIND].value if KIND in entries else None,
+            "configs": {
+                key: entry.value for key, entry in sorted(entries.items()) if with_defaults or not entry.is_default
+            },
+            "partitions": self._partitions(description),
+        }
 
     def alter_configs(self, name: str, configs: dict[str, str], deletions: list[str]) -> None:
         entries = [
@@ -165,11 +170,11 @@ class TopicAdmin:
                     raise
         return descriptions
 
-    def _configs_of(self, name: str, *, with_defaults: bool) -> dict[str, str | None]:
+    def _configs_of(self, name: str) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.TOPIC, name)
         futures = self.client.describe_configs([resource], request_timeout=self._timeout_s())
-        entries = self._awaited(futures[resource], f"configurations of topic {name!r}")
-        return {key: entry.value for key, entry in sorted(entries.items()) if with_defaults or not entry.is_default}
+        entries: dict[str, Any] = self._awaited(futures[resource], f"configurations of topic {name!r}")
+        return entries
 
     def _partitions(self, description: Any) -> list[dict[str, Any]]:
         name = description.name

@@ -3,12 +3,14 @@
 \b
 Examples:
   tidemill topics create orders --partitions 6 --config retention.ms=86400000
+  tidemill topics create reminders --kind timer
   tidemill topics list
   tidemill topics describe orders
   tidemill topics alter orders --partitions 12 --delete-config retention.ms
   tidemill topics delete orders
 """
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +20,7 @@ from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.config_pairs import parse_pairs
 from tidemill.cli.confirmation import YesOption, confirm
 from tidemill.cli.failure import usage
+from tidemill.model.topic_kind import KIND, TopicKind
 
 if TYPE_CHECKING:
     from tidemill.cli.topic_admin import TopicAdmin
@@ -30,6 +33,13 @@ ConfigOption = Annotated[
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False)]
+
+
+class Kind(StrEnum):
+    """The kinds of topics that can be created."""
+
+    LOG = TopicKind.LOG
+    TIMER = TopicKind.TIMER
 
 
 def register(application: typer.Typer) -> None:
@@ -68,6 +78,12 @@ def create(
         int | None,
         typer.Option(metavar="N", min=1, max=32767, help="Default: the broker's default.replication.factor."),
     ] = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(
+            help="timer: each record is delivered when it is due.  log, the default: at once.  It cannot change later."
+        ),
+    ] = None,
     config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
@@ -80,6 +96,10 @@ def create(
     from tidemill.cli.output import counted, print_json
 
     configs = parse_pairs(config or [], prefix="--config ")
+    if kind is not None:
+        if KIND in configs:
+            raise usage(f"--kind {kind} and --config {KIND}={configs[KIND]} are the same; give one of them")
+        configs[KIND] = kind
     admin = _admin(bootstrap)
     admin.create(name, partitions, replication_factor, configs)
     row = admin.row_of_new(name)
@@ -137,6 +157,7 @@ def describe(
                 {
                     "topic": row["topic"],
                     "topic id": row["topic_id"],
+                    **({} if row["kind"] is None else {"kind": row["kind"]}),
                     "partitions": len(row["partitions"]),
                     "replication factor": row["replication_factor"],
                     "internal": "yes" if row["internal"] else "no",

@@ -31,6 +31,7 @@ def test_all_commands_are_completed() -> None:
         ("tidemill to", {"top", "topics"}),
         ("tidemill topics ", {"create", "list", "describe", "alter", "delete"}),
         ("tidemill topics create --part", {"--partitions"}),
+        ("tidemill topics create --kind ", {"log", "timer"}),
         ("tidemill consume orders --fo", {"--follow", "--format"}),
         ("tidemill produce --format ", {"text", "json", "base64"}),
         ("tidemill --v", {"--version"}),

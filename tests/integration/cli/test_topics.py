@@ -1,6 +1,10 @@
 """`tidemill topics` against a real broker."""
 
 import json
+import re
+import uuid
+
+import pytest
 
 from tests.integration.cli.command import new_topic, tidemill
 from tests.integration.cli.terminal import on_terminal
@@ -51,6 +55,7 @@ def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
     every = json.loads(tidemill("topics", "describe", name, "--all", "--json", bootstrap=bootstrap).out)
     assert "-1" == row["configs"]["retention.ms"] and "cleanup.policy" not in row["configs"]
     assert ("-1", "delete") == (every["configs"]["retention.ms"], every["configs"]["cleanup.policy"])
+    assert "log" == row["kind"]
     assert [0, 1] == [partition["partition"] for partition in row["partitions"]]
     assert [0, 0] == [partition["log_start"] for partition in row["partitions"]]
     assert [0, 2] == sorted(partition["end_offset"] for partition in row["partitions"])
@@ -123,3 +128,47 @@ def test_a_refusal_by_the_broker_is_reported_with_the_fix(bootstrap: str) -> Non
 
     assert 1 == again.exit_code and "TOPIC_ALREADY_EXISTS" in again.err and "topics alter" in again.err
     assert 1 == wrong.exit_code and "retention.ms" in wrong.err and "soon" in wrong.err
+
+
+def test_a_topic_has_the_kind_that_is_asked_for(bootstrap: str) -> None:
+    """
+    `--kind` and `--config tidemill.kind` are two ways to say the same; the kind cannot change.
+    """
+    name = f"cli-{uuid.uuid4().hex[:12]}"
+
+    made = tidemill("topics", "create", f"{name}-1", "--kind", "timer", bootstrap=bootstrap)
+    same = tidemill("topics", "create", f"{name}-2", "--config", "tidemill.kind=timer", bootstrap=bootstrap)
+    log = tidemill("topics", "create", f"{name}-3", "--kind", "log", bootstrap=bootstrap)
+    changed = tidemill("topics", "alter", f"{name}-1", "--config", "tidemill.kind=log", bootstrap=bootstrap)
+    removed = tidemill("topics", "alter", f"{name}-1", "--delete-config", "tidemill.kind", bootstrap=bootstrap)
+    kept = tidemill("topics", "alter", f"{name}-1", "--config", "tidemill.kind=timer", bootstrap=bootstrap)
+
+    names = [f"{name}-{number}" for number in (1, 2, 3)]
+    described = tidemill("topics", "describe", *names, "--json", bootstrap=bootstrap).out
+    text = tidemill("topics", "describe", names[0], bootstrap=bootstrap).out
+    assert [0, 0, 0, 1, 1, 0] == [it.exit_code for it in (made, same, log, changed, removed, kept)]
+    assert ["timer", "timer", "log"] == [json.loads(line)["kind"] for line in described.splitlines()]
+    assert re.search(r"^kind\s+timer$", text, re.MULTILINE)
+    assert "tidemill.kind=log is refused" in changed.err and "a topic's kind cannot change" in changed.err
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "says"),
+    [
+        (("--kind", "keyed"), 2, "'keyed' is not one of 'log', 'timer'"),
+        (("--kind", "timer", "--config", "tidemill.kind=log"), 2, "--config tidemill.kind=log"),
+        (("--config", "tidemill.kind=keyed"), 1, "keyed topics are not implemented yet; use log or timer"),
+        (("--kind", "timer", "--config", "message.timestamp.type=CreateTime"), 1, "use LogAppendTime"),
+        (("--kind", "log", "--config", "tidemill.max.delay.ms=1000"), 1, "create a topic with tidemill.kind=timer"),
+    ],
+)
+def test_what_does_not_fit_a_kind_is_refused(
+    bootstrap: str, options: tuple[str, ...], exit_code: int, says: str
+) -> None:
+    """
+    A kind that does not exist, and a configuration that does not fit the kind, are errors that say what to do.
+    """
+    refused = tidemill("topics", "create", f"cli-{uuid.uuid4().hex[:12]}", *options, bootstrap=bootstrap)
+
+    assert exit_code == refused.exit_code
+    assert says in " ".join(refused.err.split())
