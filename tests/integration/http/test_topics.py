@@ -54,6 +54,30 @@ def test_a_topic_is_created_changed_and_deleted(brokers: list[HttpClient], name:
     wait_for(lambda: third.send("GET", f"/v1/topics/{name}").status == 404, "the topic is still known")
 
 
+def test_a_topic_has_the_kind_that_is_asked_for(brokers: list[HttpClient], name: str) -> None:
+    """
+    The kind is a field, or a configuration.  It cannot change.
+    """
+    asked: list[dict[str, Any]] = [
+        {},
+        {"kind": "log"},
+        {"kind": "timer"},
+        {"configs": {"tidemill.kind": "timer"}},
+        {"kind": "timer", "configs": {"tidemill.max.delay.ms": "1000"}},
+    ]
+    names = [f"{name}.{number}" for number in range(len(asked))]
+    for one, body in zip(names, asked, strict=True):
+        assert 201 == brokers[0].send("POST", "/v1/topics", {"name": one} | body).status
+
+    shown = [described(brokers[1], one) for one in names]
+    listed = brokers[1].ok("GET", f"/v1/topics?after={name}&limit={len(asked)}")["topics"]
+    changed = brokers[2].send("PATCH", f"/v1/topics/{names[2]}", {"configs": {"tidemill.kind": None}})
+
+    assert ["log", "log", "timer", "timer", "timer"] == [it["kind"] for it in shown] == [it["kind"] for it in listed]
+    assert {"tidemill.kind": "timer", "tidemill.max.delay.ms": "1000"} == shown[4]["configs"]
+    assert 400 == changed.status and "a topic's kind cannot change" in changed.body["detail"]
+
+
 def test_topics_are_listed_page_by_page(brokers: list[HttpClient], name: str) -> None:
     for number in range(3):
         assert 201 == brokers[number].send("POST", "/v1/topics", {"name": f"{name}.{number}"}).status
@@ -75,6 +99,11 @@ def test_topics_are_listed_page_by_page(brokers: list[HttpClient], name: str) ->
         ("POST", "", {"name": "x", "replication_factor": 9}, 400),
         ("POST", "", {"name": "x", "configs": {"colour": "red"}}, 400),
         ("POST", "", {"name": "x", "extra": 1}, 400),
+        ("POST", "", {"name": "x", "kind": "keyed"}, 400),
+        ("POST", "", {"name": "x", "kind": "clock"}, 400),
+        ("POST", "", {"name": "x", "kind": "timer", "configs": {"tidemill.kind": "timer"}}, 400),
+        ("POST", "", {"name": "x", "kind": "timer", "configs": {"message.timestamp.type": "CreateTime"}}, 400),
+        ("POST", "", {"name": "x", "kind": "log", "configs": {"tidemill.timer.linger.ms": "1"}}, 400),
         ("PUT", "", {"name": "x"}, 405),
         ("GET", "/missing", None, 404),
         ("DELETE", "/missing", None, 404),

@@ -14,6 +14,7 @@ from tidemill.http.v1.rights import ALTER_TOPIC, CREATE_TOPIC, DELETE_TOPIC, DES
 from tidemill.metadata.image import Topic
 from tidemill.metadata.metadata_records import TOPIC_RESOURCE, ConfigResource
 from tidemill.model.topic import NAME_LENGTH_MAX, topic_id_text
+from tidemill.model.topic_kind import KIND, TopicKind
 from tidemill.wire.messages import create_partitions, create_topics, delete_topics
 
 LIMIT_MAX: Final = 1_000
@@ -34,6 +35,7 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TopicRow(msgspec.Struct, frozen=True):
     name: str
     topic_id: str
+    kind: str
     partitions: int
     replication_factor: int
     internal: bool
@@ -48,6 +50,16 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX, extra_json_schema={"pattern": NAME_PATTERN})]
     partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
     replication_factor: Annotated[int, Meta(ge=1, le=REPLICAS_MAX)] | None = None
+    kind: (
+        Annotated[
+            str,
+            Meta(
+                description="timer delivers each record when it is due; log, the default, at once.",
+                extra_json_schema={"enum": [TopicKind.LOG, TopicKind.TIMER]},
+            ),
+        ]
+        | None
+    ) = None
     configs: Configs = {}
 
 
@@ -75,6 +87,7 @@ class PartitionRow(msgspec.Struct, frozen=True):
 class Described(msgspec.Struct, frozen=True):
     name: str
     topic_id: str
+    kind: str
     internal: bool
     partitions: list[PartitionRow]
     configs: Configs
@@ -91,6 +104,7 @@ def _row(call: Call, topic: Topic) -> TopicRow:
     return TopicRow(
         name=topic.name,
         topic_id=topic_id_text(topic.topic_id),
+        kind=topic.kind,
         partitions=topic.partition_count,
         replication_factor=call.brokers.image.replication_factor(topic),
         internal=topic.is_internal,
@@ -102,13 +116,18 @@ async def create(call: Call) -> Created:
 
 
 async def create_topic(brokers: Brokers, body: CreateBody) -> Created:
+    configs = body.configs
+    if body.kind is not None:
+        if KIND in configs:
+            raise Refused(400, f"kind={body.kind[:100]} and {KIND}={configs[KIND][:100]} in configs: give one of them")
+        configs = {**configs, KIND: body.kind}
     asked = create_topics.Request.Topic
     topic = asked(
         name=body.name,
         num_partitions=BY_DEFAULT if body.partitions is None else body.partitions,
         replication_factor=BY_DEFAULT if body.replication_factor is None else body.replication_factor,
         assignments=(),
-        configs=[asked.Config(name=name, value=value) for name, value in body.configs.items()],
+        configs=[asked.Config(name=name, value=value) for name, value in configs.items()],
     )
     response = await brokers.ask_here(create_topics.API, create_topics.Request(topics=[topic], timeout_ms=TIMEOUT_MS))
     (made,) = response.topics
@@ -125,6 +144,7 @@ def _described(call: Call, topic: Topic) -> Described:
     return Described(
         name=topic.name,
         topic_id=topic_id_text(topic.topic_id),
+        kind=topic.kind,
         internal=topic.is_internal,
         partitions=[
             PartitionRow(number, None if led is None else led.leader, brokers.replicas(topic, number))
