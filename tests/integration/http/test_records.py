@@ -118,6 +118,10 @@ def test_a_large_request_is_divided(brokers: list[HttpClient], topic: str, read:
         ([{"value": 1}], 400, "records[0].value"),
         ([{"value": "x", "timestamp": 1 << 62}], 400, "timestamp"),
         ([{"value": "x", "color": 1}], 400, "color"),
+        ([{"value": "x"}, {"delay": "5m"}], 400, "records[1]: delay=5m: the topic is of kind log"),
+        ([{"at": 1_800_000_000_000}], 400, "create the topic with tidemill.kind=timer"),
+        ([{"timer_id": "x"}], 400, "records[0]: timer_id=x"),
+        ([{"delay": True}], 400, "records[0].delay"),
     ],
 )
 def test_bad_records_are_refused(
@@ -125,6 +129,45 @@ def test_bad_records_are_refused(
 ) -> None:
     answered = brokers[0].send("POST", f"/v1/topics/{topic}/records", {"records": records})
     assert status == answered.status and says in answered.body["detail"], answered
+
+
+@pytest.mark.parametrize(
+    ("content_type", "query", "headers", "body", "says"),
+    [
+        ("application/json", "", {}, {"records": [{"delay": "soon"}]}, "records[0]: delay: tidemill-delay='soon'"),
+        ("application/json", "", {}, {"records": [{"at": "2027-01-31"}]}, "records[0]: at: tidemill-deliver-at="),
+        ("application/json", "", {}, {"records": [{"at": 1_800_000_000}]}, "these look like seconds"),
+        ("application/json", "", {}, {"records": [{"delay": "61s"}]}, "tidemill.max.delay.ms=60000"),
+        ("application/x-ndjson", "", {}, {"delay": 1, "at": 1_800_000_000_000}, "line 1: delay and at"),
+        ("application/octet-stream", "?delay=soon", {}, "x", "delay: tidemill-delay='soon'"),
+        ("application/octet-stream", "?at=7", {}, "x", "at: tidemill-deliver-at=7"),
+        ("application/octet-stream", "?delay=1s", {"Tidemill_Header": "tidemill-delay=2s"}, "x", "are both there"),
+    ],
+)
+def test_a_due_time_that_is_not_one_is_refused_by_its_field(
+    brokers: list[HttpClient], content_type: str, query: str, headers: dict[str, str], body: object, says: str
+) -> None:
+    """
+    On a timer topic, before anything is written.
+    """
+    name = f"timers-{uuid.uuid4().hex[:12]}"
+    made = {"name": name, "kind": "timer", "partitions": 1, "configs": {"tidemill.max.delay.ms": "60000"}}
+    assert 201 == brokers[0].send("POST", "/v1/topics", made).status
+    wait_until_known(brokers, name)
+
+    refused = brokers[1].send("POST", f"/v1/topics/{name}/records{query}", body, Content_Type=content_type, **headers)
+
+    assert 400 == refused.status and says in refused.body["detail"], refused
+
+
+def test_a_value_as_bytes_has_no_delay_on_another_topic(brokers: list[HttpClient], topic: str) -> None:
+    """
+    Nor a time, nor the name of a timer.
+    """
+    for parameter in ("delay=5m", "at=2027-01-31T08:00:00Z", "timer_id=x"):
+        path = f"/v1/topics/{topic}/records?{parameter}"
+        refused = brokers[0].send("POST", path, b"x", Content_Type="application/octet-stream")
+        assert 400 == refused.status and "create the topic with tidemill.kind=timer" in refused.body["detail"], refused
 
 
 def test_a_record_that_is_too_large_is_refused(brokers: list[HttpClient], topic: str) -> None:

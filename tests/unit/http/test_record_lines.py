@@ -18,6 +18,7 @@ from tidemill.http.v1.calls import Call
 from tidemill.http.v1.record_lines import LineParser, produce_lines
 from tidemill.http.v1.topic_writer import TopicWriter
 from tidemill.model import errors
+from tidemill.model.topic_config import TopicConfig, compile_topic_config
 
 TOPIC = SimpleNamespace(name="t", topic_id=b"\x01" * 16, partition_count=3)
 
@@ -27,9 +28,11 @@ class LeadersStub:
 
     wall_ms = 1_000
     image = SimpleNamespace(topics={"t": TOPIC})
+    config = compile_topic_config()
 
     def __init__(self) -> None:
         self.logs: dict[int, list[bytes | None]] = {0: [], 1: [], 2: []}
+        self.headers: list[list[tuple[str, bytes | None]]] = []  # of all records
         self.refused: dict[int, int] = {}
         self.is_open = asyncio.Event()
         self.is_open.set()
@@ -38,6 +41,9 @@ class LeadersStub:
 
     def random_number(self) -> int:
         return 1
+
+    def config_of(self, _: object) -> TopicConfig:
+        return self.config
 
     def place(self, _: object, partition: int) -> Any:
         return SimpleNamespace(leader=1)
@@ -53,7 +59,9 @@ class LeadersStub:
             raise Unreachable("lost", is_sent=True)
         first = len(log)
         if not code:
-            log += [it.value for it in read_records(bytes(data.records), 0)]
+            records = read_records(bytes(data.records), 0)
+            log += [it.value for it in records]
+            self.headers += [[*it.headers] for it in records]
         answer = SimpleNamespace(error_code=code, error_message=None, base_offset=first)
         return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[answer])])
 
@@ -119,6 +127,33 @@ def test_a_line_without_an_end_is_not_held_for_ever(monkeypatch: pytest.MonkeyPa
     parser = LineParser()
 
     assert [[], [], [b"12345678901"]] == [parser.feed(it) for it in (b"12345", b"67890", b"1")]
+
+
+def test_a_line_may_say_when_its_record_is_due() -> None:
+    """On a timer topic; the line is named if it cannot be."""
+    leaders = LeadersStub()
+    leaders.config = compile_topic_config({"tidemill.kind": "timer"})
+    good = {"value": "a", "partition": 0, "delay": "5m", "timer_id": "x", "headers": [["h", "1"]]}
+
+    written = asyncio.run(produced(leaders, [lines_of(good, {"at": "2027-01-31T08:00:00Z", "partition": 0})]))
+    refused = asyncio.run(produced(leaders, [lines_of({"delay": "5m", "at": 7})]))
+
+    assert 200 == written[0]
+    assert [
+        [("h", b"1"), ("tidemill-delay", b"5m"), ("tidemill-timer-id", b"x")],
+        [("tidemill-deliver-at", b"2027-01-31T08:00:00Z")],
+    ] == leaders.headers
+    assert (400, "line 1: delay and at: give one of them") == (refused[0], refused[1]["detail"])
+
+
+def test_a_line_with_a_delay_needs_a_timer_topic() -> None:
+    """The lines before it are written."""
+    leaders = LeadersStub()
+
+    status, answer = asyncio.run(produced(leaders, [lines_of({"value": "a", "partition": 0}, {"delay": 1})]))
+
+    assert (400, [b"a"]) == (status, leaders.logs[0])
+    assert "line 2: delay=1: the topic is of kind log" in answer["detail"]
 
 
 def test_each_line_is_a_record() -> None:

@@ -16,6 +16,7 @@ from tidemill.http.v1.listener_link import LinkLost, ListenerLinks
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT
 from tidemill.model.broker_id import BrokerId, broker_ids
+from tidemill.model.topic_config import TopicConfig
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages import fetch
 from tidemill.wire.schema import Api, Message
@@ -75,6 +76,10 @@ class Brokers:
     @property
     def image(self) -> ClusterImage:
         return self._broker.image
+
+    def config_of(self, topic: Topic) -> TopicConfig:
+        """Return the configuration of a topic, which says its kind, as this broker knows it."""
+        return self._broker.configs.of(self.image, topic.name)
 
     def replicas(self, topic: Topic, partition: int) -> list[int]:
         """Return the ids of the brokers that have a replica of a partition, as planned."""

@@ -15,11 +15,13 @@ from starlette.responses import Response
 from tidemill.http.access import BYTES_TYPE
 from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route, read_body
+from tidemill.http.v1.due_fields import At, Delay, TimerId, timer_headers
 from tidemill.http.v1.partition_offsets import OFFSET_MAX
 from tidemill.http.v1.partition_reads import PartitionReader, partition_of
 from tidemill.http.v1.records import TIMESTAMP_MAX, BadRecord, Content, NewRecord, Produced, record_of, write_records
 from tidemill.http.v1.rights import READ_TOPIC, WRITE_TOPIC
 from tidemill.http.v1.topics import topic_of
+from tidemill.timer.due_time import BadDueTime
 
 HEADER: Final = "tidemill-header"
 _BAD_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -33,6 +35,9 @@ class ValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timestamp: (
         Annotated[int, Meta(ge=0, le=TIMESTAMP_MAX, description="In ms since the epoch; now, if absent.")] | None
     ) = None
+    delay: Delay = None
+    at: At = None
+    timer_id: TimerId = None
 
 
 async def produce_value(call: Call) -> Produced:
@@ -41,10 +46,12 @@ async def produce_value(call: Call) -> Produced:
         raise Refused(400, "key and key_base64: give one of them")
     key = query.key if query.key_base64 is None else Content(base64=query.key_base64)
     given = NewRecord(key=key, partition=query.partition, timestamp=query.timestamp)
+    now_ms, config = call.brokers.wall_ms, call.brokers.config_of(topic)
     try:
-        key, _, _, timestamp = record_of(given, topic, call.brokers.wall_ms)
+        key, _, _, timestamp = record_of(given, topic, config, now_ms)
         headers = [*_headers(call.request.headers.getlist(HEADER))]
-    except BadRecord as problem:
+        headers += timer_headers(query.delay, query.at, query.timer_id, headers=headers, config=config, now_ms=now_ms)
+    except (BadRecord, BadDueTime) as problem:
         raise Refused(400, str(problem)) from problem
     value = await read_body(call.request)
     return await write_records(call.brokers, topic, [(query.partition, (key, value, headers, timestamp))])

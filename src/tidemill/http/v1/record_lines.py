@@ -138,7 +138,7 @@ class _Lines:
             await asyncio.sleep(0)
 
     def _add(self, lines: Iterable[bytes]) -> None:
-        now_ms = self._brokers.wall_ms
+        now_ms, config = self._brokers.wall_ms, self._brokers.config_of(self._topic)
         for line in lines:
             if self.records + len(self._blank) == LINES_MAX:
                 raise Refused(413, f"the body has more than {LINES_MAX} lines; divide it among several requests")
@@ -149,7 +149,7 @@ class _Lines:
                 raise Refused(413, f"line {self._next_line}: it has more than {LINE_BYTES_MAX} bytes")
             try:
                 given = _decode(line)
-                record = record_of(given, self._topic, now_ms)
+                record = record_of(given, self._topic, config, now_ms)
             except (msgspec.DecodeError, BadRecord, UnicodeDecodeError, RecursionError) as problem:
                 raise Refused(400, f"line {self._next_line}: {problem}") from problem
             self._writer.add(given.partition, record)

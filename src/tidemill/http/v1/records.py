@@ -17,10 +17,13 @@ from msgspec import UNSET, Meta, UnsetType
 from tidemill.batches.builder import RecordTuple
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Call, Refused, Route
+from tidemill.http.v1.due_fields import At, Delay, TimerId, timer_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
+from tidemill.model.topic_config import TopicConfig
+from tidemill.timer.due_time import BadDueTime
 
 RECORDS_MAX: Final = 10_000
 RECORDS_PER_TURN: Final = 500  # that many take a millisecond or two of the event loop
@@ -46,6 +49,9 @@ class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fals
     timestamp: (
         Annotated[int, Meta(ge=0, le=TIMESTAMP_MAX, description="In ms since the epoch; now, if absent.")] | None
     ) = None
+    delay: Delay = None
+    at: At = None
+    timer_id: TimerId = None
 
 
 class BadRecord(ValueError):
@@ -104,11 +110,11 @@ async def _encoded(
     records: Sequence[NewRecord], topic: Topic, brokers: Brokers
 ) -> list[tuple[int | None, RecordTuple]]:
     """Return each record with its partition, if it names one.  Raise Refused, before anything is written."""
-    now_ms = brokers.wall_ms
+    now_ms, config = brokers.wall_ms, brokers.config_of(topic)
     found: list[tuple[int | None, RecordTuple]] = []
     for at, it in enumerate(records):
         try:
-            found.append((it.partition, record_of(it, topic, now_ms)))
+            found.append((it.partition, record_of(it, topic, config, now_ms)))
         except BadRecord as problem:
             raise Refused(400, f"records[{at}]: {problem}") from problem
         if at % RECORDS_PER_TURN == 0:
@@ -116,12 +122,16 @@ async def _encoded(
     return found
 
 
-def record_of(given: NewRecord, topic: Topic, now_ms: int) -> RecordTuple:
+def record_of(given: NewRecord, topic: Topic, config: TopicConfig, now_ms: int) -> RecordTuple:
     """Return a record as bytes.  Raise BadRecord."""
     count = topic.partition_count
     if given.partition is not None and given.partition >= count:
         raise BadRecord(f"topic {topic.name} has no partition {given.partition}, only 0 to {count - 1}")
-    headers = [(name, _bytes(value, "headers")) for name, value in given.headers] if given.headers else ()
+    headers = [(name, _bytes(value, "headers")) for name, value in given.headers] if given.headers else []
+    try:
+        headers += timer_headers(given.delay, given.at, given.timer_id, headers=headers, config=config, now_ms=now_ms)
+    except BadDueTime as problem:
+        raise BadRecord(str(problem)) from problem
     timestamp = now_ms if given.timestamp is None else given.timestamp
     return _bytes(given.key, "key"), _bytes(given.value, "value"), headers, timestamp
 

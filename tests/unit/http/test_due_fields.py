@@ -1,0 +1,97 @@
+"""The fields that say when a record is due, and the headers that they become."""
+
+from typing import Any
+
+import pytest
+
+from tidemill.http.v1.due_fields import timer_headers
+from tidemill.model.topic_config import compile_topic_config
+from tidemill.timer.due_time import BadDueTime
+
+NOW_MS = 1_700_000_000_000
+LOG, TIMER = compile_topic_config(), compile_topic_config({"tidemill.kind": "timer"})
+SHORT = compile_topic_config({"tidemill.kind": "timer", "tidemill.max.delay.ms": "60000"})
+
+
+def made(
+    delay: Any = None, at: Any = None, timer_id: Any = None, *headers: tuple[str, bytes | None], config: Any
+) -> Any:
+    return timer_headers(delay, at, timer_id, headers=headers, config=config, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "headers"),
+    [
+        ((), []),
+        (("5m",), [("tidemill-delay", b"5m")]),
+        ((90_000,), [("tidemill-delay", b"90000")]),
+        (("90000",), [("tidemill-delay", b"90000")]),
+        ((0,), [("tidemill-delay", b"0")]),
+        ((None, "2027-01-31T08:00:00Z"), [("tidemill-deliver-at", b"2027-01-31T08:00:00Z")]),
+        ((None, 1_801_382_400_000), [("tidemill-deliver-at", b"1801382400000")]),
+        ((None, None, "ä"), [("tidemill-timer-id", "ä".encode())]),
+        (("1s", None, "x"), [("tidemill-delay", b"1s"), ("tidemill-timer-id", b"x")]),
+    ],
+)
+def test_a_field_becomes_a_header(fields: Any, headers: Any) -> None:
+    """With the value that the client has given: the leader reads it."""
+    assert headers == made(*fields, config=TIMER)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (("soon",), "delay: tidemill-delay='soon': write whole milliseconds, or a number"),
+        ((None, "tomorrow"), "at: tidemill-deliver-at='tomorrow': write milliseconds since the epoch, or a time"),
+        ((None, 1_700_000_000), "at: tidemill-deliver-at=1700000000: write milliseconds since the epoch"),
+        ((None, "2027-01-31T08:00:00"), "at: tidemill-deliver-at='2027-01-31T08:00:00'"),
+        (("1s", 1_801_382_400_000), "delay and at: give one of them"),
+        ((None, None, "ä" * 129), "timer_id=ä"),
+        (
+            ("1s", None, None, ("tidemill-delay", b"2s")),
+            "delay: the headers tidemill-delay and tidemill-delay are both",
+        ),
+        ((None, None, "x", ("tidemill-delay", b"soon")), "headers: tidemill-delay='soon'"),
+        ((None, None, None, ("tidemill-deliver-at", None)), "headers: tidemill-deliver-at=null"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_field(fields: Any, says: str) -> None:
+    """And with what to write instead; headers that the client has given itself are read as well."""
+    with pytest.raises(BadDueTime) as refused:
+        made(*fields, config=TIMER)
+
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"), [(("5m",), "delay=5m"), ((None, 7), "at=7"), ((None, None, "x"), "timer_id=x")]
+)
+def test_only_timer_topics_have_the_fields(fields: Any, shown: str) -> None:
+    """On another topic, a field would have no effect, so it is refused with the fix."""
+    with pytest.raises(BadDueTime) as refused:
+        made(*fields, config=LOG)
+
+    assert str(refused.value).startswith(f"{shown}: the topic is of kind log")
+    assert str(refused.value).endswith("create the topic with tidemill.kind=timer")
+
+
+def test_the_headers_of_another_topic_are_data() -> None:
+    """Whatever their names and values."""
+    assert [] == made(None, None, None, ("tidemill-delay", b"soon"), config=LOG)
+
+
+def test_a_delay_that_the_topic_does_not_allow_is_refused() -> None:
+    """The longest one that `tidemill.max.delay.ms` allows is accepted."""
+    assert [("tidemill-delay", b"60s")] == made("60s", config=SHORT)
+    with pytest.raises(BadDueTime, match=r"delay: .*later than tidemill\.max\.delay\.ms=60000 allows"):
+        made("60001ms", config=SHORT)
+
+
+def test_how_far_ahead_a_time_is_the_leader_decides() -> None:
+    """The clock of the broker that the client has asked may be wrong."""
+    assert [("tidemill-deliver-at", b"%d" % (NOW_MS + 60_001))] == made(None, NOW_MS + 60_001, config=SHORT)
+
+
+def test_an_id_may_have_256_bytes() -> None:
+    """Bytes count, not characters."""
+    assert [("tidemill-timer-id", "ä".encode() * 128)] == made(None, None, "ä" * 128, config=TIMER)
