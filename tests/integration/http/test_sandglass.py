@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.http.http_client import TIMEOUT_S, HttpClient, wait_until_known
+from tests.integration.http.http_client import TIMEOUT_S, HttpClient, wait_for, wait_until_known
 
 
 def base64(data: bytes) -> str:
@@ -37,7 +37,7 @@ def topic(brokers: list[HttpClient]) -> str:
 
 def test_each_path_works_at_any_broker(brokers: list[HttpClient], topic: str) -> None:
     """
-    A message's offset, as it was returned and received, acknowledges it.
+    A message's offset, as it was received, acknowledges it; what producers get names no message that can be received.
     """
     first, second, third = brokers
     folder = "/sandglass/topics"
@@ -47,15 +47,21 @@ def test_each_path_works_at_any_broker(brokers: list[HttpClient], topic: str) ->
     assert 1 == len(third.ok("POST", f"{folder}/{topic}", anywhere)["offsets"])
     messages = [{"key": base64(b"k"), "value": base64(value)} for value in (b"a", b"b", b"c", b"d")]
     offsets = first.ok("POST", f"{folder}/{topic}/1", {"messages": messages})["offsets"]
-    indexes = [int.from_bytes(b64decode(it)[6:]) for it in offsets]
-    assert [*range(indexes[0], indexes[0] + 4)] == indexes
+    assert 4 == len(set(offsets))
 
+    everything: list[Any] = []
+
+    def is_delivered() -> bool:
+        everything[:] = [it["value"] for number in range(2) for it in lines(third, f"{topic}/{number}")]
+        return len(everything) == 5
+
+    wait_for(is_delivered, "the messages were not delivered")
     read = lines(second, f"{topic}/1")[-4:]
-    assert [(str(index), offset) for index, offset in zip(indexes, offsets, strict=True)] == [
-        (it["index"], it["offset"]) for it in read
-    ]
-    assert [base64(b"a"), base64(b"k")] == [read[0]["value"], read[0]["key"]] and read[0]["producedAt"].endswith("Z")
-    everything = [it["value"] for number in range(2) for it in lines(third, f"{topic}/{number}")]
+    arrivals, offsets = offsets, [it["offset"] for it in read]
+    indexes = [int.from_bytes(b64decode(it)[6:]) for it in offsets]
+    assert [str(it) for it in range(indexes[0], indexes[0] + 4)] == [it["index"] for it in read]
+    assert [base64(it) for it in (b"a", b"b", b"c", b"d")] == [it["value"] for it in read]
+    assert base64(b"k") == read[0]["key"] and read[0]["producedAt"].endswith("Z")
     assert {base64(it) for it in (b"\xff", b"a", b"b", b"c", b"d")} == set(everything)
 
     group = f"g-{topic}"
@@ -68,6 +74,8 @@ def test_each_path_works_at_any_broker(brokers: list[HttpClient], topic: str) ->
         configs["share.auto.offset.reset"],
         json.loads(configs["tidemill.share.backoff"])["kind"],
     )
+    refused = first.send("POST", f"{folder}/ack/{topic}/1/{group}/worker-1", {"offset": arrivals[0]})
+    assert (400, 3) == (refused.status, refused.body["code"])
     body = {"offset": offsets[0]}
     assert {"success": True} == second.ok("POST", f"{folder}/ack/{topic}/1/{group}/worker-1", body)
     assert {"success": True} == third.ok("POST", f"{folder}/ack/{topic}/1/{group}/worker-1", body)
@@ -83,16 +91,15 @@ def test_each_path_works_at_any_broker(brokers: list[HttpClient], topic: str) ->
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "code", "named"),
     [
-        ("POST", "", {"name": "x", "kind": 0}, 501, 12, "kind=0"),
-        ("POST", "", {"name": "x", "kind": "TimerKind"}, 501, 12, "delayed delivery"),
-        ("POST", "", {"name": "x", "kind": "KVKind"}, 501, 12, "keyed topics"),
+        ("POST", "", {"name": "x", "kind": 1}, 501, 12, "kind=1: keyed topics are not available"),
+        ("POST", "", {"name": "x", "kind": "KVKind"}, 501, 12, "kind=KVKind: keyed topics are not available"),
         ("POST", "", {"name": "{topic}"}, 409, 6, "{topic}"),
         ("POST", "", {"name": "x", "colour": "red"}, 400, 3, "colour"),
         ("GET", "/missing", None, 404, 5, "missing"),
         ("POST", "/{topic}/9", {"messages": [{}]}, 404, 5, "no partition 9"),
         ("POST", "/{topic}", {"messages": []}, 400, 3, "messages"),
-        ("POST", "/{topic}", {"messages": [{"consumeIn": "1.5s"}]}, 501, 12, "messages[0].consumeIn=1.5s"),
-        ("POST", "/{topic}", {"messages": [{"consumeIn": "soon"}]}, 501, 12, "consumeIn"),
+        ("POST", "/{topic}", {"messages": [{}, {"consumeIn": "soon"}]}, 400, 3, "messages[1].consumeIn=soon"),
+        ("POST", "/{topic}", {"messages": [{"consumeIn": 5}]}, 400, 3, "consumeIn=5: it is no duration; write"),
         ("POST", "/{topic}", {"messages": [{"clusteringKey": "eA=="}]}, 501, 12, "clusteringKey"),
         ("POST", "/{topic}", {"messages": [{"value": "!"}]}, 400, 3, "base64"),
         ("GET", "/{topic}/9/g/c", None, 404, 5, "no partition 9"),
@@ -114,6 +121,34 @@ def test_bad_requests_are_refused(
     assert (status, code) == (answered.status, answered.body.get("code")), answered
     assert named.format(topic=topic) in answered.body["error"]
     assert answered.body["error"] == answered.body["message"]
+
+
+@pytest.mark.parametrize("more", [{}, {"kind": 0}, {"kind": "0"}, {"kind": "TimerKind"}])
+def test_a_topic_is_a_timer_topic(brokers: list[HttpClient], more: dict[str, Any]) -> None:
+    """
+    Sandglass's kind 0, which is the default.
+    """
+    name = f"sand-{uuid.uuid4().hex[:8]}"
+
+    assert {"success": True} == brokers[0].ok("POST", "/sandglass/topics", {"name": name, **more})
+
+    wait_until_known(brokers, name)
+    assert "timer" == brokers[0].ok("GET", f"/v1/topics/{name}")["kind"]
+
+
+def test_a_delay_needs_a_timer_topic(brokers: list[HttpClient]) -> None:
+    """
+    A topic that was created by other means may be of another kind.
+    """
+    name = f"sand-{uuid.uuid4().hex[:8]}"
+    assert 201 == brokers[0].send("POST", "/v1/topics", {"name": name, "partitions": 1}).status
+    wait_until_known(brokers, name)
+
+    refused = brokers[1].send("POST", f"/sandglass/topics/{name}", {"messages": [{}, {"consumeIn": "1.5s"}]})
+    taken = brokers[1].send("POST", f"/sandglass/topics/{name}", {"messages": [{"consumeIn": "0s"}]})
+
+    assert (400, 3, 200) == (refused.status, refused.body["code"], taken.status)
+    assert "messages[1].consumeIn=1.5s" in refused.body["error"] and "kind=0" in refused.body["error"]
 
 
 def test_clients_are_served_as_those_of_v1(brokers: list[HttpClient], topic: str) -> None:

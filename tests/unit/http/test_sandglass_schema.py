@@ -10,7 +10,16 @@ from tidemill.http.answer import problem
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.partition_reads import ReadRecord
 from tidemill.http.v1.record_schema import Base64
-from tidemill.http.v1.sandglass_schema import OffsetsBody, encode_offset, last_line, offsets_of, refusal, stored
+from tidemill.http.v1.sandglass_schema import (
+    OffsetsBody,
+    delay_ms_of,
+    encode_arrival,
+    encode_offset,
+    last_line,
+    offsets_of,
+    refusal,
+    stored,
+)
 
 
 def test_a_message_has_its_bytes_in_base64() -> None:
@@ -39,13 +48,43 @@ def test_any_timestamp_can_be_shown(timestamp: int) -> None:
     assert message.produced_at is not None and message.produced_at.endswith("Z")
 
 
+@pytest.mark.parametrize(
+    ("duration", "delay_ms"),
+    [
+        (None, 0),
+        ("", 0),
+        (0, 0),
+        ("0s", 0),
+        ("90s", 90_000),
+        ("1.5s", 1_500),
+        ("0.000000001s", 1),
+        ("2.001000001s", 2_002),
+        ("315576000000s", 315_576_000_000_000),
+    ],
+)
+def test_a_duration_is_seconds_in_protobufs_json(duration: str | float | None, delay_ms: int) -> None:
+    """It is rounded up to milliseconds, so that nothing is early."""
+    assert delay_ms == delay_ms_of(duration)
+
+
+@pytest.mark.parametrize(
+    "duration", ["soon", "5", "5m", "-5s", "1.s", ".5s", "1.0000000001s", "\u0663s", 5, -1, 0.5, float("nan")]
+)
+def test_what_is_not_a_duration_has_no_delay(duration: str | float) -> None:
+    """A number has no unit: it could be seconds or nanoseconds."""
+    assert delay_ms_of(duration) is None
+
+
 def test_offsets_are_sorted() -> None:
     texts = [encode_offset(timestamp, offset) for timestamp, offset in ((1, 9), (2, 4), (3, 9))]
 
     assert [4, 6, 9] == list(offsets_of(OffsetsBody(offset=encode_offset(0, 6), offsets=texts)))
 
 
-@pytest.mark.parametrize("text", ["x", "AAAA", encode_offset(0, 5)[:-4], encode_offset(0, -1)])
+@pytest.mark.parametrize(
+    "text",
+    ["x", "AAAA", encode_offset(0, 5)[:-4], encode_offset(0, -1), encode_arrival(9, 0), encode_arrival(9, 1 << 62)],
+)
 def test_what_is_not_an_offset_is_refused(text: str) -> None:
     with pytest.raises(Refused):
         offsets_of(OffsetsBody(offset=text))

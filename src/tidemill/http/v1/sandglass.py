@@ -1,7 +1,7 @@
 """`/sandglass/topics`: the paths of Sandglass's HTTP gateway, over the same topics and queues as `/v1`.
 
-The console has `/topics`, so these paths have a folder of their own; a client of Sandglass takes a base address.  Timer
-topics, keyed topics and channels do not exist: a request that needs one is refused.
+The console has `/topics`, so these paths have a folder of their own; a client of Sandglass takes a base address.  Its
+topics are timer topics.  Keyed topics and channels do not exist: a request that needs one is refused.
 """
 
 import json
@@ -32,6 +32,8 @@ from tidemill.http.v1.sandglass_schema import (
     ProduceReply,
     Success,
     TopicReply,
+    delay_ms_of,
+    encode_arrival,
     encode_offset,
     last_line,
     offsets_of,
@@ -42,6 +44,7 @@ from tidemill.http.v1.stream_response import StreamResponse
 from tidemill.http.v1.topics import CreateBody, create_topic, topic_of
 from tidemill.metadata.image import Topic
 from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
+from tidemill.model.topic_kind import TopicKind
 from tidemill.peer import share_resolve
 from tidemill.share.acknowledgement import Acknowledgement
 
@@ -52,7 +55,7 @@ GROUP_CONFIGS: Final = {
     "share.delivery.count.limit": "5",
     "tidemill.share.backoff": json.dumps({"kind": "linear", "first": "10s", "step": "10s"}),
 }
-TIMER_KINDS: Final = (0, "0", "TimerKind")
+TIMER_KINDS: Final = (None, 0, "0", "TimerKind")  # 0 is the default, which JSON of gRPC may leave out
 UNHELD: Final = ""  # instead of a consumer's name: records that no consumer holds
 _FOLDER: Final = "/sandglass/topics"
 _OF_CONSUMER: Final = "{topic}/{partition}/{group}/{consumer}"
@@ -62,18 +65,13 @@ RecordT = TypeVar("RecordT", ReadRecord, Message)
 
 async def create(call: Call) -> Success:
     body: NewTopic = call.body
-    if body.kind in TIMER_KINDS:
+    if body.kind not in TIMER_KINDS:
         raise Refused(
             501,
-            f"kind={body.kind}: timer topics are not available, because this version has no delayed delivery; without "
-            "kind, an ordinary topic is created",
+            f"kind={str(body.kind)[:100]}: keyed topics are not available; leave it out, or use 0, to create a timer "
+            "topic",
         )
-    if body.kind is not None:
-        raise Refused(
-            501,
-            f"kind={str(body.kind)[:100]}: keyed topics are not available; without kind, an ordinary topic is created",
-        )
-    wanted = CreateBody(body.name, body.num_partitions or None, body.replication_factor or None)
+    wanted = CreateBody(body.name, body.num_partitions or None, body.replication_factor or None, kind=TopicKind.TIMER)
     await create_topic(call.brokers, wanted)
     return Success(True)
 
@@ -87,19 +85,23 @@ async def produce(call: Call) -> ProduceReply:
     topic, body = topic_of(call), call.body
     partition = call.names.get("partition", body.partition)
     number = partition_of(partition, topic) if partition else None
-    now_ms = call.brokers.wall_ms
-    records = [_record(at, it, number, now_ms) for at, it in enumerate(body.messages)]
+    now_ms, is_timer = call.brokers.wall_ms, call.brokers.config_of(topic).is_timer
+    records = [_record(at, it, number, now_ms, is_timer=is_timer) for at, it in enumerate(body.messages)]
     produced = await produce_all(call.brokers, topic, records)
-    return ProduceReply([encode_offset(now_ms, it.offset) for it in produced.records])
+    encode = encode_arrival if is_timer else encode_offset
+    return ProduceReply([encode(now_ms, it.offset) for it in produced.records])
 
 
-def _record(at: int, message: NewMessage, partition: int | None, now_ms: int) -> NewRecord:
+def _record(at: int, message: NewMessage, partition: int | None, now_ms: int, *, is_timer: bool) -> NewRecord:
     where = f"messages[{at}]"
-    if not _is_zero(message.consume_in):
+    delay_ms, shown = delay_ms_of(message.consume_in), f"{where}.consumeIn={str(message.consume_in)[:100]}"
+    if delay_ms is None:
+        raise Refused(400, f'{shown}: it is no duration; write for example "90s" or "0.5s"')
+    if delay_ms and not is_timer:
         raise Refused(
-            501,
-            f"{where}.consumeIn={str(message.consume_in)[:100]}: delayed delivery is not available in this version; "
-            "leave it out",
+            400,
+            f"{shown}: only timer topics delay messages, and this topic is not one; leave it out, or create a topic "
+            "with kind=0",
         )
     for name, value in (("clusteringKey", message.clustering_key), ("channel", message.channel)):
         if value:
@@ -107,17 +109,13 @@ def _record(at: int, message: NewMessage, partition: int | None, now_ms: int) ->
                 501, f"{where}.{name}={value[:100]}: keyed topics and channels are not available; leave it out"
             )
     key = Content(base64=message.key) if message.key else None
-    return NewRecord(value=Content(base64=message.value), key=key, partition=partition, timestamp=now_ms)
-
-
-def _is_zero(duration: float | str | None) -> bool:
-    """Return whether a duration, such as `0s` or 0, is no delay.  A text that is no duration is one."""
-    if not isinstance(duration, str):
-        return not duration
-    try:
-        return not duration or float(duration.removesuffix("s")) == 0
-    except ValueError:
-        return False
+    return NewRecord(
+        value=Content(base64=message.value),
+        key=key,
+        partition=partition,
+        timestamp=now_ms,
+        delay=delay_ms or None,
+    )
 
 
 async def read(call: Call) -> StreamResponse:

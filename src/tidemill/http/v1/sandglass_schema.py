@@ -1,10 +1,13 @@
 """The messages of Sandglass's HTTP gateway: JSON with names in camelCase, and bytes in base64.
 
-A message's offset has 14 bytes: its timestamp in ms, 6, and its offset in the partition, 8.
+A message's offset has 14 bytes: its timestamp in ms, 6, and its offset in the partition, 8.  A message that waits in a
+timer topic has no offset yet: instead of one, producers get its arrival number, with all bits of the 8 bytes inverted,
+so that it is not taken for the offset of another message.
 """
 
 import binascii
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,6 +28,7 @@ TIME_MAX: Final = 253_402_300_799_999  # in ms, the end of the year 9999, which 
 _OFFSET: Final = Struct(">q")
 _TIME_BYTES: Final = 6
 _OFFSET_BYTES: Final = _TIME_BYTES + _OFFSET.size
+_DURATION: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?s", re.ASCII)  # protobuf's, without a sign
 _UNKNOWN: Final = 2  # codes of gRPC
 _ALREADY_EXISTS: Final = 6
 _CODES: Final = {
@@ -45,7 +49,7 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     value: str = ""
     clustering_key: str = ""
     channel: str = ""
-    consume_in: int | float | str | None = None
+    consume_in: int | float | str | None = None  # a duration, such as 1.5s
 
 
 class ProduceBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,8 +115,27 @@ def _base64(text: Text) -> str:
             return b64encode(text.encode()).decode()
 
 
+def delay_ms_of(duration: float | str | None) -> int | None:
+    """
+    Return a duration of protobuf's JSON, such as `1.5s`, in milliseconds, rounded up; None if it is not one.
+
+    Zero may also be a number, empty or absent; other numbers have no unit.
+    """
+    if not duration:
+        return 0
+    found = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
+    if found is None:
+        return None
+    seconds, fraction = found.groups()
+    return int(seconds) * 1_000 - int((fraction or "").ljust(9, "0")) // -1_000_000
+
+
 def encode_offset(timestamp: int, offset: int) -> str:
     return b64encode(timestamp.to_bytes(_TIME_BYTES) + _OFFSET.pack(offset)).decode()
+
+
+def encode_arrival(timestamp: int, arrival: int) -> str:
+    return encode_offset(timestamp, ~arrival)
 
 
 def offsets_of(body: OffsetsBody) -> Sequence[int]:
@@ -129,7 +152,9 @@ def _decoded(text: str) -> int:
     except (binascii.Error, ValueError):
         data = b""
     if len(data) != _OFFSET_BYTES or data[_TIME_BYTES] > 0x7F:
-        raise Refused(400, f"{text[:100]} is not the offset of a message: send it as it was received")
+        raise Refused(
+            400, f"{text[:100]} is not the offset of a message: send it as it was received, not as it was produced"
+        )
     return int(_OFFSET.unpack(data[_TIME_BYTES:])[0])
 
 
