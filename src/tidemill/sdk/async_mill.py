@@ -20,6 +20,7 @@ from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import Headers, NewRecord, Sent, new_record
 from tidemill.sdk.sender import HEADROOM_S, HttpSender, KafkaSender, Sender
 from tidemill.sdk.signals import stopped_by_signals
+from tidemill.sdk.timer_topics import TimerTopics
 from tidemill.sdk.worker import Handler, Worker
 
 BUFFER_S_MAX: Final = 60.0  # how long a record waits for room in the sender
@@ -54,6 +55,7 @@ class AsyncMill:
         self._lock = Lock()  # threads share the sender and the list of queues
         self._api: ApiClient | None = None
         self._sender: Sender | None = None
+        self.timer_topics = TimerTopics(lambda: self.api)
         self._queues: list[AsyncQueue] = []
         self._workers: list[Worker] = []
         self._stopping = asyncio.Event()
@@ -110,6 +112,9 @@ class AsyncMill:
         headers: Headers = (),
         partition: int | None = None,
         timestamp: datetime | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        timer_id: str | bytes | None = None,
     ) -> Sent:
         """
         Write a record, and return where it is when a majority of the replicas has synced it.
@@ -117,9 +122,27 @@ class AsyncMill:
         Bytes and text are written as they are, None is a record without a value, and any other value is written as
         JSON.  Records with equal keys are in one partition, in their order.  Send many records with `asyncio.gather`:
         they travel together.  Raise SendFailed, or TypeError for a value that JSON cannot represent.
+
+        Args:
+            delay: How much later the record is delivered, on a timer topic: `"5m"`, a number of seconds, or a
+                timedelta.
+            at: When it is delivered, instead of `delay`.
+            timer_id: The name of the timer: the record replaces the one that waits with this name in its partition.
         """
-        record = new_record(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+        record = new_record(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp=timestamp,
+            delay=delay,
+            at=at,
+            timer_id=timer_id,
+        )
         sender = self.sender()
+        if record.needs_timer_topic:
+            await self.timer_topics.check(topic)
         for _ in range(round(BUFFER_S_MAX / HEADROOM_S)):
             try:
                 return await asyncio.wrap_future(sender.begin(record))

@@ -1,6 +1,7 @@
 """Durations in the arguments of the client: `"10s"`, a `timedelta`, or a number of seconds."""
 
 from datetime import timedelta
+from math import ceil
 
 from tidemill.model.duration import parse_duration_ms
 
@@ -11,16 +12,19 @@ DAY_MS = 86_400_000
 
 
 def milliseconds(name: str, value: Duration, *, at_least_ms: int = 0, at_most_ms: int = 7 * DAY_MS) -> int:
-    """Return the argument `name` in milliseconds.  Raise ValueError if it is not a duration within the bounds."""
+    """
+    Return the argument `name` in milliseconds, rounded up.  Raise ValueError if it is not a duration within the bounds.
+    """
     match value:
         case str():
             found = parse_duration_ms(value)
         case timedelta():
-            found = round(value.total_seconds() * 1_000)
+            found = -(-value // timedelta(milliseconds=1))
         case bool():
             found = None
         case int() | float():
-            found = round(value * 1_000) if abs(value) < at_most_ms else at_most_ms + 1
+            # Digits beyond a microsecond are those of the binary number.
+            found = ceil(round(value * 1_000, 3)) if abs(value) < at_most_ms else at_most_ms + 1
         case _:
             found = None
     if found is None or not at_least_ms <= found <= at_most_ms:

@@ -39,6 +39,9 @@ class Mill:
         headers: Headers = (),
         partition: int | None = None,
         timestamp: datetime | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        timer_id: str | bytes | None = None,
     ) -> Sent:
         """
         Write a record, and return where it is when a majority of the replicas has synced it.
@@ -46,8 +49,24 @@ class Mill:
         Bytes and text are written as they are, None is a record without a value, and any other value is written as
         JSON.  Records with equal keys are in one partition, in their order.  `send_soon` is faster for many records.
         Raise SendFailed, or TypeError for a value that JSON cannot represent.
+
+        Args:
+            delay: How much later the record is delivered, on a timer topic: `"5m"`, a number of seconds, or a
+                timedelta.
+            at: When it is delivered, instead of `delay`.
+            timer_id: The name of the timer: the record replaces the one that waits with this name in its partition.
         """
-        sent = self.send_soon(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+        sent = self.send_soon(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp=timestamp,
+            delay=delay,
+            at=at,
+            timer_id=timer_id,
+        )
         return sent.result()
 
     def send_soon(
@@ -59,14 +78,30 @@ class Mill:
         headers: Headers = (),
         partition: int | None = None,
         timestamp: datetime | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        timer_id: str | bytes | None = None,
     ) -> "Future[Sent]":
         """
         Begin to write a record, as `send` does, and return a future of where it is.
 
-        Its exception is SendFailed.  `flush` and `close` wait for all records that are on their way.
+        Its exception is SendFailed.  `flush` and `close` wait for all records that are on their way.  The first record
+        of a topic with `delay`, `at` or `timer_id` waits for a broker that says whether it is a timer topic.
         """
-        record = new_record(topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+        record = new_record(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp=timestamp,
+            delay=delay,
+            at=at,
+            timer_id=timer_id,
+        )
         sender = self._mill.sender()
+        if record.needs_timer_topic and not self._mill.timer_topics.is_known(topic):
+            self._loop.call(self._mill.timer_topics.check(topic))
         for _ in range(round(BUFFER_S_MAX / HEADROOM_S)):
             try:
                 return sender.begin(record)

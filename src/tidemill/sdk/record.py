@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidemill.sdk.delays import timer_headers
+from tidemill.sdk.durations import Duration
+
 Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
 
 
@@ -16,6 +19,7 @@ class NewRecord(NamedTuple):
     headers: list[tuple[str, bytes | None]]
     partition: int | None
     timestamp_ms: int | None  # None: the present
+    needs_timer_topic: bool = False
 
 
 class Sent(NamedTuple):
@@ -34,11 +38,15 @@ def new_record(
     headers: Headers,
     partition: int | None,
     timestamp: datetime | None,
+    delay: Duration | None = None,
+    at: datetime | None = None,
+    timer_id: str | bytes | None = None,
 ) -> NewRecord:
     """
     Return a record.  Its value is bytes or text as they are, or any other value as JSON; None is no value.
 
-    Raise TypeError for a value that JSON cannot represent, and ValueError for a timestamp without a time zone.
+    Raise TypeError for a value that JSON cannot represent, and ValueError for a time without a time zone, and for a
+    delay or an id that is not valid.
     """
     if timestamp is not None and timestamp.tzinfo is None:
         raise ValueError(f"timestamp={timestamp!r}: give its time zone, such as tzinfo=datetime.UTC")
@@ -47,13 +55,15 @@ def new_record(
         encoded = encoded_value(value)
     except TypeError as error:
         raise TypeError(f"value={value!r} for topic {topic}: it is no bytes, text or JSON value: {error}") from error
+    timer = [*timer_headers(delay, at, timer_id)]
     return NewRecord(
         topic,
         _content(f"key={key!r}", key),
         encoded,
-        [(name, _content(f"headers: {name}={content!r}", content)) for name, content in pairs],
+        [*((name, _content(f"headers: {name}={content!r}", content)) for name, content in pairs), *timer],
         partition,
         None if timestamp is None else round(timestamp.timestamp() * 1_000),
+        needs_timer_topic=bool(timer),
     )
 
 

@@ -374,3 +374,41 @@ def test_a_token_is_sent() -> None:
         call: Callable[[], object] = lambda: mill.queue("t", "g").receive(wait=0)  # noqa: E731
         with pytest.raises(tidemill.BrokersUnavailable, match=r"http://127\.0\.0\.1:1"):
             call()
+
+
+@pytest.mark.parametrize("is_http", [False, True])
+def test_a_delay_needs_a_timer_topic(mill: tidemill.Mill, brokers: list[HttpClient], topic: str, is_http: bool) -> None:
+    """
+    The record is not sent to a topic of another kind, nor to one that is missing, which is not created.
+    """
+    client = connect_over_http(brokers) if is_http else mill
+    missing = f"missing-{uuid.uuid4().hex[:8]}"
+
+    with pytest.raises(tidemill.SendFailed, match=r"create the topic with tidemill\.kind=timer"):
+        client.send(topic, "x", delay="5m")
+    with pytest.raises(tidemill.SendFailed, match=r"create it with .* tidemill\.kind=timer"):
+        client.send(missing, "x", at=datetime.now(UTC))
+
+    assert 404 == brokers[0].send("GET", f"/v1/topics/{missing}").status
+    partitions = [
+        brokers[0].ok("GET", f"/v1/topics/{topic}/partitions/{number}/records") for number in range(PARTITIONS)
+    ]
+    assert [[]] * PARTITIONS == [it["records"] for it in partitions]
+    if is_http:
+        client.close()
+
+
+def test_a_delay_is_accepted_by_a_timer_topic(mill: tidemill.Mill, brokers: list[HttpClient]) -> None:
+    """
+    With both clients, at once after the topic was created.
+    """
+    name = f"timers-{uuid.uuid4().hex[:8]}"
+    assert 201 == brokers[0].send("POST", "/v1/topics", {"name": name, "kind": "timer", "partitions": 1}).status
+
+    async def send() -> int:
+        async with tidemill.connect_async(http=[it.address for it in brokers]) as found:
+            sent = await found.send(name, "x", at=datetime.now(UTC), timer_id="a")
+            return sent.offset
+
+    assert 0 == mill.send(name, "x", delay="1h").offset
+    assert 1 == asyncio.run(send())

@@ -50,7 +50,7 @@ def test_a_record_has_bytes_and_milliseconds() -> None:
         timestamp=datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),
     )
 
-    assert ("t", b"k", b"v", [("a", b"1"), ("b", None)], 3, 1_500) == record
+    assert ("t", b"k", b"v", [("a", b"1"), ("b", None)], 3, 1_500, False) == record
 
 
 def test_headers_may_repeat_a_name() -> None:
@@ -62,3 +62,19 @@ def test_headers_may_repeat_a_name() -> None:
 def test_a_timestamp_needs_a_time_zone() -> None:
     with pytest.raises(ValueError, match="time zone"):
         new_record("t", b"", key=None, headers=(), partition=None, timestamp=datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("more", "header"),
+    [
+        ({"delay": "5m"}, ("tidemill-delay", b"300000")),
+        ({"at": datetime(2027, 1, 31, 8, tzinfo=UTC)}, ("tidemill-deliver-at", b"1801382400000")),
+        ({"timer_id": "invoice 7"}, ("tidemill-timer-id", b"invoice 7")),
+    ],
+)
+def test_a_record_that_waits_has_a_header_behind_its_own(more: dict[str, Any], header: tuple[str, bytes]) -> None:
+    """Such a record needs a timer topic, because others would deliver it at once."""
+    record = new_record("t", b"", key=None, headers={"a": "1"}, partition=None, timestamp=None, **more)
+
+    assert [("a", b"1"), header] == record.headers
+    assert record.needs_timer_topic

@@ -1,0 +1,79 @@
+"""The arguments that say when a record is due, and the headers that they become."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from tidemill.sdk import delays
+from tidemill.sdk.delays import timer_headers
+from tidemill.timer import due_time
+
+
+def test_headers_and_limits_are_those_of_brokers() -> None:
+    """The client has copies of them, because it has no code of brokers."""
+    ours = [delays.DELAY, delays.DELIVER_AT, delays.DUE_MS_MIN, delays.DUE_MS_MAX]
+
+    assert [due_time.DELAY, due_time.DELIVER_AT, due_time.DUE_MS_MIN, due_time.DUE_MS_MAX] == ours
+
+
+@pytest.mark.parametrize(
+    ("delay", "value"),
+    [("90s", b"90000"), (1.5, b"1500"), (0, b"0"), (timedelta(days=400), b"34560000000"), (0.0001, b"1")],
+)
+def test_a_delay_is_in_milliseconds(delay: Any, value: bytes) -> None:
+    """It is rounded up, so that no record is early; it may be longer than other durations."""
+    assert [("tidemill-delay", value)] == [*timer_headers(delay, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (datetime(2027, 1, 1, tzinfo=UTC), b"1798761600000"),
+        (datetime(2027, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), b"1798761600000"),
+        (datetime(2027, 1, 1, 0, 0, 0, 1, tzinfo=UTC), b"1798761600001"),
+        (datetime(1900, 1, 1, tzinfo=UTC), b"100000000000"),
+        (datetime.max.replace(tzinfo=UTC), b"253402300799999"),
+    ],
+)
+def test_a_time_is_in_milliseconds_since_the_epoch(at: datetime, value: bytes) -> None:
+    """It is rounded up.  A time long ago, which brokers would take for seconds, is one that is past as well."""
+    headers = [*timer_headers(None, at, None)]
+
+    assert [("tidemill-deliver-at", value)] == headers
+    assert int(value) <= due_time.due_ms(headers, 0)
+
+
+def test_an_id_goes_with_a_time() -> None:
+    """An id is text or bytes."""
+    headers = [[*timer_headers("1s", None, it)] for it in ("ä", b"\xff")]
+
+    assert [[("tidemill-delay", b"1000"), ("tidemill-timer-id", it)] for it in ("ä".encode(), b"\xff")] == headers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "says"),
+    [
+        (("soon", None, None), ValueError, "delay='soon': use a duration"),
+        ((-1, None, None), ValueError, "delay=-1"),
+        (("5m", datetime(2027, 1, 1, tzinfo=UTC), None), ValueError, "give one of them"),
+        ((None, datetime(2027, 1, 1), None), ValueError, "give its time zone, such as tzinfo=datetime.UTC"),  # noqa: DTZ001
+        ((None, "2027-01-01", None), TypeError, "at='2027-01-01': use a datetime"),
+        ((None, None, ""), ValueError, "timer_id='': use 1 to 256 bytes"),
+        ((None, None, "ä" * 129), ValueError, "use 1 to 256 bytes"),
+        ((None, None, 7), TypeError, "timer_id=7: use text or bytes"),
+    ],
+)
+def test_a_bad_argument_is_named(arguments: Any, problem: type[Exception], says: str) -> None:
+    """With its value, and what to use instead."""
+    with pytest.raises(problem) as refused:
+        [*timer_headers(*arguments)]
+
+    assert says in str(refused.value)
+
+
+def test_an_id_may_have_as_many_bytes_as_brokers_accept() -> None:
+    """The longest one is accepted, and so is the shortest."""
+    headers = [[*timer_headers(None, None, it)] for it in ("x", "ä" * 128)]
+
+    assert [1, 256] == [len(value) for ((_, value),) in headers]

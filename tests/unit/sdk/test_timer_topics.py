@@ -1,0 +1,144 @@
+"""A delay on a topic that has none is an error before the record is sent."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.sdk.test_api_client import BROKERS, Transport, answer
+from tidemill.sdk import timer_topics
+from tidemill.sdk.api_client import ApiClient
+from tidemill.sdk.async_mill import AsyncMill
+from tidemill.sdk.mill import Mill
+from tidemill.sdk.problems import SendFailed
+from tidemill.sdk.timer_topics import TimerTopics
+
+TIMER, LOG = answer(200, {"kind": "timer"}), answer(200, {"kind": "log"})
+MISSING = answer(404, {"detail": "topic t does not exist; create it with POST /v1/topics"})
+
+
+def checked(outcomes: Sequence[httpx.Response], *works: Callable[[TimerTopics], Awaitable[Any]]) -> Transport:
+    """Do some work with brokers that answer so, and return what they were asked."""
+    transport = Transport(outcomes)
+
+    async def run() -> None:
+        api = ApiClient(BROKERS, None, timeout_s=0.5, transport=transport)
+        try:
+            topics = TimerTopics(lambda: api)
+            for work in works:
+                await work(topics)
+        finally:
+            await api.close()
+
+    asyncio.run(run())
+    return transport
+
+
+def test_the_kind_of_a_topic_is_asked_for_once() -> None:
+    """Also by many records at the same time."""
+
+    async def many(topics: TimerTopics) -> None:
+        await asyncio.gather(*(topics.check("a b") for _ in range(9)))
+
+    transport = checked([TIMER], many, lambda topics: topics.check("a b"))
+
+    assert ["/v1/topics/a%20b"] == [it.url.raw_path.decode() for it in transport.requests]
+
+
+def test_each_topic_has_a_kind_of_its_own() -> None:
+    """What one topic is says nothing about another one."""
+
+    async def refused(topics: TimerTopics) -> None:
+        assert topics.is_known("a") and not topics.is_known("b")
+        with pytest.raises(SendFailed):
+            await topics.check("b")
+
+    checked([TIMER, LOG], lambda topics: topics.check("a"), refused)
+
+
+@pytest.mark.parametrize("described", [LOG, answer(200, {})], ids=["log", "of an older broker"])
+def test_a_topic_of_another_kind_is_refused(described: httpx.Response) -> None:
+    """The message names the topic, its kind and the fix; the topic may be replaced by one of kind timer."""
+
+    async def refused(topics: TimerTopics) -> None:
+        with pytest.raises(SendFailed) as problem:
+            await topics.check("t")
+        for part in ("topic t", "kind log", "create the topic with tidemill.kind=timer"):
+            assert part in str(problem.value)
+
+    checked([described, TIMER], refused, lambda topics: topics.check("t"))
+
+
+def test_a_topic_that_is_new_is_waited_for() -> None:
+    """A broker may hear of a topic a moment after its creation."""
+    transport = checked([MISSING, MISSING, TIMER], lambda topics: topics.check("t"))
+
+    assert 3 == len(transport.requests)
+
+
+def test_a_missing_topic_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic is not created, as topics of records without a delay are: its kind would be wrong."""
+    monkeypatch.setattr(timer_topics, "NEW_TOPIC_S_MAX", 0.0)
+
+    async def refused(topics: TimerTopics) -> None:
+        with pytest.raises(SendFailed, match=r"create it with POST /v1/topics and tidemill\.kind=timer"):
+            await topics.check("t")
+
+    checked([MISSING], refused)
+
+
+def test_brokers_that_do_not_answer_fail_the_record() -> None:
+    """With the exception that callers of `send` expect."""
+
+    async def refused(topics: TimerTopics) -> None:
+        with pytest.raises(SendFailed, match="topic t"):
+            await topics.check("t")
+
+    checked([answer(503, {"detail": "later"})], refused)
+
+
+def test_a_caller_that_leaves_does_not_end_the_question_of_another() -> None:
+    """The request goes on for those that still wait for it."""
+
+    async def leave(topics: TimerTopics) -> None:
+        leaving = asyncio.create_task(topics.check("t"))
+        await asyncio.sleep(0)
+        staying = asyncio.create_task(topics.check("t"))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await staying
+
+    checked([TIMER], leave)
+
+
+@pytest.mark.parametrize("more", [{"delay": "5m"}, {"timer_id": "x"}])
+def test_both_clients_send_no_record_with_a_delay_to_another_topic(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    """Neither sends the record; both ask for the kind of the topic only if the record needs it."""
+    asked: list[str] = []
+
+    async def check(_: TimerTopics, topic: str) -> None:
+        asked.append(topic)
+        raise SendFailed("refused")
+
+    async def run() -> None:
+        async with AsyncMill(http="127.0.0.1:1", timeout="1ms") as mill:
+            with pytest.raises(SendFailed, match="refused"):
+                await mill.send("a", b"", **more)
+            with pytest.raises(SendFailed, match="no broker answered"):
+                await mill.send("a", b"")
+
+    monkeypatch.setattr(TimerTopics, "check", check)
+    asyncio.run(run())
+    with Mill(AsyncMill(http="127.0.0.1:1", timeout="1ms")) as mill:
+        with pytest.raises(SendFailed, match="refused"):
+            mill.send("b", b"", **more)
+        with pytest.raises(SendFailed, match="refused"):
+            mill.send_soon("b", b"", **more)
+        with pytest.raises(SendFailed, match="no broker answered"):
+            mill.send("b", b"")
+
+    assert ["a", "b", "b"] == asked
