@@ -19,6 +19,7 @@ class Request(Message):
     timer_ids: Sequence[bytes] = field(array(BYTES), default=())  # only timers with these ids, if there are any
     after_due_ms: int = field(INT64, default=UNBOUNDED)  # with `after_arrival`: only records behind this one
     after_arrival: int = field(INT64, default=UNBOUNDED)
+    is_by_arrival: bool = field(BOOL, default=False)  # in the order of arrival, behind `after_arrival`: for reading all
     max_records: int = field(INT32, default=0)
     has_values: bool = field(BOOL, default=False)
     edges_ms: Sequence[int] = field(array(INT64), default=())  # ascending times: count the records between each two

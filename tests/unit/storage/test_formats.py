@@ -290,7 +290,7 @@ def test_a_checkpoint(hand: Any) -> None:
 @pytest.mark.parametrize(
     ("machine", "version", "sentence"),
     [
-        (4, 1, r"state machine 4 \(timers\), version 1; this program does not know that machine"),
+        (5, 1, r"state machine 5 \(transactions\), version 1; this program does not know that machine"),
         (2, 9, r"state machine 2 \(producer states\), version 9; this program reads version 1"),
         (99, 1, "state machine 99, version 1; this program does not know that machine"),
     ],

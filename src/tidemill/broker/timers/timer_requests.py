@@ -182,17 +182,21 @@ class TimerListing(Pending[timer_list.Response]):
         request, scan = self._request, self._led.scan()
         edges, after = [*request.edges_ms], (request.after_due_ms, request.after_arrival)
 
+        selection, ids = request.selection or NOTHING_SELECTED, {*request.timer_ids}
+        count = min(request.max_records, RECORDS_MAX)
+
         def listed() -> _Listed:
+            if request.is_by_arrival:
+                return _Listed(*scan.first_arrived(selection, ids, request.after_arrival, count), [])
             counts = [0] * (len(edges) + 1) if edges else []
 
             def counted() -> Iterator[WaitingRecord]:
-                for it in scan.records(request.selection or NOTHING_SELECTED, {*request.timer_ids}):
+                for it in scan.records(selection, ids):
                     if edges:
                         counts[bisect_right(edges, it.due_ms)] += 1
                     yield it
 
-            records, has_more = first_due(counted(), after, min(request.max_records, RECORDS_MAX))
-            return _Listed(records, has_more, counts)
+            return _Listed(*first_due(counted(), after, count), counts)
 
         if request.max_records or edges:
             self._host.in_thread(listed, self._listed)

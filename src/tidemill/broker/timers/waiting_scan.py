@@ -4,7 +4,10 @@ The scan runs on another thread, with a copy of the bits: what it finds waited w
 """
 
 from collections.abc import Collection, Iterator
-from heapq import nsmallest
+from functools import partial
+from heapq import merge, nsmallest
+from itertools import chain, islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import read_header
@@ -18,6 +21,7 @@ from tidemill.timer.timer_headers import TIMER_ID
 from tidemill.timer.waiting_set import WaitingView
 
 NOTHING_SELECTED: Final = Selection()
+_arrival = attrgetter("arrival")
 
 
 class WaitingRecord(NamedTuple):
@@ -38,25 +42,40 @@ class WaitingScan(NamedTuple):
 
     def records(self, selection: Selection, timer_ids: Collection[bytes] = ()) -> Iterator[WaitingRecord]:
         """Yield the records of a selection, in no order.  Waits for the disk.  Raise OSError or LookupError."""
-        for found in self._all():
-            if timer_ids and found.timer_id not in timer_ids:
-                continue
-            if _is_selected(found, selection):
-                yield found
+        return filter(partial(_is_selected, selection, timer_ids), chain(self._kept(), self._arrived(UNBOUNDED)))
 
-    def _all(self) -> Iterator[WaitingRecord]:
-        view, seen = self.view, set[int]()
+    def first_arrived(
+        self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int
+    ) -> tuple[list[WaitingRecord], bool]:
+        """
+        Return so many records of a selection that arrived first after `after_arrival`, and whether there are more.
+        Waits for the disk.  Raise OSError or LookupError.
+        """
+        is_selected = partial(_is_selected, selection, timer_ids)
+        kept = nsmallest(
+            count + 1, (it for it in self._kept() if it.arrival > after_arrival and is_selected(it)), key=_arrival
+        )
+        arrived = filter(is_selected, self._arrived(after_arrival))
+        found = list(islice(merge(kept, arrived, key=_arrival), count + 1))
+        return found[:count], len(found) > count
+
+    def _kept(self) -> Iterator[WaitingRecord]:
+        view = self.view
         for _, batch in positioned_batches(self.logs.kept, self.kept_start, self.kept_end):
             for record, (start, end) in records_of(batch, read_header(batch)):
                 arrival = arrival_of_kept(record)
                 if view.waits(arrival):
-                    seen.add(arrival)
                     yield _waiting(view, arrival, record, end - start, record.timestamp)
-        first = max(view.first, self.logs.arrivals.log_start)
+
+    def _arrived(self, after_arrival: int) -> Iterator[WaitingRecord]:
+        """Yield the records of the arrivals log that were not moved to the kept log."""
+        view = self.view
+        kept = {it.arrival for it in self._kept()}
+        first = max(view.first, self.logs.arrivals.log_start, after_arrival + 1)
         for _, batch in positioned_batches(self.logs.arrivals, first, view.end):
             header = read_header(batch)
             for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
-                if view.waits(number) and number not in seen:
+                if number >= first and view.waits(number) and number not in kept:
                     yield _waiting(view, number, record, end - start, header.max_timestamp)
 
 
@@ -81,7 +100,9 @@ def _waiting(view: WaitingView, arrival: int, record: Record, size: int, due_wit
     return WaitingRecord(view.due_ms(arrival, due), arrival, size, timer_id, record)
 
 
-def _is_selected(found: WaitingRecord, selection: Selection) -> bool:
+def _is_selected(selection: Selection, timer_ids: Collection[bytes], found: WaitingRecord) -> bool:
+    if timer_ids and found.timer_id not in timer_ids:
+        return False
     key = found.record.key
     if selection.key is not None and key != selection.key:
         return False
