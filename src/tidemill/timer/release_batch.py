@@ -36,8 +36,10 @@ def kept_batch(waiting: Sequence[Waiting], stamp_ms: int) -> bytearray:
 
 def _released(waiting: Waiting, stamp_ms: int) -> RecordTuple:
     key, value, headers = decoded(waiting.record)
+    due = b"%d" % waiting.due_ms  # it may have changed since the record arrived
+    others = [(name, due if name == DELIVER_AT else content) for name, content in headers]
     own = (TIMESTAMP, b"%d" % waiting.timestamp), (ARRIVAL, b"%d" % waiting.arrival)
-    return key, value, (*headers, *own), stamp_ms
+    return key, value, (*others, *own), stamp_ms
 
 
 def _kept(waiting: Waiting) -> RecordTuple:

@@ -1,0 +1,294 @@
+"""Records that wait are cancelled, replaced, rescheduled and listed; the answer says what became of each."""
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.timers.timer_topic import (
+    TOPIC,
+    Headers,
+    create,
+    delay,
+    due_at,
+    listed,
+    named,
+    released,
+    request,
+    resolve,
+    send,
+    timers,
+    topic_id,
+    values,
+)
+from tidemill.batches.builder import build_batch
+from tidemill.model import errors
+from tidemill.peer import timer_resolve
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
+from tidemill.wire.messages import produce
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def world() -> BrokerWorld:
+    world = BrokerWorld()
+    create(world)
+    return world
+
+
+def outcome(answer: timer_resolve.Response) -> tuple[int, int, int]:
+    assert errors.NONE == answer.error_code, answer.error_message
+    return answer.changed, answer.over, answer.unknown
+
+
+def test_a_later_record_with_the_same_id_replaces_the_one_that_waits(world: BrokerWorld) -> None:
+    send(world, (b"old", named("a", delay(100))))
+    send(world, (b"new", named("a", delay(200))), (b"other", named("b", delay(100))))
+
+    world.pass_time(1_000)
+
+    assert [b"other", b"new"] == values(world)
+
+
+def test_a_record_that_cancels_is_not_delivered(world: BrokerWorld) -> None:
+    cancel: Headers = named("a", [("tidemill-cancel", b"")])
+    send(world, (b"old", named("a", delay(100))))
+    send(world, (b"", cancel))
+    send(world, (b"again", named("a", delay(300))), (b"", cancel), (b"last", named("a", delay(400))))
+
+    world.pass_time(1_000)
+
+    assert [b"last"] == values(world)
+
+
+def test_an_id_is_free_again_once_its_record_is_out(world: BrokerWorld) -> None:
+    send(world, (b"first", named("a", delay(10))))
+    world.pass_time(100)
+    send(world, (b"second", named("a", delay(10))))
+    world.pass_time(100)
+
+    assert [b"first", b"second"] == values(world)
+
+
+def test_what_an_uncommitted_replacement_names_is_held(world: BrokerWorld) -> None:
+    """
+    The replacement is in the log, and not committed, when the old record is due: it must not be released any more.
+    """
+    send(world, (b"old", named("a", delay(100))))
+    world.writes = False
+    batch = build_batch([(None, b"new", named("a", delay(200)), world.clock.now_ms)])  # type: ignore[list-item]
+    world.client.send(request(batch), 12)
+    world.pass_time(150)
+
+    world.writes = True
+    world.pass_time(1_000)
+
+    assert world.client.answer(produce.API, 12) is not None
+    assert [b"new"] == values(world)
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_cancelled_record_never_comes(world: BrokerWorld, by_id: bool) -> None:
+    send(world, (b"a", named("a", delay(100))), (b"b", named("b", delay(100))), (b"c", delay(1)))
+    world.pass_time(50)
+
+    names = {"timer_ids": [b"a", b"nobody"]} if by_id else {"arrivals": [0, 2, 99]}
+    answer = resolve(world, operation=CANCEL, **names)
+    world.pass_time(1_000)
+
+    assert ((1, 0, 1) if by_id else (1, 1, 1)) == outcome(answer)
+    assert [b"c", b"b"] == values(world)
+
+
+def test_what_an_uncommitted_cancel_names_is_held(world: BrokerWorld) -> None:
+    """
+    Cancelled is answered only of a record that does not come.  Meanwhile others are released.
+    """
+    send(world, (b"a", delay(100)), (b"b", delay(100)))
+    world.writes = False
+    world.client.send(timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=CANCEL, arrivals=[0]), 0)
+    world.pass_time(150)
+    world.writes = True
+    world.stabilize()
+    answer = world.client.answer(timer_resolve.API, 0)
+    world.pass_time(1_000)
+
+    assert (1, 0, 0) == outcome(answer)
+    assert [b"b"] == values(world)
+
+
+def test_a_cancel_behind_a_release_is_answered_as_released(world: BrokerWorld) -> None:
+    """
+    Both are in the log and not committed; the release came first.
+    """
+    send(world, (b"a", delay(100)))
+    world.writes = False
+    world.pass_time(150)
+    world.client.send(timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=CANCEL, arrivals=[0]), 0)
+    world.writes = True
+    world.stabilize()
+
+    assert (0, 1, 0) == outcome(world.client.answer(timer_resolve.API, 0))
+    assert [b"a"] == values(world)
+
+
+def test_a_record_is_released_at_its_new_time(world: BrokerWorld) -> None:
+    """
+    Earlier or later than before; the header of the released record says when it was due at last.
+    """
+    now = world.clock.now_ms
+    send(world, (b"a", named("a", delay(100))), (b"b", named("b", delay("1h"))))
+
+    later = resolve(world, operation=RESCHEDULE, timer_ids=[b"a"], due_ms=now + 2_000)
+    sooner = resolve(world, operation=RESCHEDULE, arrivals=[1], due_ms=now + 50)
+    world.pass_time(1_000)
+    first = values(world)
+    world.pass_time(2_000)
+
+    assert (1, 0, 0) == outcome(later) == outcome(sooner)
+    assert ([b"b"], [b"b", b"a"]) == (first, values(world))
+    assert [b"%d" % (now + 50), b"%d" % (now + 2_000)] == [it.headers["tidemill-deliver-at"] for it in released(world)]
+
+
+def test_a_new_time_survives_a_restart(world: BrokerWorld) -> None:
+    now = world.clock.now_ms
+    send(world, (b"a", delay(100)), (b"b", delay(100)))
+    resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=now + HOUR_MS)
+    world.pass_time(20_000)  # a checkpoint
+    again = world.restarted()
+    again.pass_time(1_000)
+    before = values(again)
+    again.pass_time(HOUR_MS)
+
+    assert ([b"b"], [b"b", b"a"]) == (before, values(again))
+
+
+def test_records_are_selected_by_key_and_time(world: BrokerWorld) -> None:
+    now = world.clock.now_ms
+    batch = build_batch([(b"order-%d" % at, b"%d" % at, due_at(now + HOUR_MS + at), now) for at in range(10)])
+    world.ask(request(batch), 12)
+
+    trial = resolve(world, operation=CANCEL, selection=Selection(key_prefix=b"order-"), is_trial=True)
+    keyed = resolve(world, operation=CANCEL, selection=Selection(key=b"order-3"))
+    ranged = resolve(
+        world, operation=SHIFT, due_ms=-HOUR_MS, selection=Selection(due_before_ms=now + HOUR_MS + 2, key_prefix=b"o")
+    )
+    world.pass_time(100)
+
+    assert ((10, 0, 0), (1, 0, 0), (2, 0, 0)) == tuple(map(outcome, (trial, keyed, ranged)))
+    assert [b"0", b"1"] == values(world)
+    assert 7 == timers(world).waiting.count
+
+
+def test_everything_can_be_cancelled(world: BrokerWorld) -> None:
+    """
+    More records than one decision names, from memory and from the disk.
+    """
+    for _ in range(5):
+        send(world, *[(b"x", delay("1h"))] * 5_000)
+    world.pass_time(1_000)
+
+    answer = resolve(world, operation=CANCEL, selection=Selection())
+
+    assert (25_000, 0, 0) == outcome(answer)
+    assert 0 == timers(world).waiting.count
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"operation": CANCEL}, "no records are named"),
+        ({"operation": 9, "arrivals": [1]}, "operation 9"),
+        ({"operation": RESCHEDULE, "arrivals": [1], "due_ms": 1 << 60}, "the new time"),
+        ({"operation": CANCEL, "arrivals": [1], "timer_ids": [b"a"]}, "two requests"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(world: BrokerWorld, fields: dict[str, int], says: str) -> None:
+    answer = resolve(world, **fields)
+
+    assert errors.INVALID_REQUEST == answer.error_code
+    assert says in (answer.error_message or "")
+
+
+def test_records_of_other_topics_cannot_be_cancelled(world: BrokerWorld) -> None:
+    world.create("plain")
+    asked = timer_resolve.Request(
+        topic_id=world.partition("plain").log.topic_id, partition=0, operation=CANCEL, arrivals=[0]
+    )
+
+    answer = world.ask(asked, version=0)
+
+    assert errors.INVALID_REQUEST == answer.error_code
+    assert "create one with tidemill.kind=timer" in answer.error_message
+
+
+def test_what_waits_is_listed_in_the_order_of_its_times(world: BrokerWorld) -> None:
+    now = world.clock.now_ms
+    for at in (3, 1, 2, 0):
+        send(world, (b"%d" % at, named(f"t{at}", due_at(now + HOUR_MS + at))))
+
+    page = listed(world, max_records=3, has_values=True)
+    last = page.records[-1]
+    rest = listed(world, max_records=3, after_due_ms=last.due_ms, after_arrival=last.arrival)
+
+    assert ([b"0", b"1", b"2"], True) == ([it.value for it in page.records], page.has_more)
+    assert [b"t0", b"t1", b"t2"] == [it.timer_id for it in page.records]
+    assert ([0], [None], False) == (
+        [it.arrival for it in rest.records],
+        [it.value for it in rest.records],
+        rest.has_more,
+    )
+    assert (4, now + HOUR_MS, 4) == (page.waiting, page.next_due_ms, page.end)
+
+
+def test_what_waits_is_counted_between_times(world: BrokerWorld) -> None:
+    now = world.clock.now_ms
+    send(world, *[(b"x", due_at(now + 60_000 * at)) for at in (1, 2, 3, 90)])
+    resolve(world, operation=CANCEL, arrivals=[1])
+
+    answer = listed(world, edges_ms=[now + 60_000, now + 120_000, now + HOUR_MS])
+
+    assert [0, 1, 1, 1] == list(answer.counts)
+
+
+def test_everything_is_read_in_the_order_of_arrival(world: BrokerWorld) -> None:
+    for _ in range(3):
+        send(world, *[(b"x", delay("1h"))] * 4)
+    resolve(world, operation=CANCEL, arrivals=[5])
+
+    found, after = [], -1
+    while True:
+        page = listed(world, max_records=3, is_by_arrival=True, after_arrival=after)
+        found += [it.arrival for it in page.records]
+        after = found[-1]
+        if not page.has_more:
+            break
+
+    assert [at for at in range(12) if at != 5] == found
+
+
+def test_a_timer_is_found_by_its_id_only_while_it_waits(world: BrokerWorld) -> None:
+    send(world, (b"a", named("a", delay(100))), (b"b", named("b", delay(100))))
+
+    before = listed(world, max_records=10, timer_ids=[b"a"])
+    world.pass_time(200)
+    after = listed(world, max_records=10, timer_ids=[b"a"])
+
+    assert ([0], []) == ([it.arrival for it in before.records], list(after.records))
+
+
+def test_decisions_reach_the_next_leader() -> None:
+    world = ClusterWorld()
+    create(world)
+    send(world[1], *[(b"%d" % at, named(f"t{at}", delay(1_000))) for at in range(4)])
+    resolve(world[1], operation=CANCEL, arrivals=[0])
+    resolve(world[1], operation=RESCHEDULE, timer_ids=[b"t1"], due_ms=world.clock.now_ms + 5_000)
+
+    world.lead(TOPIC, by=2)
+    again = resolve(world[2], operation=CANCEL, timer_ids=[b"t0", b"t2"])
+    world.pass_time(3_000)
+    first = values(world[2])
+    world.pass_time(5_000)
+
+    assert (1, 0, 1) == outcome(again)
+    assert ([b"3"], [b"3", b"1"]) == (first, values(world[2]))

@@ -1,0 +1,341 @@
+"""Records of a timer topic become visible when they are due: not earlier, once, in the order of their times."""
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.timers.timer_topic import (
+    TOPIC,
+    arrivals,
+    create,
+    delay,
+    due_at,
+    named,
+    released,
+    send,
+    send_batch,
+    timers,
+    values,
+)
+from tidemill.batches.builder import build_batch
+from tidemill.batches.compression import Codec
+from tidemill.model import errors
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def world() -> BrokerWorld:
+    world = BrokerWorld()
+    create(world)
+    return world
+
+
+def test_a_record_waits_until_it_is_due(world: BrokerWorld) -> None:
+    """
+    Neither a millisecond earlier, nor later than the broker's timer.
+    """
+    assert errors.NONE == send(world, (b"tea", delay("5m"))).error_code
+
+    world.pass_time(5 * MINUTE_MS - 1)
+    before = values(world)
+    world.pass_time(1)
+
+    assert ([], [b"tea"]) == (before, values(world))
+
+
+def test_a_record_without_a_time_is_released_at_once(world: BrokerWorld) -> None:
+    send(world, (b"now", ()), (b"past", due_at(world.clock.now_ms - MINUTE_MS)))
+
+    world.pass_time(10)
+
+    assert {b"now", b"past"} == {*values(world)}
+
+
+def test_records_come_in_the_order_of_their_times(world: BrokerWorld) -> None:
+    """
+    Of those with one time, the one that arrived first comes first.
+    """
+    now = world.clock.now_ms
+    for value, due in ((b"d", now + 40), (b"a", now + 10), (b"b", now + 10), (b"c", now + 30)):
+        send(world, (value, due_at(due)))
+
+    world.pass_time(100)
+
+    assert [b"a", b"b", b"c", b"d"] == values(world)
+    assert [0, 1, 2, 3] == [it.offset for it in released(world)]
+
+
+def test_a_released_record_says_where_it_comes_from(world: BrokerWorld) -> None:
+    """
+    Its own headers stay; the broker's replace those that a producer has sent.  Its timestamp is the time of release.
+    """
+    sent_at = world.clock.now_ms
+    send(world, (b"first", delay(5)), (b"x", [("trace", b"1"), *delay("1s"), ("tidemill-arrival", b"junk")]))
+
+    world.pass_time(1_000)
+
+    headers = {
+        "trace": b"1",
+        "tidemill-deliver-at": b"%d" % (sent_at + 1_000),
+        "tidemill-timestamp": b"%d" % sent_at,
+        "tidemill-arrival": b"1",
+    }
+    assert (1, b"x", headers, sent_at + 1_000) == released(world)[1]
+
+
+def test_a_producer_learns_the_arrival_number(world: BrokerWorld) -> None:
+    offsets = [send(world, (b"a", delay("1h")), (b"b", delay("1h"))).base_offset for _ in range(3)]
+
+    assert [0, 2, 4] == offsets
+    assert 0 == world.partition(TOPIC).high_watermark
+
+
+def test_a_retry_keeps_its_arrival_number(world: BrokerWorld) -> None:
+    """
+    An idempotent producer sends a batch again because it has not seen the answer: the record arrives once.
+    """
+    batch = build_batch(
+        [(None, b"once", delay(20), world.clock.now_ms)], producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    first = send_batch(world, bytes(batch))
+
+    world.pass_time(10)
+    again = send_batch(world, bytes(batch))
+    world.pass_time(100)
+
+    assert (errors.NONE, first.base_offset) == (again.error_code, again.base_offset)
+    assert [b"once"] == values(world)
+
+
+def test_a_compressed_batch_waits_like_any_other(world: BrokerWorld) -> None:
+    batch = build_batch([(None, b"z", delay(20), world.clock.now_ms)] * 3, codec=Codec.ZSTD)
+
+    assert errors.NONE == send_batch(world, batch).error_code
+    world.pass_time(20)
+
+    assert [b"z"] * 3 == values(world)
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ([("tidemill-delay", b"soon")], "tidemill-delay='soon'"),
+        ([("tidemill-delay", b"1s"), ("tidemill-deliver-at", b"1700000000000")], "keep one"),
+        ([("tidemill-deliver-at", b"1700000000")], "look like seconds"),
+        ([("tidemill-deliver-at", None)], "tidemill-deliver-at=null"),
+        ([("tidemill-delay", b"9" * 18)], "the year 9999"),
+        ([("tidemill-timer-id", b"")], "tidemill-timer-id"),
+        ([("tidemill-timer-id", b"x" * 257)], "257 bytes"),
+        ([("tidemill-timer-id", b"a"), ("tidemill-timer-id", b"b")], "2 times"),
+        ([("tidemill-cancel", b"")], "without tidemill-timer-id"),
+    ],
+)
+def test_a_header_that_is_wrong_refuses_the_batch(
+    world: BrokerWorld, headers: list[tuple[str, bytes | None]], says: str
+) -> None:
+    """
+    The answer names the record, and none of the batch waits.
+    """
+    answer = send(world, (b"good", delay(1)), (b"bad", headers))
+
+    assert errors.INVALID_RECORD == answer.error_code
+    assert says in (answer.error_message or "")
+    assert [1] == [it.batch_index for it in answer.record_errors]
+    world.pass_time(100)
+    assert ([], 0) == (values(world), timers(world).waiting.end)
+
+
+def test_a_delay_beyond_the_bound_of_the_topic_is_refused() -> None:
+    world = BrokerWorld()
+    create(world, tidemill_max_delay_ms="60000")
+
+    refused, taken = send(world, (b"x", delay("61s"))), send(world, (b"y", delay("60s")))
+
+    assert (errors.INVALID_RECORD, errors.NONE) == (refused.error_code, taken.error_code)
+    assert "tidemill.max.delay.ms=60000" in (refused.error_message or "")
+
+
+def test_records_that_wait_are_bounded_by_their_bytes() -> None:
+    """
+    Clients retry the refusal, and succeed once some records have been released.
+    """
+    world = BrokerWorld()
+    create(world, tidemill_timer_waiting_bytes_max="2000", internal_segment_bytes="1000")
+    first = send(world, (bytes(1_200), delay(50)))
+
+    refused = send(world, (bytes(1_200), delay(50)))
+    world.pass_time(2_000)
+    again = send(world, (bytes(1_200), delay(50)))
+
+    assert (errors.NONE, errors.KAFKA_STORAGE_ERROR) == (first.error_code, refused.error_code)
+    assert "tidemill.timer.waiting.bytes.max=2000" in (refused.error_message or "")
+    assert errors.NONE == again.error_code
+
+
+def test_a_batch_that_unfolds_into_too_many_bytes_is_refused(world: BrokerWorld) -> None:
+    """
+    max.message.bytes counts the bytes that wait, which are not compressed.
+    """
+    bomb = build_batch([(None, bytes(4 << 20), delay("1s"), world.clock.now_ms)], codec=Codec.ZSTD)
+    assert len(bomb) < 10_000
+
+    answer = send_batch(world, bomb)
+
+    assert errors.MESSAGE_TOO_LARGE == answer.error_code
+    assert 0 == timers(world).waiting.end
+
+
+def test_many_records_of_one_time_come_in_batches(world: BrokerWorld) -> None:
+    """
+    A release takes a bounded number of records, and goes on until all that are due are out.
+    """
+    due = world.clock.now_ms + 1_000
+    for start in range(0, 25_000, 5_000):
+        send(world, *[(b"%d" % (start + at), due_at(due)) for at in range(5_000)])
+
+    world.pass_time(1_200)
+
+    found = released(world)
+    assert [b"%d" % at for at in range(25_000)] == [it.value for it in found]
+
+
+def test_a_restart_forgets_nothing_and_repeats_nothing(world: BrokerWorld) -> None:
+    send(world, (b"early", delay(50)), (b"late", delay("1h")))
+    world.pass_time(100)
+    again = world.restarted()
+    again.pass_time(500)
+
+    before = values(again)
+    again.pass_time(3_600_000)
+
+    assert ([b"early"], [b"early", b"late"]) == (before, values(again))
+
+
+def test_a_restart_from_a_checkpoint_reads_what_waits_again(world: BrokerWorld) -> None:
+    """
+    The index and the ids are not in the checkpoint: they come from the records that wait, by a job.
+    """
+    send(world, (b"replaced", named("a", delay("1h"))), (b"stays", named("b", delay("1h"))), (b"gone", delay(1)))
+    world.pass_time(60_000)  # a checkpoint is taken
+    assert world.broker.store.checkpoints.number > 0
+    again = world.restarted(reads=False)
+    again.pass_time(500)
+    assert not timers(again).is_restored
+
+    send(again, (b"new", named("a", delay("1h"))))  # it replaces a record whose id is not known yet
+    again.reads = True
+    again.pass_time(2 * 3_600_000)
+
+    assert timers(again).is_restored
+    assert [b"gone", b"stays", b"new"] == values(again)
+
+
+def test_segments_of_which_nothing_waits_are_removed() -> None:
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="2000")
+    for at in range(20):
+        send(world, (bytes(500), delay(10 * (at + 1))))
+    send(world, (b"late", delay("1h")))
+
+    world.pass_time(5_000)
+
+    log = arrivals(world).log
+    assert 21 == timers(world).waiting.end and 20 == timers(world).waiting.first_waiting()
+    assert 1 == len(log.segments) and log.log_start <= 20
+    world.pass_time(3_600_000)
+    assert b"late" == values(world)[-1]
+
+
+def test_released_records_leave_a_full_disk(world: BrokerWorld) -> None:
+    """
+    Arrivals are refused while fewer than 256 MiB are free; what is due goes on to leave until fewer than 64 MiB are.
+    """
+    send(world, (b"a", delay("10s")), (b"b", delay("20s")))
+    world.disk.free_bytes = 100 << 20
+    world.pass_time(10_500)
+
+    refused = send(world, (b"c", delay("1s")))
+    at_100_mib = values(world)
+    world.disk.free_bytes = 10 << 20
+    world.pass_time(1)
+    world.pass_time(20_000)
+    at_10_mib = values(world)
+    world.disk.free_bytes = None
+    world.pass_time(1_000)
+
+    assert errors.KAFKA_STORAGE_ERROR == refused.error_code
+    assert ([b"a"], [b"a"], [b"a", b"b"]) == (at_100_mib, at_10_mib, values(world))
+
+
+def test_a_record_is_read_from_the_disk_if_it_has_left_memory() -> None:
+    """
+    It makes no difference whether the bytes are in memory, in the page cache, or must be waited for.
+    """
+    world = BrokerWorld()
+    create(world)
+    world.broker.store.cache.bytes_max = 0
+    send(world, *[(b"%d" % at, delay(5_000)) for at in range(100)])
+    world.pass_time(1_000)  # written back
+    world.broker.store.cache.evict()
+    assert not arrivals(world).log.tail
+    world.reads = world.disk.reads_cached = False
+    world.pass_time(5_000)
+    assert 0 == world.partition(TOPIC).high_watermark
+
+    world.reads = True
+    world.pass_time(10)
+
+    assert [b"%d" % at for at in range(100)] == values(world)
+
+
+def test_a_rotten_record_is_not_released() -> None:
+    """
+    A flipped bit in the segment is found by the record's own CRC: the batch of released records would hide it.
+    """
+    world = BrokerWorld()
+    create(world)
+    world.broker.store.cache.bytes_max = 0
+    send(world, (bytes(1_000), delay(5_000)))
+    world.pass_time(1_000)
+    world.broker.store.cache.evict()
+    segment = arrivals(world).log.segments[0]
+    segment.opened(world.disk).write(500, [b"\xff"])
+
+    world.pass_time(10_000)
+
+    assert [] == values(world)
+    assert any("segment damaged" in line for line in world.events)
+
+
+def test_nothing_is_released_twice_when_leadership_moves() -> None:
+    """
+    What the former leader has proposed and not committed is taken again by the next one, once.
+    """
+    world = ClusterWorld()
+    create(world)
+    for at in range(30):
+        send(world[1], (b"%d" % at, delay(50 * at)))
+    for leader in (2, 3, 1):
+        world.lead(TOPIC, by=leader)
+        world.pass_time(400)
+    world.pass_time(2_000)
+
+    assert [b"%d" % at for at in range(30)] == values(world[1])
+
+
+def test_a_leader_that_hears_too_few_clocks_takes_no_arrivals() -> None:
+    """
+    A delay that counted from an old append time would be over at once.
+    """
+    world = ClusterWorld()
+    create(world)
+    send(world[1], (b"before", delay("1m")))
+    world[1].broker.cluster.clocks.keep_only([])
+
+    answer = send(world[1], (b"after", delay("1m")))
+    world.pass_time(1_000)
+    later = send(world[1], (b"later", delay("1m")))
+
+    assert errors.NOT_ENOUGH_REPLICAS == answer.error_code
+    assert errors.NONE == later.error_code
