@@ -1,0 +1,105 @@
+"""Records that the Python client delays are delivered when they are due, on a cluster of three brokers."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import tidemill
+from tests.integration.cli.dev_cluster import Cluster, running_cluster
+from tests.integration.http.http_client import HttpClient, wait_until_known
+
+IDLE = "10s"  # longer than any wait for a message that comes
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("delay") / "data", 3) as found:
+        yield found
+    assert "Traceback" not in found.stderr.read_text()
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    name = f"timers-{uuid.uuid4().hex[:12]}"
+    brokers = [HttpClient(broker["http"]) for broker in cluster.brokers]
+    body = {"name": name, "kind": "timer", "partitions": 1, "replication_factor": 3}
+    assert 201 == brokers[0].send("POST", "/v1/topics", body).status
+    earliest = {"configs": {"share.auto.offset.reset": "earliest"}}
+    assert 204 == brokers[0].send("PATCH", f"/v1/groups/g-{name}", earliest).status
+    wait_until_known(brokers, name)
+    return name
+
+
+def connection(cluster: Cluster, *, is_http: bool) -> dict[str, Any]:
+    return {"http": [broker["http"] for broker in cluster.brokers]} if is_http else {"bootstrap": cluster.bootstrap}
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@pytest.mark.parametrize("is_http", [False, True])
+def test_messages_are_received_when_they_are_due(cluster: Cluster, topic: str, is_http: bool) -> None:
+    """
+    A delay is a text, a number of seconds or a timedelta; a time is a datetime; and a message without them is due now.
+    """
+    with tidemill.connect(**connection(cluster, is_http=is_http)) as mill:
+        began = now()
+        mill.send_soon(topic, "4", delay=timedelta(seconds=4))
+        mill.send_soon(topic, "3", delay="3s")
+        mill.send_soon(topic, "2", at=began + timedelta(seconds=2))
+        mill.send_soon(topic, "1.5", delay=1.5)
+        mill.send_soon(topic, "0", headers={"mine": "kept"})
+        mill.flush()
+
+        with mill.queue(topic, f"g-{topic}", idle=IDLE) as queue:
+            received = [(next(queue), now()) for _ in range(5)]
+            queue.ack(message for message, _ in received)
+
+    assert ["0", "1.5", "2", "3", "4"] == [message.text() for message, _ in received]
+    for message, seen in received:
+        assert began + timedelta(seconds=float(message.text())) <= seen, message
+    assert b"kept" == received[0][0].header("mine")
+
+
+def test_the_asynchronous_client_delays_messages(cluster: Cluster, topic: str) -> None:
+    """
+    Many at the same time, of which each is received once, and none early.
+    """
+
+    async def run() -> tuple[datetime, list[tuple[str, datetime]]]:
+        async with tidemill.connect_async(cluster.bootstrap) as mill:
+            began = now()
+            await asyncio.gather(*(mill.send(topic, str(ms), delay=f"{ms}ms") for ms in range(1_000, 3_000, 20)))
+            received = []
+            async with mill.queue(topic, f"g-{topic}", prefetch=100, idle="3s") as queue:
+                async for message in queue:
+                    received.append((message.text(), now()))
+                    await message.ack()
+            return began, received
+
+    began, received = asyncio.run(run())
+
+    assert [str(ms) for ms in range(1_000, 3_000, 20)] == sorted((text for text, _ in received), key=int)
+    assert all(began + timedelta(milliseconds=int(text)) <= seen for text, seen in received)
+
+
+def test_a_timer_is_replaced_by_its_id(cluster: Cluster, topic: str) -> None:
+    """
+    The message that waited with the same id is never received.
+    """
+    with tidemill.connect(cluster.bootstrap) as mill:
+        mill.send(topic, "first", key="k", delay="1s", timer_id="reminder")
+        mill.send(topic, "second", key="k", delay="2s", timer_id="reminder")
+
+        with mill.queue(topic, f"g-{topic}", idle="4s") as queue:
+            received = []
+            for message in queue:
+                received.append(message.text())
+                message.ack()
+
+    assert ["second"] == received
