@@ -1,0 +1,309 @@
+"""Recurring records of a timer topic: the headers `tidemill-schedule`, `tidemill-timezone` and `tidemill-missed`.
+
+    tidemill-schedule: cron 30 8 * * MON-FRI     minute, hour, day of month, month, day of week, as in Debian's cron
+    tidemill-schedule: every 15m                 whole ms, s, m, h or d; at least 1 s, at most 100 years
+    tidemill-timezone: Europe/Berlin             a name of the IANA; only with cron; UTC if it is missing
+    tidemill-missed: one                         or all, or none; one if it is missing
+    tidemill-timer-id: …                         required: a later record with the key and the id replaces the schedule
+
+**Occurrences.**  They begin at `tidemill-deliver-at`, even if it lies in the past, and without it at the append time
+of the record.  That moment is the first occurrence of `every`, and the others follow at exact multiples of the
+interval, so nothing drifts.  The first occurrence of `cron` is the first match at or after that moment.
+`tidemill-delay` is refused.
+
+**Cron.**  A field is a number, a name (JAN, MON), a range, a list or a step, or `*`.  Day of month also takes L (the
+last day) and LW (the last weekday); day of week also takes MON#2 (the second Monday of the month) and 5L (the last
+Friday), and Sunday is 0 and 7.  If neither the day of month nor the day of week begins with `*`, a day matches when one
+of them does, and otherwise when both do.  There are no seconds and no @daily.  An expression without a match in 50
+years never fires and is refused.
+
+**Clock changes.**  A job whose minute or hour begins with `*` follows absolute time: it runs in each minute whose local
+time matches, so not in an hour that the clock skips, and twice in an hour that it repeats.  Any other job runs at fixed
+times.  Those that the clock skips run once, together, in the first minute after the gap; those in a repeated hour run
+the first time only.  This is what Debian's cron does for changes below three hours.
+
+**Missed occurrences.**  After an outage, the record waits with a due time in the past.
+ - one: it is released once, late, which stands for all occurrences up to then; the next one is in the future.
+ - all: all occurrences are released, one after the other, each as late as it is.
+ - none: an occurrence is skipped if it could not be released within `LATE_MS_MAX`, or before the following one.
+
+**Who computes.**  The leader of the partition alone, and the result enters the log (NEXT), so that brokers with other
+time zone data agree.  It computes the next occurrence when the release has committed, from the append time of the
+release instead of the time of the computation: a new leader that finds a release without its NEXT comes to the same
+result, and an outage between the two counts as one after the release.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from itertools import islice, takewhile
+from typing import Final, NamedTuple, Protocol
+
+from tidemill.model.duration import parse_duration_ms
+from tidemill.timer.due_time import DELAY, DUE_MS_MAX
+
+SCHEDULE: Final = "tidemill-schedule"
+TIMEZONE: Final = "tidemill-timezone"
+MISSED: Final = "tidemill-missed"
+TIMER_ID: Final = "tidemill-timer-id"
+VALUE_BYTES_MAX: Final = 256
+EVERY_MS_MIN: Final = 1_000
+EVERY_MS_MAX: Final = 36_525 * 86_400_000  # 100 years
+LATE_MS_MAX: Final = 60_000  # with missed=none; longer than a failover, a restart and a late heartbeat take
+SKIPPED_MAX: Final = 100  # skipped occurrences are counted up to this many: a job of every minute skips 10,000 a week
+YEARS_MAX: Final = 50  # without an occurrence for this long, a schedule is over
+_NOT_ZONES: Final = ("posix/", "right/", "localtime", "posixrules", "Factory")  # with leap seconds; of this machine
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+_MINUTE: Final = timedelta(minutes=1)
+_CRON_MS_MAX: Final = DUE_MS_MAX - 2 * 86_400_000  # local times after it may lie in the year 10000
+_CHECKED_FROM_MS: Final = 946_684_800_000  # the year 2000: an expression must fire within `YEARS_MAX` from there
+
+
+class BadSchedule(ValueError):
+    """The headers of a record say no schedule; the message says why, and what to write instead."""
+
+
+class Missed(StrEnum):
+    """What happens to occurrences whose time has passed during an outage."""
+
+    ONE = "one"
+    ALL = "all"
+    NONE = "none"
+
+
+class NextOccurrence(NamedTuple):
+    due_ms: int | None  # None: the schedule is over
+    skipped: int  # the occurrences before it that are never released, at most `SKIPPED_MAX`
+
+
+class _Rule(Protocol):
+    def occurrences(self, anchor_ms: int, after_ms: int) -> Iterator[int]:
+        """Yield the occurrences after a moment, ascending.  `anchor_ms` is one of them, or the first possible one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a record recurs.  All times are in whole milliseconds since the epoch."""
+
+    rule: _Rule
+    missed: Missed = Missed.ONE
+
+    def first(self, stamp_ms: int, deliver_at_ms: int | None = None) -> int | None:
+        """
+        Return the first occurrence of a record with this append time and this `tidemill-deliver-at`; None if there is
+        none before the year 9999 ends.
+        """
+        begin_ms = stamp_ms if deliver_at_ms is None else deliver_at_ms
+        return next(self.rule.occurrences(begin_ms, begin_ms - 1), None)
+
+    def is_missed(self, due_ms: int, now_ms: int) -> bool:
+        """Return whether an occurrence that waits at `now_ms` must be skipped.  The host asks before each release."""
+        if self.missed is not Missed.NONE:
+            return False
+        following = next(self.rule.occurrences(due_ms, due_ms), None)
+        return now_ms - due_ms > LATE_MS_MAX or (following is not None and following <= now_ms)
+
+    def next(self, last_due_ms: int, released_ms: int) -> NextOccurrence:
+        """
+        Return the occurrence that follows the one at `last_due_ms`, and is always later.
+
+        `released_ms` is the append time of its release; if it was skipped instead, the time at which that was decided.
+        """
+        found = None
+        if self.missed is Missed.NONE:
+            found = self._newest(max(last_due_ms, released_ms - LATE_MS_MAX - 1), released_ms, anchor_ms=last_due_ms)
+        if found is None:
+            after_ms = last_due_ms if self.missed is Missed.ALL else max(last_due_ms, released_ms)
+            found = next(self.rule.occurrences(last_due_ms, after_ms), None)
+        return NextOccurrence(found, self._between(last_due_ms, released_ms + 1 if found is None else found))
+
+    def _newest(self, after_ms: int, until_ms: int, *, anchor_ms: int) -> int | None:
+        """Return the last occurrence after one moment and not after the other, which are at most a minute apart."""
+        found = takewhile(lambda due_ms: due_ms <= until_ms, self.rule.occurrences(anchor_ms, after_ms))
+        return max(found, default=None)
+
+    def _between(self, begin_ms: int, end_ms: int) -> int:
+        """Count the occurrences between two moments, without either."""
+        between = takewhile(lambda due_ms: due_ms < end_ms, self.rule.occurrences(begin_ms, begin_ms))
+        return sum(1 for _ in islice(between, SKIPPED_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    interval_ms: int
+
+    def occurrences(self, anchor_ms: int, after_ms: int) -> Iterator[int]:
+        passed = max(0, (after_ms - anchor_ms) // self.interval_ms + 1)
+        yield from range(anchor_ms + passed * self.interval_ms, DUE_MS_MAX + 1, self.interval_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """
+    Matches of five fields in a time zone.
+
+    cronsim iterates over local times without a zone; what a clock change does to them is decided here.  Its own
+    handling of zones is wrong where the clock changes by half an hour (Lord Howe Island) or at midnight (Santiago).
+    """
+
+    fields: str
+    zone: tzinfo
+
+    def occurrences(self, anchor_ms: int, after_ms: int) -> Iterator[int]:
+        """Yield the matches after a moment; the anchor plays no part."""
+        if after_ms > _CRON_MS_MAX:
+            return
+        minute, hour, *_ = self.fields.split()
+        found = self._wildcard if minute.startswith("*") or hour.startswith("*") else self._fixed
+        yield from (moment_s * 1_000 for moment_s in found(after_ms // 1_000) if moment_s * 1_000 <= DUE_MS_MAX)
+
+    def _fixed(self, after_s: int) -> Iterator[int]:
+        """Yield the matches of a job that runs at fixed local times."""
+        for local in self._local_matches(self._local(after_s).replace(fold=0)):
+            while not (moments := self._moments(local)):
+                local += _MINUTE  # the clock skips this time: the first minute after the gap
+            if moments[0] > after_s:  # not so if the repeated hour has begun, or the gap has two matches
+                after_s = moments[0]
+                yield after_s
+
+    def _wildcard(self, after_s: int) -> Iterator[int]:
+        """Yield the matches of a job that follows absolute time."""
+        begin = self._local(after_s)
+        repeated = self._offset(begin.replace(fold=0)) - self._offset(begin.replace(fold=1))
+        if begin.fold == 0 and repeated > timedelta(0):
+            begin -= repeated  # the clock will repeat what lies between
+        again: deque[int] = deque()  # the moments of matches that the clock repeats
+        for local in self._local_matches(begin.replace(fold=0)):
+            moments = self._moments(local)
+            while moments and again and again[0] < moments[0]:
+                yield again.popleft()
+            if moments and moments[0] > after_s:
+                yield moments[0]
+            again.extend(moment for moment in moments[1:] if moment > after_s)
+        yield from again
+
+    def _local_matches(self, after: datetime) -> Iterator[datetime]:
+        """Yield the matches after a local time, without regard to the zone."""
+        from cronsim import CronSim  # imported when it is first used: most topics have no schedules
+
+        try:
+            for local in CronSim(self.fields, after):
+                if local.year > after.year + YEARS_MAX:
+                    return
+                yield local
+        except OverflowError:  # the end of the year 9999
+            return
+
+    def _moments(self, local: datetime) -> list[int]:
+        """Return the seconds since the epoch at which the clock shows a local time: none, one or two, ascending."""
+        both = {(local.replace(tzinfo=self.zone, fold=fold) - _EPOCH) // _SECOND for fold in (0, 1)}
+        return sorted(moment for moment in both if self._local(moment).replace(fold=0) == local)
+
+    def _local(self, moment_s: int) -> datetime:
+        """Return what the clock shows, without the zone, but with `fold` 1 if it shows it for the second time."""
+        return datetime.fromtimestamp(moment_s, self.zone).replace(tzinfo=None)
+
+    def _offset(self, local: datetime) -> timedelta:
+        offset = self.zone.utcoffset(local.replace(tzinfo=self.zone))
+        assert offset is not None
+        return offset
+
+
+def parse_schedule(headers: Iterable[tuple[str, bytes | None]]) -> Schedule | None:
+    """Return the schedule of a record, or None if its headers say none.  Raise BadSchedule."""
+    pairs = [(name, value) for name, value in headers if name in (SCHEDULE, TIMEZONE, MISSED, TIMER_ID, DELAY)]
+    given = dict(pairs)
+    if not given.keys() & {SCHEDULE, TIMEZONE, MISSED}:
+        return None
+    names = [name for name, _ in pairs]
+    for name in given:
+        if names.count(name) > 1:
+            raise BadSchedule(f"the header {name} is there twice: keep one")
+    if SCHEDULE not in given:
+        alone = " and ".join(name for name in names if name in (TIMEZONE, MISSED))
+        raise BadSchedule(f"{alone} without {SCHEDULE}: add it, such as every 15m, or omit {alone}")
+    if not given.get(TIMER_ID):
+        raise BadSchedule(f"{SCHEDULE} needs the header {TIMER_ID}, by which the schedule is replaced and cancelled")
+    if DELAY in given:
+        raise BadSchedule(f"{SCHEDULE} and {DELAY} are both there: say with tidemill-deliver-at when it begins")
+    text = _text(SCHEDULE, given[SCHEDULE], "cron and five fields, or every 15m")
+    kind, rest = (*text.split(maxsplit=1), "")[:2]
+    zone = _zone(given, kind)
+    if kind == "cron":
+        rule: _Rule = _cron(text, rest, zone)
+    elif kind == "every":
+        rule = _every(text, rest)
+    else:
+        raise BadSchedule(
+            f"{SCHEDULE}={text!r}: write cron and five fields, or every and a duration, such as every 15m"
+        )
+    return Schedule(rule, _missed(given))
+
+
+def _missed(given: dict[str, bytes | None]) -> Missed:
+    if MISSED not in given:
+        return Missed.ONE
+    text = _text(MISSED, given[MISSED], "one, all or none")
+    if text not in {*Missed}:
+        raise BadSchedule(f"{MISSED}={text!r}: write one, all or none")
+    return Missed(text)
+
+
+def _zone(given: dict[str, bytes | None], kind: str) -> tzinfo:
+    if TIMEZONE not in given:
+        return UTC
+    name = _text(TIMEZONE, given[TIMEZONE], "a name of the IANA, such as Europe/Berlin")
+    if kind != "cron":
+        raise BadSchedule(f"{TIMEZONE}={name!r}: only a cron schedule has a time zone: omit it")
+    from zoneinfo import ZoneInfo
+
+    try:
+        if name.startswith(_NOT_ZONES):
+            raise ValueError("a file beside the zones")
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:  # malformed; a directory, or too long; unknown
+        raise BadSchedule(
+            f"{TIMEZONE}={name!r}: no such zone: write a name of the IANA, such as Europe/Berlin"
+        ) from error
+
+
+def _every(text: str, rest: str) -> Every:
+    interval_ms = parse_duration_ms(rest.strip())
+    if interval_ms is None or not EVERY_MS_MIN <= interval_ms <= EVERY_MS_MAX:
+        raise BadSchedule(f"{SCHEDULE}={text!r}: write every and a number with s, m, h or d, from 1s to 36525d")
+    return Every(interval_ms)
+
+
+def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
+    from cronsim import CronSimError
+
+    fields = rest.split()
+    if len(fields) != 5:
+        raise BadSchedule(
+            f"{SCHEDULE}={text!r}: write five fields instead of {len(fields)}: minute, hour, day of month, month and "
+            "day of week, such as cron 30 8 * * MON-FRI"
+        )
+    cron = Cron(" ".join(fields), zone)
+    try:
+        fires = next(cron.occurrences(0, _CHECKED_FROM_MS), None) is not None
+    except CronSimError as error:
+        problem = str(error).lower().removeprefix("bad ")
+        raise BadSchedule(
+            f"{SCHEDULE}={text!r}: the field {problem} is not valid, or no month has such a day: correct it"
+        ) from error
+    if not fires:
+        raise BadSchedule(f"{SCHEDULE}={text!r}: never fires in {YEARS_MAX} years: correct the days, hours or months")
+    return cron
+
+
+def _text(name: str, value: bytes | None, fix: str) -> str:
+    if value is None or not value.strip():
+        raise BadSchedule(f"{name}={'null' if value is None else repr(value.decode(errors='replace'))}: write {fix}")
+    if len(value) > VALUE_BYTES_MAX or not value.isascii():
+        shown = value[: VALUE_BYTES_MAX + 1].decode(errors="replace")
+        raise BadSchedule(f"{name}={shown!r}: write {fix}, in at most {VALUE_BYTES_MAX} bytes of ASCII")
+    return value.decode("ascii")
