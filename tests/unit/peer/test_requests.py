@@ -18,6 +18,8 @@ from tidemill.peer import (
     share_receive,
     share_reset,
     share_resolve,
+    timer_list,
+    timer_resolve,
     transfer_leadership,
 )
 from tidemill.wire.api import ALL
@@ -39,6 +41,8 @@ APIS = (
     share_receive.API,
     share_letter.API,
     share_receipts.API,
+    timer_resolve.API,
+    timer_list.API,
 )
 DIRECTORY = bytes(range(16))
 TOPIC = TopicId(bytes(range(16, 32)))
@@ -144,6 +148,48 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         "0267" + TOPIC.hex() + "00000002" + "02" + "02" + "0000000000000004" + "00000005" + "0006" + "0000000000000007"
         + NO_TAGS + "0000000000000008" + "ffffffff" + NO_TAGS,
     ),
+    (
+        timer_resolve.API,
+        timer_resolve.Request(
+            topic_id=TOPIC, partition=2, operation=timer_resolve.RESCHEDULE, due_ms=7, arrivals=[4], timer_ids=[b"id"],
+        ),
+        TOPIC.hex() + "00000002" + "01" + "0000000000000007" + "02" + "0000000000000004" + "02" + "036964" + "ff" + "00"
+        + NO_TAGS,
+    ),
+    (
+        timer_resolve.API,
+        timer_resolve.Request(
+            topic_id=TOPIC,
+            partition=2,
+            operation=timer_resolve.CANCEL,
+            selection=timer_resolve.Selection(key=b"k", due_before_ms=9),
+            is_trial=True,
+        ),
+        TOPIC.hex() + "00000002" + "00" + "ff" * 8 + "01" + "01" + "01" + "026b" + NULL + "ff" * 8 + "0000000000000009"
+        + NO_TAGS + "01" + NO_TAGS,
+    ),
+    (
+        timer_list.API,
+        timer_list.Request(
+            topic_id=TOPIC,
+            partition=2,
+            selection=timer_resolve.Selection(key_prefix=b"k", due_from_ms=8),
+            timer_ids=[b"id"],
+            after_due_ms=5,
+            after_arrival=6,
+            max_records=3,
+            has_values=True,
+            edges_ms=[9],
+        ),
+        TOPIC.hex() + "00000002" + "01" + NULL + "026b" + "0000000000000008" + "ff" * 8 + NO_TAGS + "02" + "036964"
+        + "0000000000000005" + "0000000000000006" + "00" + "00000003" + "01" + "02" + "0000000000000009" + NO_TAGS,
+    ),
+    (
+        timer_list.API,
+        timer_list.Request(topic_id=TOPIC, partition=2, after_arrival=6, is_by_arrival=True, max_records=3),
+        TOPIC.hex() + "00000002" + "ff" + "01" + "ff" * 8 + "0000000000000006" + "01" + "00000003" + "00" + "01"
+        + NO_TAGS,
+    ),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -219,6 +265,38 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         FINE + NULL + "00000009" + "03" + "00" + "01" + NO_TAGS,
     ),
     (share_letter.API, share_letter.Response(error_code=3, error_message="no"), "0003" + "036e6f" + NO_TAGS),
+    (
+        timer_resolve.API,
+        timer_resolve.Response(changed=1, over=2, unknown=3),
+        FINE + NULL + "0000000000000001" + "0000000000000002" + "0000000000000003" + NO_TAGS,
+    ),
+    (
+        timer_list.API,
+        timer_list.Response(
+            waiting=1,
+            waiting_bytes=2,
+            next_due_ms=3,
+            end=4,
+            limit_ms=5,
+            records=[
+                timer_list.Response.Record(
+                    arrival=6,
+                    due_ms=7,
+                    timestamp_ms=8,
+                    size_bytes=9,
+                    timer_id=b"id",
+                    key=b"k",
+                    headers=[timer_list.Response.Record.Header(name="h", value=b"v")],
+                )
+            ],
+            has_more=True,
+            counts=[10],
+        ),
+        FINE + NULL + "".join(f"{number:016x}" for number in range(1, 6)) + "02" + "".join(
+            f"{number:016x}" for number in range(6, 9)
+        ) + "00000009" + "036964" + "026b" + NULL + "02" + "0268" + "0276" + NO_TAGS + NO_TAGS + "01" + "02"
+        + "000000000000000a" + NO_TAGS,
+    ),
 ]  # fmt: skip
 
 
@@ -258,5 +336,5 @@ def test_the_api_keys_are_not_kafkas() -> None:
     """The API keys between brokers are unique, far above Kafka's, and not among those that ApiVersions lists."""
     keys = [api.key for api in APIS]
 
-    assert [*range(10_000, 10_010), 10_015, 10_016, 10_017, 10_018] == keys
+    assert [*range(10_000, 10_010), *range(10_015, 10_021)] == keys
     assert not set(keys) & set(ALL)
