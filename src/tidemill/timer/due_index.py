@@ -1,59 +1,445 @@
-"""The index by due time."""
+"""The index by due time of what waits of one timer partition.  It is a cache: the log and the bits can replace it.
 
-import heapq
-from collections.abc import Iterable
+                         add                    flush, a job writes
+    committed entries ────────▶ unsorted rows ─────────────────────▶ runs, sorted, in files ─▶ merged, removed
+                          │          │                                 │
+                          │          └──────────────┬──────────────────┘
+                          │ below the edge          │ from the edge on: a job reads
+                          ▼                         ▼
+    leader only:        heap ─────▶ window ◀───── slice          next_due, take, put_back
 
-from tidemill.timer.due_row import DueRow, unpack_rows
+All replicas have the rows; only a leader has a window.  All rows below its edge are in the window *as well*, so the
+window can be dropped at any time, and a run has all rows of its range.  A release or cancellation changes nothing here:
+`take` skips rows whose arrival is over, or was rescheduled to another time.
+
+Each row belongs to the range of offsets that was added with it, except for those of rescheduled arrivals: they stay in
+memory, like the new times themselves in `waiting_set`, from which `restore` and `rebuild` make them again.
+"""
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from tidemill.timer.covered_offsets import CoveredOffsets
+from tidemill.timer.due_merge import Merge
+from tidemill.timer.due_refill import Refill
+from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW, ROW_BYTES, pack_rows, unpack_rows
+from tidemill.timer.due_run import CHUNK_ROWS, DueRun, ReadRun, UnwrittenRun
+from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window, split_rows, waiting_rows
+from tidemill.timer.unsorted_rows import BLOCK_BYTES, UnsortedRows
 from tidemill.timer.waiting_set import WaitingSet
 
 
+class Sizes(NamedTuple):
+    """Bounds of an index.  A refill of 32,768 rows takes 1.3 MB; a run of 262,144 rows takes 10.5 MB."""
+
+    run_rows: int = 1 << 18  # of a flushed run, at most
+    chunk_rows: int = CHUNK_ROWS
+    refill_rows: int = 1 << 15  # about so many rows are read at once
+    window_rows: int = 1 << 17  # a larger window is trimmed
+    runs_max: int = 64  # more are merged
+    merge_runs: int = 8  # so many at once
+    inline_rows: int = 1 << 12  # so many rows in memory are sorted at once, without a job
+    reschedule_rows: int = 1 << 12  # below so many rows of rescheduled arrivals, none is dropped
+
+
+SIZES: Final = Sizes()
+_FIRST: Final = attrgetter("first")
+_LEAST: Final = bytes(KEY_BYTES)  # no key is less
+
+
 class DueIndex:
-    def __init__(self, waiting: WaitingSet) -> None:
+    def __init__(self, waiting: WaitingSet, kept_end: int = 0, sizes: Sizes = SIZES) -> None:
+        """
+        Nothing is indexed.  `waiting` says what waits; it has changed when rows of the same entry are added.
+
+        The rows of later arrivals than those of `waiting`, and of kept records from the offset `kept_end` on, are
+        added.  Those of earlier ones are restored from runs and rebuilt (`missing`).
+        """
+        self.arrivals_start = 0  # the first offset of the arrivals log; the host sets it
+        self.kept_start = 0  # that of the log of kept records, without `KEPT`
         self._waiting = waiting
-        self._all: dict[tuple[int, int], DueRow] = {}
-        self._heap: list[tuple[int, int]] = []
-        self._leads = False
+        self._sizes = sizes
+        self._ends = [waiting.end, KEPT | kept_end]  # of what was added, in the arrivals log and that of kept records
+        self._unsorted = UnsortedRows(), UnsortedRows()  # of the two logs
+        self._rescheduled: list[bytes] = []
+        self._rescheduled_max = sizes.reschedule_rows
+        self._covered = CoveredOffsets()  # ranges of which all rows are here
+        self._unwritten: list[UnwrittenRun] = []
+        self._failed: list[UnwrittenRun] = []  # those of them that must be written again
+        self._runs: list[DueRun] = []  # by offset
+        self._serial = 0  # of the newest run
+        self._unused: list[str] = []  # the names of files that are not needed any more
+        self._merge: Merge | None = None
+        self._window: Window | None = None  # of a leader
+        self._least_beyond: bytes | None = None  # no row from the edge on has a smaller key; None if there is none
+        self._refill: Refill | None = None
+        self._late: list[bytes] = []  # rows that were added since the refill began
+
+    # Rows
+
+    @property
+    def unsorted_bytes(self) -> int:
+        """The bytes of the rows that `flush` moves to runs, without those that a job writes now."""
+        return sum(it.size for it in self._unsorted) + sum(it.size for it in self._failed)
 
     def add(self, rows: bytes) -> None:
-        for row in unpack_rows(rows):
-            self._all[row.due_ms, row.arrival] = row
-            if self._leads:
-                heapq.heappush(self._heap, (row.due_ms, row.arrival))
+        """
+        Add the rows of a committed entry: of new arrivals or kept records in order, or of rescheduled arrivals.
 
-    def lead(self) -> None:
-        self._leads = True
-        self._heap = sorted(key for key in self._all)
+        Rows of new records cover all offsets up to the last one, so a record that never waits needs no row.
+        """
+        if not rows:
+            return
+        log, first = _position(rows, 0)
+        last_log, last = _position(rows, len(rows) - ROW_BYTES)
+        if log == last_log and first >= self._ends[log]:
+            begin, self._ends[log] = self._ends[log], last + 1
+            self._unsorted[log].add(rows, begin, last + 1)
+            self._covered.add(begin, last + 1)
+            self._notice(rows)
+        else:
+            if self._window is not None:
+                self._window.allow_again(rows)
+            self._add_rescheduled(rows)
 
-    def follow(self) -> None:
-        self._leads = False
-        self._heap = []
+    def rebuild(self, first: int, end: int, rows: bytes) -> None:
+        """Add all rows of a missing range, which were read from the log, in order; or of a part of it."""
+        log = first >= KEPT
+        self._unsorted[log].add(rows, first, end)
+        self._covered.add(first, end)
+        self._notice(rows)
+        self._reschedule_again(rows)
 
-    def wanted(self) -> None:
+    def restore(self, read: ReadRun) -> bool:
+        """
+        Add a run that was read when the broker started, before anything is rebuilt.
+
+        Return False if it is not needed, so that its file can be removed.
+        """
+        run = read.run
+        self._serial = max(self._serial, serial_of(run.name))
+        if any(other.first <= run.first and run.end <= other.end for other in self._runs):
+            return False  # the runs were merged
+        for other in self._runs:
+            if run.first <= other.first and other.end <= run.end:
+                self._unused.append(other.name)
+        self._runs = [it for it in self._runs if it.name not in self._unused]
+        self._covered.add(run.first, run.end)
+        if not waiting_rows(read.rows, self._waiting.bits()):
+            return False
+        insort(self._runs, run, key=_FIRST)
+        self._notice(read.rows)
+        self._reschedule_again(read.rows)
+        return True
+
+    def missing(self) -> list[tuple[int, int]]:
+        """
+        Return the ranges of offsets whose rows are not here.
+
+        Offsets of kept records have the highest bit, as in rows.
+        """
+        arrivals = self._covered.gaps(self.arrivals_start, self._ends[0])
+        kept = self._covered.gaps(KEPT | self.kept_start, self._ends[1])
+        return [(first, end) for first, end in arrivals if self._waiting.count_between(first, end)] + kept
+
+    # Runs, whose files the host writes, reads and removes in jobs
+
+    @property
+    def runs(self) -> Sequence[DueRun]:
+        """The runs in files, by offset."""
+        return self._runs
+
+    def waiting_in(self, run: DueRun) -> int:
+        """Return how many rows of a run may still wait."""
+        arrivals = run.arrivals
+        return min(run.count, self._waiting.count_between(arrivals.start, arrivals.stop))
+
+    def flush(self) -> UnwrittenRun | None:
+        """
+        Return the oldest unsorted rows of one log as a run to be written, or None if none waits.
+
+        They stay in memory until the host calls `flushed`, or until a later `flush` after `flush_failed`.
+        """
+        if self._failed:
+            return self._failed.pop()
+        for unsorted in sorted(self._unsorted, key=attrgetter("size"), reverse=True):
+            gathered = unsorted.gather(self._sizes.run_rows, self._waiting.bits())
+            if gathered is not None:
+                blocks, first, end = gathered
+                id_of = self._waiting.id_of if self._waiting.has_ids else None
+                name, chunk_rows = self._next_name(first, end), self._sizes.chunk_rows
+                run = UnwrittenRun(name, first, end, blocks, id_of, chunk_rows=chunk_rows)
+                self._unwritten.append(run)
+                return run
         return None
 
-    def take(self, limit_ms: int, records_max: int, bytes_max: int) -> list[DueRow]:
-        found: list[DueRow] = []
-        size = 0
-        while self._clean() and self._heap[0][0] <= limit_ms and len(found) < records_max and size < bytes_max:
-            row = self._all[heapq.heappop(self._heap)]
-            if found and found[-1].arrival == row.arrival and found[-1].due_ms == row.due_ms:
-                continue
-            found.append(row)
-            size += row.size
-        return found
+    def flushed(self, run: UnwrittenRun) -> None:
+        """Note that the file of a run is written."""
+        assert run.written is not None, f"{run.name} was not encoded"
+        self._unwritten.remove(run)
+        insort(self._runs, run.written, key=_FIRST)
 
-    def put_back(self, rows: Iterable[DueRow]) -> None:
-        for row in rows:
-            heapq.heappush(self._heap, (row.due_ms, row.arrival))
+    def flush_failed(self, run: UnwrittenRun) -> None:
+        """Keep the rows of a run that could not be written; `flush` returns it again."""
+        self._failed.append(run)
+
+    def removable(self) -> list[str]:
+        """
+        Return the names of files that are not needed any more, and forget their runs; the host removes the files.
+
+        These are runs of which nothing waits, or that lie before the starts of the logs, because newer copies of what
+        waits have been added; runs that were merged; and unreadable ones.  While a refill is in progress, there are
+        none.
+        """
+        if self._refill is not None:
+            return []
+        merging = {run.name for run in self._merge.runs} if self._merge is not None else set()
+        starts = self.arrivals_start, KEPT | self.kept_start
+        finished = {
+            run.name
+            for run in self._runs
+            if run.name not in merging and (run.end <= starts[run.is_kept] or not self.waiting_in(run))
+        }
+        self._runs = [run for run in self._runs if run.name not in finished]
+        names = [name for name in self._unused if name not in merging] + sorted(finished)
+        self._unused = [name for name in self._unused if name in merging]
+        return names
+
+    def merge(self) -> Merge | None:
+        """Return a merge for a job to execute if there are too many runs, else None."""
+        if self._merge is not None or len(self._runs) <= self._sizes.runs_max:
+            return None
+        found = min(self._mergeable(), key=lambda runs: sum(run.count for run in runs), default=None)
+        if found is None:
+            return None
+        bits = self._waiting.bits()
+        name = self._next_name(found[0].first, found[-1].end)
+        self._merge = Merge(
+            name,
+            found,
+            bits._replace(over=bytes(bits.over)),
+            self._sizes.refill_rows,
+            chunk_rows=self._sizes.chunk_rows,
+        )
+        return self._merge
+
+    def merged(self, merge: Merge) -> None:
+        """Use the run that a merge has written, unless a run could not be read."""
+        assert merge is self._merge and not merge.reads
+        self._merge = None
+        if merge.unreadable:
+            self._drop_unreadable(merge.unreadable)
+            self._unused.append(merge.name)
+            return
+        names = {run.name for run in merge.runs}
+        self._unused += [run.name for run in self._runs if run.name in names]
+        self._runs = [run for run in self._runs if run.name not in names]
+        self._covered.add(merge.run.first, merge.run.end)
+        if merge.run.count:
+            insort(self._runs, merge.run, key=_FIRST)
+        else:
+            self._unused.append(merge.name)
+
+    def merge_failed(self, merge: Merge) -> None:
+        """Forget a merge whose file could not be written."""
+        assert merge is self._merge
+        self._merge = None
+        self._unused.append(merge.name)
+
+    # What a leader releases
+
+    def lead(self) -> None:
+        """Begin a window."""
+        self.follow()
+        self._window = Window()
+        if self._runs or self._blocks():
+            self._least_beyond = _LEAST
+        else:
+            self._window.extend(b"", LAST_EDGE)
+
+    def follow(self) -> None:
+        """Drop the window, and what was taken."""
+        self._window = self._least_beyond = self._refill = None
+        self._late = []
+
+    def wanted(self) -> Refill | None:
+        """
+        Return what a job must read and supply, or None if the window has enough rows, or a refill is in progress.
+
+        If few rows are in memory and there are no runs, the window is refilled at once.
+        """
+        window, size = self._window, self._sizes.refill_rows
+        if window is None or self._least_beyond is None or self._refill is not None or len(window) > size // 2:
+            return None
+        blocks = self._blocks()
+        self._refill = refill = Refill(self._runs, blocks, window.edge, size)
+        self._late = []
+        if refill.reads or sum(map(len, blocks)) > self._sizes.inline_rows * ROW_BYTES:
+            return refill
+        refill.supply([])
+        self.refilled(refill)
+        return None
+
+    def refilled(self, refill: Refill) -> None:
+        """
+        Move the rows of a refill, to which the data was supplied, to the window.
+
+        If a run could not be read, it is dropped, and the window stays: `missing` then returns its range.
+        """
+        window = self._window
+        if refill is not self._refill or window is None:
+            return  # it began before this broker led
+        self._refill, late, self._late = None, self._late, []
+        if refill.unreadable:
+            self._drop_unreadable(refill.unreadable)
+            return
+        below, least_late = split_rows(late, window.edge, refill.edge)
+        window.extend(refill.rows, refill.edge)
+        window.push(below)
+        least = [refill.least_left, least_late, *(run.least_from(refill.edge) for run in self._runs)]
+        self._least_beyond = min((key for key in least if key is not None), default=None)
+        self._trim()
+
+    def take(self, limit_ms: int, records_max: int, bytes_max: int) -> bytes:
+        """
+        Return the first rows that wait and are due by `limit_ms`, in order of (due, arrival).
+
+        The records of the rows have at most `bytes_max` bytes together, or there is one row only.  The index does not
+        return a row again until it is put back, its arrival is rescheduled, or `follow` was called.  When an arrival
+        is rescheduled, the host forgets its rows that it has taken.
+        """
+        if self._window is None:
+            return b""
+        return self._window.take(limit_ms, records_max, bytes_max, self._row_filter())
+
+    def put_back(self, rows: bytes) -> None:
+        """Let rows that were taken and not used be taken again."""
+        if self._window is not None:
+            self._window.put_back(rows)
 
     def next_due(self) -> int | None:
-        return self._heap[0][0] if self._clean() else None
+        """
+        Return when the first row that waits and is not taken is due, or None if there is none, or no window.
 
-    def _clean(self) -> bool:
-        while self._heap:
-            due, arrival = self._heap[0]
-            if self._waiting.waits(arrival) and self._waiting.due_ms(arrival, due) == due:
-                return True
-            heapq.heappop(self._heap)
-            self._all.pop((due, arrival), None)
-        return False
+        If that row must be read first (`wanted`), it is due at this time or later.
+        """
+        if self._window is None:
+            return None
+        due = self._window.first_due(self._row_filter())
+        if due is not None or self._least_beyond is None:
+            return due
+        return int.from_bytes(self._least_beyond[:8], "big")
+
+    # Parts of the above
+
+    def _row_filter(self) -> RowFilter:
+        waiting = self._waiting
+        return RowFilter(*waiting.bits(), waiting.rescheduled, self.arrivals_start, KEPT | self.kept_start)
+
+    def _notice(self, rows: bytes) -> None:
+        """Add new rows to the window if they are below its edge."""
+        window = self._window
+        if window is None:
+            return
+        below, least = split_rows([rows], NO_EDGE, window.edge)
+        window.push(below)
+        if least is not None and (self._least_beyond is None or least < self._least_beyond):
+            self._least_beyond = least
+        if self._refill is not None:
+            self._late.append(rows)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Bound the window.  A row in it is never lost: it is in a run or in memory as well."""
+        window = self._window
+        if window is not None and self._refill is None and len(window) > self._sizes.window_rows:
+            window.trim(self._sizes.refill_rows)
+            self._least_beyond = window.edge
+
+    def _add_rescheduled(self, rows: bytes) -> None:
+        waits, rescheduled = self._waiting.waits, self._waiting.rescheduled
+        for row in unpack_rows(rows):
+            is_known = rescheduled.get(row.arrival) == row.due_ms or not waits(row.arrival)
+            assert is_known, f"arrival {row.arrival} is not due at {row.due_ms}, and its row is not new"
+        if self._rescheduled and len(self._rescheduled[-1]) + len(rows) <= BLOCK_BYTES:
+            rows_so_far = self._rescheduled.pop()
+            self._rescheduled.append(rows_so_far + rows)
+        else:
+            self._rescheduled.append(rows)
+        self._notice(rows)
+        if sum(map(len, self._rescheduled)) > self._rescheduled_max * ROW_BYTES:
+            self._drop_rescheduled()
+
+    def _drop_rescheduled(self) -> None:
+        """Drop the rows of rescheduled arrivals that are over, or were rescheduled again."""
+        rescheduled = self._waiting.rescheduled
+        every = (row for block in self._rescheduled for row in unpack_rows(block))
+        kept = [row for row in every if rescheduled.get(row.arrival) == row.due_ms]
+        self._rescheduled = [pack_rows(kept[at : at + 1_024]) for at in range(0, len(kept), 1_024)]
+        self._rescheduled_max = max(2 * len(kept), self._sizes.reschedule_rows)
+
+    def _reschedule_again(self, rows: bytes) -> None:
+        """Add the rows of arrivals that are not due any more when these rows say."""
+        rescheduled = self._waiting.rescheduled
+        if rescheduled:
+            current = [
+                row._replace(due_ms=rescheduled[row.arrival])
+                for row in unpack_rows(rows)
+                if rescheduled.get(row.arrival, row.due_ms) != row.due_ms
+            ]
+            self._add_rescheduled(pack_rows(current))
+
+    def _blocks(self) -> list[bytes]:
+        """Return all rows in memory."""
+        unsorted = (block for rows in self._unsorted for block in rows.blocks())
+        return [*unsorted, *self._rescheduled, *(block for run in self._unwritten for block in run.blocks)]
+
+    def _next_name(self, first: int, end: int) -> str:
+        self._serial += 1
+        return f"{first & ~KEPT}-{end & ~KEPT}-{self._serial}.due"
+
+    def _drop_unreadable(self, names: Sequence[str]) -> None:
+        for run in self._runs:
+            if run.name in names:
+                self._covered.remove(run.first, run.end)
+                self._unused.append(run.name)
+        self._runs = [run for run in self._runs if run.name not in names]
+
+    def _mergeable(self) -> Iterator[Sequence[DueRun]]:
+        """Yield runs that follow each other."""
+        groups: list[list[DueRun]] = []
+        for run in self._runs:
+            if groups and self._follows(groups[-1][-1], run):
+                groups[-1].append(run)
+            else:
+                groups.append([run])
+        for group in groups:
+            count = min(len(group), self._sizes.merge_runs)
+            if count > 1:
+                yield from (group[at : at + count] for at in range(len(group) - count + 1))
+
+    def _follows(self, former: DueRun, run: DueRun) -> bool:
+        """Return whether nothing waits between two runs, so that one run can claim the whole range."""
+        first, end = former.end, run.first
+        return former.is_kept == run.is_kept and (
+            first >= end
+            or not (
+                self._covered.gaps(first, end)
+                or self._unsorted[run.is_kept].overlaps(first, end)
+                or any(it.first < end and first < it.end for it in self._unwritten)
+            )
+        )
+
+
+def serial_of(name: str) -> int:
+    """Return the number of a run that its name ends with, or 0."""
+    number = name.removesuffix(".due").rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _position(rows: bytes, at: int) -> tuple[bool, int]:
+    """Return the log and the offset of the row at a position."""
+    offset: int = ROW.unpack_from(rows, at)[2]
+    return offset >= KEPT, offset

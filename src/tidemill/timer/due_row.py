@@ -1,15 +1,18 @@
-"""The row of a record that waits in the index by due time: when it is due, and where its bytes are on this replica.
+"""A row of the index by due time: when an arrival is due, and where its record lies.
 
-    due         8   ms since the epoch
-    arrival     8   arrival number
-    offset      8   of the record in its log; the highest bit says that the log is the kept log
-    position    4   of the record in its segment's file; UNPLACED: look the offset up
-    size        4   of the record in bytes; 0 if it is UNPLACED
-    CRC-32C     4   of the record's bytes; 0 if it is UNPLACED
-    key hash    4   CRC-32C of the key; 0 without a key
-    timestamp   8   the producer's, ms since the epoch
+    due        8   int64, milliseconds since the epoch; not negative
+    arrival    8   uint64
+    offset     8   uint64; of the record in its log; the highest bit is set in the log of kept records (`KEPT`)
+    position   4   uint32; of the record in the file of its segment; UNPLACED: look the offset up
+    size       4   uint32; of the record in bytes; 0 if it is UNPLACED
+    CRC        4   uint32; CRC-32C of the record; 0 if it is UNPLACED
+    key hash   4   uint32; CRC-32C of the key; 0 without a key
+    timestamp  8   int64; the producer's, in milliseconds since the epoch
 
-Integers are big-endian.  Replicas agree on due time and arrival, but not on positions: their segments differ.
+Integers are big-endian, so packed rows are in order as byte strings: by due time, then by arrival, then by offset.
+The first 16 bytes are the *key*, (due, arrival).  Rows with the same key are copies of one record, and the newest copy,
+with the largest offset, comes last: kept records come after arrivals, and a record that is moved again gets a larger
+offset.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,25 +20,32 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 ROW: Final = Struct(">qQQIIIIq")
+ROW_BYTES: Final = ROW.size
+KEY_BYTES: Final = 16
 KEPT: Final = 1 << 63
 UNPLACED: Final = (1 << 32) - 1
 
 
 class DueRow(NamedTuple):
-    due_ms: int
+    due_ms: int  # since the epoch
     arrival: int
-    offset: int
-    position: int = UNPLACED
-    size: int = 0
-    crc: int = 0
+    offset: int  # of the record in its log; with `KEPT` in the log of kept records
+    position: int = UNPLACED  # of the record in the file of its segment
+    size: int = 0  # of the record in bytes
+    crc: int = 0  # CRC-32C of the record
     key_hash: int = 0
-    timestamp: int = -1
+    timestamp: int = -1  # the producer's
 
 
 def pack_rows(rows: Iterable[DueRow]) -> bytes:
-    pack = ROW.pack
-    return b"".join([pack(*row) for row in rows])
+    return b"".join([ROW.pack(*row) for row in rows])
 
 
 def unpack_rows(data: bytes) -> Iterator[DueRow]:
+    """Raise struct.error if `data` does not consist of whole rows."""
     return map(DueRow._make, ROW.iter_unpack(data))
+
+
+def arrivals_of(rows: bytes) -> list[int]:
+    """Return the arrivals of packed rows."""
+    return [arrival for _, arrival, *_ in ROW.iter_unpack(rows)]

@@ -1,50 +1,42 @@
-"""Which arrivals the kept log holds, in the order of its offsets, from the first that may still wait on."""
+"""Which arrivals the kept log holds, by the offsets of their records there, from the first that may still wait on."""
 
 from array import array
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 
 class ArrivalsByOffset:
-    def __init__(self, start: int = 0) -> None:
-        """The log is empty, and its next offset is `start`."""
-        self.end = start
-        self._runs: deque[tuple[int, array[int]]] = deque()  # offset of the first, and the arrivals
+    def __init__(self, end: int = 0, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        """The next offset of the log is `end`; `pairs` are offsets of records that may wait, and their arrivals."""
+        self.end = end
+        known = sorted(pairs)
+        self._offsets = array("Q", [offset for offset, _ in known])
+        self._arrivals = array("Q", [arrival for _, arrival in known])
+        self._first = 0  # the position of the first record that may wait
 
     @property
     def start(self) -> int:
-        """The offset of the first record that may still wait, or `end`."""
-        return self._runs[0][0] if self._runs else self.end
+        """The offset of the first record that may wait, or `end`."""
+        return self._offsets[self._first] if self._first < len(self._offsets) else self.end
 
     def add(self, arrivals: Sequence[int]) -> None:
         """Note the arrivals of the records that were appended to the log, in their order."""
-        self._runs.append((self.end, array("Q", arrivals)))
+        self._offsets.extend(range(self.end, self.end + len(arrivals)))
+        self._arrivals.extend(arrivals)
         self.end += len(arrivals)
 
     def first_waiting(self, waits: Callable[[int], bool]) -> int:
         """Return the offset of the first record that waits, or `end`: no byte of an earlier one is needed any more."""
-        while self._runs:
-            start, arrivals = self._runs[0]
-            for at, arrival in enumerate(arrivals):
-                if waits(arrival):
-                    if at:
-                        self._runs[0] = start + at, arrivals[at:]
-                    return start + at
-            self._runs.popleft()
-        return self.end
+        while self._first < len(self._arrivals) and not waits(self._arrivals[self._first]):
+            self._first += 1
+        if self._first > len(self._arrivals) // 2:
+            del self._offsets[: self._first], self._arrivals[: self._first]
+            self._first = 0
+        return self.start
 
     def offset_of(self, arrival: int) -> int | None:
         """Return the offset of the newest copy of an arrival; None if the log does not hold it."""
-        for start, arrivals in reversed(self._runs):
-            if arrival in arrivals:
-                return start + len(arrivals) - 1 - arrivals[::-1].index(arrival)
-        return None
-
-    def arrival_at(self, offset: int) -> int | None:
-        """Return the arrival at an offset; None if it is not known to wait any more."""
-        at = bisect_right(self._runs, offset, key=lambda run: run[0]) - 1
-        if at < 0:
-            return None
-        start, arrivals = self._runs[at]
-        return arrivals[offset - start] if offset - start < len(arrivals) else None
+        arrivals = self._arrivals
+        at = len(arrivals) - 1
+        while at >= self._first and arrivals[at] != arrival:
+            at -= 1
+        return self._offsets[at] if at >= self._first else None

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from tidemill.timer.due_row import ROW, DueRow, unpack_rows
+from tidemill.timer.due_row import ROW, unpack_rows
 from tidemill.timer.timer_command import Decision, decode_command, encode_command
 from tidemill.timer.timer_headers import ID_HASH_BYTES
 from tidemill.timer.waiting_set import Arrival
@@ -132,8 +132,3 @@ def _arrived(body: bytes) -> Arrived:
 def kept_arrivals(rows: bytes) -> list[int]:
     """Return the arrivals of rows, in their order."""
     return [row.arrival for row in unpack_rows(rows)]
-
-
-def unplaced(arrival: int, due_ms: int) -> bytes:
-    """Return the row of an arrival whose time has changed; where its bytes are is looked up when it is released."""
-    return ROW.pack(*DueRow(due_ms, arrival, arrival))

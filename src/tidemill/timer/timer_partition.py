@@ -8,12 +8,13 @@ records that wait; until then, committed changes are deferred, because a change 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct, error
 from typing import Final
 
 from tidemill.timer.due_index import DueIndex
-from tidemill.timer.due_row import pack_rows, unpack_rows
+from tidemill.timer.due_row import KEPT, ROW, DueRow, pack_rows, unpack_rows
+from tidemill.timer.due_run import ReadRun
 from tidemill.timer.kept_arrivals import ArrivalsByOffset
 from tidemill.timer.timer_changes import (
     Arrived,
@@ -25,7 +26,6 @@ from tidemill.timer.timer_changes import (
     decode_changes,
     encode_changes,
     kept_arrivals,
-    unplaced,
 )
 from tidemill.timer.timer_command import Cancel, CancelIds, Reschedule
 from tidemill.timer.waiting_bits import MalformedBits
@@ -42,11 +42,12 @@ class TimerPartition:
         self.waiting = WaitingSet()
         self.index = DueIndex(self.waiting)
         self.kept = ArrivalsByOffset()
-        self.kept_start = 0  # offset of the first record that waited in the kept log, when the state was saved
         self.is_restored = True  # False until the ids and the index have been read from the records that wait
         self.decided: OutcomeKnown | None = None  # called on the leader, which answers those who asked
         self._pending: deque[tuple[int, Change]] = deque()  # not committed
         self._deferred: deque[tuple[int, Change]] = deque()  # committed, not applied
+        self._ids_read: list[tuple[int, bytes]] = []  # while this is restored: arrivals and the hashes of their ids
+        self._kept_read: list[tuple[int, int]] = []  # while this is restored: offsets of the kept log and arrivals
         self._held: Counter[int | bytes] = Counter()  # arrivals, and hashes of ids, that uncommitted changes name
 
     @property
@@ -115,29 +116,44 @@ class TimerPartition:
             named = {waiting.arrival_of(timer_id): due for timer_id, due in decision.dues.items()}
             dues = {arrival: due for arrival, due in named.items() if arrival is not None}
             outcome = waiting.reschedule_ids(decision.dues)
-        self.index.add(b"".join([unplaced(arrival, due) for arrival, due in dues.items() if waiting.waits(arrival)]))
+        self.index.add(b"".join([self._moved(arrival, due) for arrival, due in dues.items() if waiting.waits(arrival)]))
         return outcome
+
+    def _moved(self, arrival: int, due_ms: int) -> bytes:
+        """Return the row of an arrival whose time has changed.  Its bytes are looked up when it is released."""
+        offset = self.kept.offset_of(arrival) if arrival < self.index.arrivals_start else None
+        return ROW.pack(*DueRow(due_ms, arrival, arrival if offset is None else offset | KEPT))
 
     def _at_present_times(self, rows: bytes) -> bytes:
         """Return rows with the times at which their records are due now: some may have been rescheduled."""
         due_of = self.waiting.due_ms
         return pack_rows(row._replace(due_ms=due_of(row.arrival, row.due_ms)) for row in unpack_rows(rows))
 
-    # Restoring ids and index.
+    # Restoring ids and index: a host reads runs of the index, and from the logs what no run has.
 
-    def restore(self, rows: Iterable[bytes], ids: Iterable[tuple[int, bytes]], kept: Sequence[Sequence[int]]) -> None:
+    def restore_run(self, read: ReadRun) -> bool:
+        """Adopt a run of the index.  Return False if it is not needed, so that its file can be removed."""
+        self._ids_read += read.ids
+        if read.run.is_kept:
+            self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(read.rows)]
+        return self.index.restore(read)
+
+    def restore_range(self, first: int, end: int, rows: bytes, ids: Iterable[tuple[int, bytes]]) -> None:
         """
-        Adopt what a job has read of the records that wait, up to `waiting.end` and `kept.end`: their rows, in the order
-        of the logs, the ids of arrivals, and the arrivals in the kept log.
+        Adopt the rows of a range of offsets that `index.missing` has named, or of its beginning: those of records that
+        wait, in order; and the hashes of their ids.
         """
+        self._ids_read += ids
+        if first >= KEPT:
+            self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(rows)]
+        self.index.rebuild(first, end, rows)
+
+    def restored(self) -> None:
+        """Apply what was deferred: nothing is missing any more."""
         assert not self.is_restored, "ids and index are there already"
-        self.waiting.restore_ids(ids)
-        end = self.kept.end
-        self.kept = ArrivalsByOffset(end - sum(map(len, kept)))
-        for arrivals in kept:
-            self.kept.add(arrivals)
-        for part in rows:
-            self.index.add(self._at_present_times(part))
+        self.waiting.restore_ids(sorted(self._ids_read))
+        self.kept = ArrivalsByOffset(self.kept.end, self._kept_read)
+        self._ids_read, self._kept_read = [], []
         self.is_restored = True
         while self._deferred:
             self._apply(*self._deferred.popleft())
@@ -163,9 +179,9 @@ class TimerPartition:
             found.waiting = WaitingSet.decode(data[_HEAD.size : _HEAD.size + size])
         except MalformedBits as problem:
             raise error(str(problem)) from None
-        found.index = DueIndex(found.waiting)
+        found.index = DueIndex(found.waiting, end)
         found.kept = ArrivalsByOffset(end)
-        found.kept_start = first
+        found.index.kept_start = first
         found.is_restored = not found.waiting.count
         for index, change, is_committed in decode_changes(data[_HEAD.size + size :]):
             if not is_committed:

@@ -13,7 +13,7 @@ Positions beyond the last arrival count as waiting.  Integers are big-endian.
 import struct
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 CHUNK: Final = 1 << 16  # arrivals
 CHUNK_BYTES: Final = CHUNK // 8
@@ -26,6 +26,21 @@ _NONE_WAITS: Final = b"\xff" * CHUNK_BYTES
 
 class MalformedBits(ValueError):
     """The bytes are no encoded bits."""
+
+
+class BitView(NamedTuple):
+    """The bits themselves, for code that tests many of them.  They are valid until the next change."""
+
+    over: bytes | bytearray  # a set bit: the arrival is over
+    base: int  # the arrival of the first bit
+    first: int  # no arrival before it waits
+    end: int  # no arrival from it on has come
+
+    def waits(self, number: int) -> bool:
+        if not self.first <= number < self.end:
+            return False
+        byte, bit = divmod(number - self.base, 8)
+        return not self.over[byte] >> bit & 1
 
 
 class WaitingBits:
@@ -61,6 +76,18 @@ class WaitingBits:
         self._set(number)
         self.count -= 1
         return True
+
+    def view(self) -> BitView:
+        return BitView(self._over, self._base, self._first, self.end)
+
+    def count_between(self, first: int, end: int) -> int:
+        """Return how many of the arrivals from `first` until before `end` wait."""
+        first, end = max(first, self._first), min(end, self.end)
+        if first >= end:
+            return 0
+        head, tail = (first - self._base) // 8, (end - 1 - self._base) // 8
+        over = int.from_bytes(self._over[head : tail + 1], "little") >> (first - self._base) % 8
+        return end - first - (over & ((1 << (end - first)) - 1)).bit_count()
 
     def first_waiting(self) -> int:
         """Return the first arrival that waits, or `end` if none does."""

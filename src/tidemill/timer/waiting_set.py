@@ -18,7 +18,7 @@ from copy import deepcopy
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidemill.timer.waiting_bits import MalformedBits, WaitingBits
+from tidemill.timer.waiting_bits import BitView, MalformedBits, WaitingBits
 
 VERSION: Final = 1
 ID_BYTES: Final = 16
@@ -96,13 +96,31 @@ class WaitingSet:
     def view(self) -> WaitingView:
         return WaitingView(deepcopy(self._bits), dict(self._moved))
 
+    @property
+    def rescheduled(self) -> Mapping[int, int]:
+        """The arrivals that were rescheduled and wait, and when they are due."""
+        return self._moved
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether any arrival that waits has an id."""
+        return bool(self._ids)
+
+    def id_of(self, number: int) -> bytes | None:
+        """Return the id of an arrival that waits, if it has one."""
+        return self._ids.get(number)
+
+    def bits(self) -> BitView:
+        """Return the bits of what waits, which are valid until the next change."""
+        return self._bits.view()
+
+    def count_between(self, first: int, end: int) -> int:
+        """Return how many of the arrivals from `first` until before `end` wait."""
+        return self._bits.count_between(first, end)
+
     def arrival_of(self, timer_id: bytes) -> int | None:
         """Return the arrival that waits with an id."""
         return self._of_id.get(timer_id)
-
-    def id_of(self, number: int) -> bytes | None:
-        """Return the id of an arrival that waits; None if it has none."""
-        return self._ids.get(number)
 
     def arrive(self, arrivals: Sequence[Arrival]) -> list[int]:
         """Add the records of a committed batch, and return the arrivals that they replace or cancel."""

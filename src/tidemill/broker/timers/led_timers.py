@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidemill.broker.machine import Machine
-from tidemill.broker.timers.waiting_reader import WaitingLogs, read_waiting
+from tidemill.broker.timers.index_files import IndexFiles
+from tidemill.broker.timers.waiting_reader import read_waiting
 from tidemill.broker.timers.waiting_scan import WaitingScan
 from tidemill.raft.entry import COMMAND, Entry
 from tidemill.shard.append import append_own
 from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
-from tidemill.timer.due_row import KEPT, UNPLACED, DueRow
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.timer.due_row import DueRow, pack_rows, unpack_rows
 from tidemill.timer.release_batch import Waiting, released_batch
 from tidemill.timer.timer_command import Decision, encode_command
 from tidemill.timer.waiting_set import Outcome
@@ -33,6 +35,7 @@ class LedTimers:
     def __init__(
         self,
         partition: Partition,
+        files: IndexFiles,
         machine: Machine,
         *,
         may_write: Callable[[], bool],
@@ -43,10 +46,10 @@ class LedTimers:
         `may_write`: whether the disk has room for released records.  `ready` is called when more may be released.
         `read_failed` takes the error of a read of records.
         """
-        assert partition.arrivals is not None and partition.kept is not None, "not a timer partition"
         self.partition = partition
         self.timers = timers_of(partition)
-        self._logs = WaitingLogs(partition.arrivals.log, partition.kept.log)
+        self._logs = files.logs
+        self._files = files
         self._machine = machine
         self._may_write = may_write
         self._ready = ready
@@ -54,7 +57,8 @@ class LedTimers:
         self._aside: list[DueRow] = []  # taken, but named by an uncommitted change
         self._in_flight = 0
         self._in_flight_bytes = 0
-        self._is_reading = False
+        self._is_reading = False  # of records
+        self._is_refilling = False  # the index
         self._failed_at: int | None = None  # monotonic ms of the last read that failed
         self._is_over = False
         self.released_at = 0  # monotonic ms of the last release
@@ -75,7 +79,8 @@ class LedTimers:
         When to call `release` next, in ms since the epoch; None if nothing waits, or while nothing can be released: a
         callback or a tick ends that.
         """
-        is_busy = self._is_reading or self._in_flight >= IN_FLIGHT_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        is_full = self._in_flight >= IN_FLIGHT_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+        is_busy = self._is_reading or self._is_refilling or is_full
         is_able = self.timers.is_restored and self.partition.shard.accepts_writes and self._may_write()
         return self.timers.index.next_due() if is_able and not is_busy and self._failed_at is None else None
 
@@ -88,7 +93,7 @@ class LedTimers:
         """Take note that the log has changed what waits."""
         aside, self._aside = self._aside, []
         if aside:
-            self.timers.index.put_back(aside)
+            self.timers.index.put_back(pack_rows(aside))
 
     def scan(self) -> WaitingScan:
         """Return what waits now, to be read on another thread."""
@@ -117,37 +122,45 @@ class LedTimers:
 
     def release(self, now_ms: int) -> None:
         """Release what is due.  `now_ms` is monotonic time."""
-        shard = self.partition.shard
+        index = self.timers.index
         while self.next_due is not None:
-            limit = shard.release_limit
-            if limit is None:
-                return
-            rows = self._take(limit)
-            if not rows:
+            self._refill()
+            limit = self.partition.shard.release_limit
+            taken = b"" if limit is None else index.take(limit, RECORDS_MAX, BYTES_MAX)
+            if not taken:
                 return
             self.released_at = now_ms
-            self._read(rows)
+            self._read(self._free([*unpack_rows(taken)]))
 
-    def _take(self, limit: int) -> list[DueRow]:
-        taken = self.timers.index.take(limit, RECORDS_MAX, BYTES_MAX)
-        is_held = self.timers.is_held
-        free = [row for row in taken if not is_held(row.arrival)]
-        if len(free) < len(taken):
-            self._aside += [row for row in taken if is_held(row.arrival)]
-        return [self._located(row) for row in free]
+    def _refill(self) -> None:
+        """Read the rows that are due next from the runs of the index, if few are in memory."""
+        refill = self.timers.index.wanted()
+        if refill is None:
+            return
+        self._is_refilling = True
 
-    def _located(self, row: DueRow) -> DueRow:
-        """Return the row of a record whose time has changed with its offset in the log that holds the record now."""
-        if row.position != UNPLACED or row.offset & KEPT or row.arrival >= self._logs.arrivals.log_start:
-            return row
-        offset = self.timers.kept.offset_of(row.arrival)
-        assert offset is not None, f"the bytes of arrival {row.arrival} are gone"
-        return row._replace(offset=offset | KEPT)
+        def refilled() -> None:
+            self._is_refilling = False
+            if not self._is_over:
+                self._ready(self)
+
+        self._files.refill(refill, refilled)
+
+    def _free(self, rows: Sequence[DueRow]) -> list[DueRow]:
+        """Return the rows that wait as they say; set those aside that an uncommitted change names."""
+        timers, waiting = self.timers, self.timers.waiting
+        free = []
+        for row in rows:
+            if timers.is_held(row.arrival):
+                self._aside.append(row)
+            elif waiting.waits(row.arrival) and waiting.due_ms(row.arrival, row.due_ms) == row.due_ms:
+                free.append(row)
+        return free
 
     def _read(self, rows: Sequence[DueRow]) -> None:
         try:
             found = read_waiting(self._logs, rows, may_wait=False)
-        except OSError as error:
+        except (OSError, OffsetGone) as error:
             self._failed(rows, error)
             return
         if found is not None:
@@ -155,34 +168,42 @@ class LedTimers:
             return
         self._is_reading = True
 
-        def done(found: list[Waiting] | OSError) -> None:
-            if self._is_over:
-                return
-            self._is_reading = False
-            if isinstance(found, OSError):
-                self._failed(rows, found)
-            elif self.partition.shard.accepts_writes:
-                self._propose(found)
-            else:
-                self.timers.index.put_back(rows)
-            self._ready(self)
-
-        def read() -> list[Waiting] | OSError:
+        def read() -> list[Waiting] | OSError | OffsetGone:
             try:
                 found = read_waiting(self._logs, rows, may_wait=True)
-            except OSError as error:
+            except (OSError, OffsetGone) as error:
                 return error
             assert found is not None, "a read that may wait returns records"
             return found
 
+        def done(found: list[Waiting] | OSError | OffsetGone) -> None:
+            if self._is_over:
+                return
+            self._is_reading = False
+            if isinstance(found, list):
+                self._was_read(rows, found)
+            else:
+                self._failed(rows, found)
+            self._ready(self)
+
         self._machine.read_jobs.submit(read, done, self._machine.failed)
 
-    def _failed(self, rows: Sequence[DueRow], error: OSError) -> None:
+    def _was_read(self, rows: Sequence[DueRow], found: Sequence[Waiting]) -> None:
+        """Propose records that a job has read, except for those that have changed meanwhile."""
+        if not self.partition.shard.accepts_writes:
+            self.timers.index.put_back(pack_rows(rows))
+            return
+        free = {row.arrival for row in self._free(rows)}
+        self._propose([it for it in found if it.arrival in free])
+
+    def _failed(self, rows: Sequence[DueRow], error: Exception) -> None:
         self._failed_at = self._machine.clock.monotonic_ms()
         self._read_failed(self.partition, error)
-        self.timers.index.put_back(rows)
+        self.timers.index.put_back(pack_rows(rows))
 
     def _propose(self, found: Sequence[Waiting]) -> None:
+        if not found:
+            return
         shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
         batch = released_batch(found, shard.append_time(wall_ms))
         size = len(batch)

@@ -1,44 +1,141 @@
-"""Reads the ids of timers and the rows of the index from the records that wait, after a start or an install."""
+"""Restores what a replica of a timer partition needs, after a start or an install: the index and the ids of timers.
 
-from typing import NamedTuple
+    runs of the index, file by file ─▶ what no run has: read from the logs, part by part ─▶ deferred changes are applied
+
+Each step is a job, so that memory is bounded and the broker goes on meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from tidemill.batches.batch import read_header
+from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.positioned_batches import positioned_batches
 from tidemill.broker.timers.waiting_reader import WaitingLogs
-from tidemill.model.topic import TopicId
+from tidemill.shard.jobs import Jobs
 from tidemill.timer.arrival_records import arrivals_in, kept_in
-from tidemill.timer.due_row import pack_rows, unpack_rows
-from tidemill.timer.timer_changes import kept_arrivals
+from tidemill.timer.due_row import KEPT, pack_rows, unpack_rows
+from tidemill.timer.due_run import ReadRun
 from tidemill.timer.timer_partition import TimerPartition
 
+PART_RECORDS: Final = 1 << 17  # read by one job
 
-class Restored(NamedTuple):
-    """The arguments of `TimerPartition.restore`."""
 
-    rows: list[bytes]
+class _Part(NamedTuple):
+    """What a job has read of a log."""
+
+    end: int  # the offset up to which it has read
+    rows: bytes
     ids: list[tuple[int, bytes]]
-    kept: list[list[int]]
 
 
-def read_restored(timers: TimerPartition, logs: WaitingLogs, topic_id: TopicId) -> Restored:
-    """
-    Read the records that wait of a partition that is not restored.  Waits for the disk.  Raise OffsetGone or
-    SegmentDamaged.
-    """
-    waiting = timers.waiting
-    rows: list[bytes] = []
-    ids: list[tuple[int, bytes]] = []
-    kept: list[list[int]] = []
-    first = max(waiting.first_waiting(), logs.arrivals.log_start)
-    for position, batch in positioned_batches(logs.arrivals, first, waiting.end):
-        found = arrivals_in(batch, read_header(batch).base_offset, position, topic_id)
-        for row, arrival in zip(unpack_rows(found.rows), found.arrivals, strict=True):
-            if waiting.waits(row.arrival):
-                rows.append(pack_rows([row]))
-                if arrival.timer_id is not None:
-                    ids.append((row.arrival, arrival.timer_id))
-    for position, batch in positioned_batches(logs.kept, timers.kept_start, timers.kept.end):
-        found_rows = kept_in(batch, read_header(batch).base_offset, position)
-        kept.append(kept_arrivals(found_rows))
-        rows.append(pack_rows(row for row in unpack_rows(found_rows) if waiting.waits(row.arrival)))
-    return Restored(rows, ids, kept)
+class Restoring:
+    def __init__(
+        self,
+        timers: TimerPartition,
+        logs: WaitingLogs,
+        files: IndexFiles,
+        jobs: Jobs,
+        *,
+        ended: Callable[[OSError | None], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`ended` is called with None when all is restored, or with the reason why it cannot be now."""
+        self._timers = timers
+        self._logs = logs
+        self._files = files
+        self._jobs = jobs
+        self._ended = ended
+        self._failed = failed
+        self._names: list[str] = []
+        self.is_over = False  # True if an install has replaced the state, so that this is not needed any more
+
+    def begin(self) -> None:
+        index = self._timers.index
+        index.arrivals_start = self._logs.arrivals.log_start
+
+        def listed(names: list[str]) -> None:
+            self._names = names
+            self._next()
+
+        self._submit(self._files.names, listed)
+
+    def _next(self) -> None:
+        """Read the next run, or the next part of what no run has."""
+        if self._names:
+            name = self._names.pop()
+            self._submit(lambda: self._files.read_run(name), lambda read: self._run_was_read(name, read))
+            return
+        missing = self._timers.index.missing()
+        if not missing:
+            self._timers.restored()
+            self._ended(None)
+            return
+        first, end = missing[0]
+        self._submit(
+            lambda: self._kept(first & ~KEPT, end & ~KEPT) if first >= KEPT else self._arrived(first, end),
+            lambda part: self._part_was_read(first, part),
+        )
+
+    def _run_was_read(self, name: str, read: ReadRun | None) -> None:
+        if read is None or not self._timers.restore_run(read):
+            self._files.remove([name])
+        self._next()
+
+    def _part_was_read(self, first: int, part: _Part) -> None:
+        self._timers.restore_range(first, part.end, part.rows, part.ids)
+        self._files.flush_if_large()
+        self._next()
+
+    def _arrived(self, first: int, end: int) -> _Part:
+        waits, topic_id = self._timers.waiting.waits, self._logs.arrivals.topic_id
+        rows, ids = [], []
+        for position, batch in positioned_batches(self._logs.arrivals, first, end):
+            base_offset = read_header(batch).base_offset
+            found = arrivals_in(batch, base_offset, position, topic_id)
+            for row, arrival in zip(unpack_rows(found.rows), found.arrivals, strict=True):
+                if first <= row.arrival < end and waits(row.arrival):
+                    rows.append(row)
+                    if arrival.timer_id is not None:
+                        ids.append((row.arrival, arrival.timer_id))
+            reached = base_offset + len(found.arrivals)
+            if reached - first >= PART_RECORDS and reached < end:
+                return _Part(reached, pack_rows(rows), ids)
+        return _Part(end, pack_rows(rows), ids)
+
+    def _kept(self, first: int, end: int) -> _Part:
+        """Return the rows of the kept log.  Its records have their ids, too."""
+        waits, topic_id = self._timers.waiting.waits, self._logs.kept.topic_id
+        rows, ids = [], []
+        for position, batch in positioned_batches(self._logs.kept, first, end):
+            base_offset = read_header(batch).base_offset
+            found = [*unpack_rows(kept_in(batch, base_offset, position))]
+            named = arrivals_in(batch, base_offset, position, topic_id).arrivals
+            for row, arrival in zip(found, named, strict=True):
+                if first <= row.offset & ~KEPT < end and waits(row.arrival):
+                    rows.append(row)
+                    if arrival.timer_id is not None:
+                        ids.append((row.arrival, arrival.timer_id))
+            reached = base_offset + len(found)
+            if reached - first >= PART_RECORDS and reached < end:
+                return _Part(KEPT | reached, pack_rows(rows), ids)
+        return _Part(KEPT | end, pack_rows(rows), ids)
+
+    def _submit(self, job: Callable[[], object], done: Callable[..., None]) -> None:
+        def run() -> object:
+            try:
+                return job()
+            except LookupError as error:  # the log was trimmed meanwhile
+                return OSError(str(error))
+            except OSError as error:
+                return error
+
+        def ran(result: object) -> None:
+            if self.is_over:
+                return
+            if isinstance(result, OSError):
+                self._ended(result)
+            else:
+                done(result)
+
+        self._jobs.submit(run, ran, self._failed)

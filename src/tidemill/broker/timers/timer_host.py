@@ -5,6 +5,7 @@ heap, too, because wall clocks step.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, Protocol, TypeVar
@@ -12,8 +13,9 @@ from typing import Any, Final, Protocol, TypeVar
 from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.broker.machine import Machine
 from tidemill.broker.shards.shard_table import ShardTable
+from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.led_timers import LedTimers
-from tidemill.broker.timers.restoring import Restored, read_restored
+from tidemill.broker.timers.restoring import Restoring
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
@@ -24,6 +26,7 @@ from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
+from tidemill.storage.store import Store
 from tidemill.timer.timer_partition import TimerPartition
 
 LOG_START_MS: Final = 1_000  # between two looks at the segments of which nothing waits
@@ -34,10 +37,24 @@ T = TypeVar("T")
 _Key = tuple[Shard, int]
 
 
+@dataclass(slots=True)
+class _Replica:
+    """What this broker does for its replica of a timer partition, whether it leads or not."""
+
+    timers: TimerPartition
+    files: IndexFiles
+    restoring: Restoring | None = None
+
+    def stop(self) -> None:
+        if self.restoring is not None:
+            self.restoring.is_over = True
+
+
 class TimerBroker(Protocol):
     """The part of the broker that timers use."""
 
     machine: Machine
+    store: Store
     shard_table: ShardTable
 
     def may_release(self) -> bool:
@@ -56,7 +73,7 @@ class TimerHost:
         self._broker = broker
         self._machine = broker.machine
         self._led: dict[_Key, LedTimers] = {}
-        self._restoring: set[TimerPartition] = set()
+        self._replicas: dict[_Key, _Replica] = {}
         self._moved: dict[LedTimers, None] = {}  # evaluated in the next turn
         self._due: list[tuple[int, int, LedTimers]] = []  # a heap: time, serial number
         self._armed: dict[LedTimers, int] = {}  # the time at which a partition is in the heap
@@ -105,7 +122,7 @@ class TimerHost:
 
         self._machine.read_jobs.submit(run, done, self._machine.failed)
 
-    # Leadership and restoring.
+    # Leadership.
 
     def serving_changed(self, shard: Shard) -> None:
         if not shard.has_timers:
@@ -119,6 +136,7 @@ class TimerHost:
             if shard.is_serving:
                 led = self._led[shard, number] = LedTimers(
                     partition,
+                    self._replica(shard, number).files,
                     self._machine,
                     may_write=self._broker.may_release,
                     ready=self._wake,
@@ -136,13 +154,17 @@ class TimerHost:
 
         return changed
 
+    # What every replica does.
+
     def tick(self) -> None:
-        for shard in self._broker.shard_table.shards.values():
-            if shard.has_timers and shard.replica.installing is None and shard.log.damage is None:
-                for number, timers in _machine_of(shard).partitions.items():
-                    if not timers.is_restored and timers not in self._restoring:
-                        self._restore(shard, number, timers)
         now_ms = self._machine.clock.monotonic_ms()
+        shards = self._broker.shard_table.shards
+        for shard in shards.values():
+            if shard.has_timers and shard.replica.installing is None and shard.log.damage is None:
+                for number in shard.released:
+                    self._maintain(shard, number)
+        for shard, number in [key for key in self._replicas if shards.get(key[0].shard_id) is not key[0]]:
+            self._replicas.pop((shard, number)).stop()
         for led in self._led.values():
             led.tick(now_ms)
             if led not in self._armed and led.next_due is not None:
@@ -153,29 +175,42 @@ class TimerHost:
             for led in self._led.values():
                 self._move_log_starts(led.partition, led.timers)
 
-    def _restore(self, shard: Shard, number: int, timers: TimerPartition) -> None:
-        arrivals, kept = (shard.partitions[of(number)] for of in (arrivals_of, kept_of))
-        self._restoring.add(timers)
+    def _replica(self, shard: Shard, number: int) -> _Replica:
+        """Return what this broker does for a replica; begin again if an install has replaced its state."""
+        timers = _machine_of(shard).partitions[number]
+        known = self._replicas.get((shard, number))
+        if known is not None and known.timers is timers:
+            return known
+        if known is not None:
+            known.stop()
+        logs = WaitingLogs(shard.partitions[arrivals_of(number)].log, shard.partitions[kept_of(number)].log)
+        files = IndexFiles(timers, logs, self._broker.store.disk, self._machine)
+        found = self._replicas[shard, number] = _Replica(timers, files)
+        return found
 
-        def read() -> Restored | OSError:
-            try:
-                return read_restored(timers, WaitingLogs(arrivals.log, kept.log), arrivals.log.topic_id)
-            except (OSError, LookupError) as error:
-                return OSError(str(error)) if isinstance(error, LookupError) else error
+    def _maintain(self, shard: Shard, number: int) -> None:
+        replica = self._replica(shard, number)
+        timers, logs = replica.timers, replica.files.logs
+        timers.index.arrivals_start, timers.index.kept_start = logs.arrivals.log_start, logs.kept.log_start
+        if timers.is_restored:
+            replica.files.flush_if_large()
+            replica.files.merge()
+            return
+        if replica.restoring is not None:
+            return
 
-        def done(found: Restored | OSError) -> None:
-            self._restoring.discard(timers)
-            if _machine_of(shard).partitions[number] is not timers or timers.is_restored:
-                return  # an install has replaced the state meanwhile
-            if isinstance(found, OSError):
-                self._broker.read_failed(shard.partitions[number], found)
-                return  # the next tick tries again
-            timers.restore(*found)
+        def ended(problem: OSError | None) -> None:
+            replica.restoring = None
             led = self._led.get((shard, number))
-            if led is not None:
+            if problem is not None:  # the next tick tries again
+                self._broker.read_failed(shard.partitions[number], problem)
+            elif led is not None:
                 self._wake(led)
 
-        self._machine.read_jobs.submit(read, done, self._machine.failed)
+        replica.restoring = Restoring(
+            timers, logs, replica.files, self._machine.read_jobs, ended=ended, failed=self._machine.failed
+        )
+        replica.restoring.begin()
 
     def _move_log_starts(self, partition: Partition, timers: TimerPartition) -> None:
         """Remove segments of which nothing waits, on all replicas."""

@@ -13,7 +13,7 @@ from tidemill.batches.batch import read_header
 from tidemill.batches.checksum import crc32c
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
-from tidemill.storage.partition.segment import Segment, SegmentDamaged
+from tidemill.storage.partition.segment import Segment
 from tidemill.timer.arrival_records import record_in, spans_of
 from tidemill.timer.due_row import KEPT, UNPLACED, DueRow
 from tidemill.timer.release_batch import Waiting
@@ -71,25 +71,32 @@ def _read(log: PartitionLog, rows: Iterable[DueRow], found: dict[int, _Found], *
             in_files.append((segment, row))
         else:
             unplaced.append(row)
-    return _read_files(log, in_files, found, may_wait=may_wait) and _look_up(log, unplaced, found, may_wait=may_wait)
+    stale = _read_files(log, in_files, found, may_wait=may_wait)
+    return stale is not None and _look_up(log, [*unplaced, *stale], found, may_wait=may_wait)
 
 
 def _read_files(
     log: PartitionLog, wanted: list[tuple[Segment, DueRow]], found: dict[int, _Found], *, may_wait: bool
-) -> bool:
+) -> list[DueRow] | None:
+    """
+    Read records where their rows say.  Return the rows that are wrong: of a run from before an install, or because the
+    segment is damaged; or None if a read would wait for the disk and `may_wait` is false.
+    """
     wanted.sort(key=lambda it: (it[0].base_offset, it[1].position))
+    wrong = []
     for segment, run in _runs(wanted):
         first = run[0].position
         data = log.read_bytes(segment, first, run[-1].position + run[-1].size - first, may_wait=may_wait)
         if data is None:
-            return False
+            return None
         view = memoryview(data)
         for row in run:
             record = view[row.position - first : row.position - first + row.size]
-            if crc32c(record) != row.crc:
-                raise SegmentDamaged(segment.path, row.position, row.offset & ~KEPT, "the CRC of a record differs")
-            found[row.arrival] = _Found(record, row.timestamp)
-    return True
+            if crc32c(record) == row.crc:
+                found[row.arrival] = _Found(record, row.timestamp)
+            else:
+                wrong.append(row)
+    return wrong
 
 
 def _runs(wanted: Sequence[tuple[Segment, DueRow]]) -> list[tuple[Segment, list[DueRow]]]:

@@ -1,0 +1,210 @@
+"""The rows of the index by due time that a leader releases next: all rows with keys below an *edge*, in memory.
+
+Rows that were read from runs are in sorted slices; a row that is added below the edge goes to a heap.  The least row of
+both comes first:
+
+    slice, slice, … ─┐
+                     ├─▶ least row ─▶ does not count (`RowFilter`): dropped
+    heap ────────────┘          └───▶ taken, until it is put back
+
+An edge is a key, so a pair (due, arrival): it divides even rows with one due time.  `due_row` describes rows and keys.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW_BYTES
+from tidemill.timer.waiting_bits import BitView
+
+NO_EDGE: Final = b""  # less than every key
+LAST_EDGE: Final = b"\xff" * KEY_BYTES  # greater than every key
+TAKEN_MIN: Final = 1 << 16  # so many rows are taken before those of arrivals that are over are dropped
+_DUE: Final = Struct(">q")
+_PLACE: Final = Struct(">qQQ")
+_SIZE: Final = Struct(">I")
+_SIZE_AT: Final = 28  # in a row
+_DUE_MS_MAX: Final = (1 << 63) - 2
+
+
+def sorted_rows(blocks: Sequence[bytes]) -> bytes:
+    """Return all rows in order."""
+    return b"".join(sorted([block[at : at + ROW_BYTES] for block in blocks for at in range(0, len(block), ROW_BYTES)]))
+
+
+def split_rows(blocks: Sequence[bytes], low: bytes, high: bytes) -> tuple[list[bytes], bytes | None]:
+    """Return the rows with keys from `low` until before `high`, in any order, and the least key from `high` on."""
+    found = []
+    least = LAST_EDGE
+    for block in blocks:
+        for at in range(0, len(block), ROW_BYTES):
+            key = block[at : at + KEY_BYTES]
+            if key >= high:
+                if key < least:
+                    least = key
+            elif key >= low:
+                found.append(block[at : at + ROW_BYTES])
+    return found, None if least == LAST_EDGE else least
+
+
+def waiting_rows(rows: bytes, bits: BitView) -> bytes:
+    """Return the rows whose arrivals wait."""
+    over, base, first, end = bits
+    found = []
+    for at in range(0, len(rows), ROW_BYTES):
+        arrival = int.from_bytes(rows[at + 8 : at + 16], "big")
+        if first <= arrival < end and not over[(arrival - base) >> 3] >> (arrival - base & 7) & 1:
+            found.append(rows[at : at + ROW_BYTES])
+    return b"".join(found)
+
+
+def arrival_bounds(rows: bytes) -> tuple[int, int]:
+    """Return the smallest and the largest arrival of at least one row."""
+    arrivals = [rows[at : at + 8] for at in range(8, len(rows), ROW_BYTES)]
+    return int.from_bytes(min(arrivals), "big"), int.from_bytes(max(arrivals), "big")
+
+
+class RowFilter(NamedTuple):
+    """What says which rows count: those of arrivals that wait, are due when the row says, and are in their log."""
+
+    over: bytes | bytearray  # bits of arrivals that do not wait, as in `BitView`
+    base: int
+    first: int
+    end: int
+    rescheduled: Mapping[int, int]  # arrivals, and when they are due now
+    arrivals_start: int  # the first offset of the arrivals log
+    kept_start: int  # the first offset of the log of kept records, with `KEPT`
+
+    def counts(self, due: int, arrival: int, offset: int) -> bool:
+        if not self.first <= arrival < self.end or offset < (
+            self.kept_start if offset >= KEPT else self.arrivals_start
+        ):
+            return False
+        is_over = self.over[(arrival - self.base) >> 3] >> (arrival - self.base & 7) & 1
+        return not is_over and self.rescheduled.get(arrival, due) == due
+
+
+class Window:
+    def __init__(self) -> None:
+        """Nothing is in the window, because every key is beyond the edge."""
+        self.edge = NO_EDGE
+        self._rows = b""  # the first slice
+        self._at = 0  # the position in it
+        self._slices: deque[bytes] = deque()  # those that follow
+        self._heap: list[bytes] = []
+        self._taken: dict[bytes, bytes] = {}  # by key: the newest copy that is known
+        self._taken_max = TAKEN_MIN
+
+    def __len__(self) -> int:
+        """Return how many rows are in the window; some may be over."""
+        return (len(self._rows) - self._at + sum(map(len, self._slices))) // ROW_BYTES + len(self._heap)
+
+    def push(self, rows: Sequence[bytes]) -> None:
+        """Add rows below the edge."""
+        for row in rows:
+            heappush(self._heap, row)
+
+    def extend(self, rows: bytes, edge: bytes) -> None:
+        """Move the edge up to `edge`; `rows` are those between the two edges, in order."""
+        assert edge > self.edge, "the edge moves up"
+        self.edge = edge
+        if rows:
+            self._slices.append(rows)
+
+    def trim(self, count: int) -> None:
+        """Move the edge down, so that about `count` rows are left."""
+        blocks = [self._rows[self._at :], *self._slices, *self._heap]
+        rows = sorted_rows(blocks)
+        at = count * ROW_BYTES
+        if at >= len(rows):
+            return
+        self.edge = rows[at : at + KEY_BYTES]
+        while at and rows[at - ROW_BYTES : at - ROW_BYTES + KEY_BYTES] == self.edge:
+            at -= ROW_BYTES  # all copies of a row are on the same side of the edge
+        self._rows, self._at = rows[:at], 0
+        self._slices.clear()
+        self._heap.clear()
+
+    def take(self, limit_ms: int, records_max: int, bytes_max: int, row_filter: RowFilter) -> bytes:
+        """
+        Return the first rows that wait and are due by `limit_ms`, in order, each of them once until it is put back.
+
+        The records of the rows have at most `bytes_max` bytes together, or there is one row only.
+        """
+        if len(self._taken) >= self._taken_max:
+            self._forget_over(row_filter)
+        found: list[bytes] = []
+        bound = _DUE.pack(max(min(limit_ms, _DUE_MS_MAX), -1) + 1)
+        self._advance(bound, records_max, bytes_max, row_filter, found)
+        return b"".join(found)
+
+    def first_due(self, row_filter: RowFilter) -> int | None:
+        """Return when the first row that waits and is not taken is due."""
+        row = self._advance(LAST_EDGE, 0, 0, row_filter, [])
+        if row is None:
+            return None
+        due: int = _DUE.unpack_from(row)[0]
+        return due
+
+    def put_back(self, rows: bytes) -> None:
+        """Add rows that were taken and are not used, or newer copies of them."""
+        for at in range(0, len(rows), ROW_BYTES):
+            row = rows[at : at + ROW_BYTES]
+            key = row[:KEY_BYTES]
+            row = max(self._taken.pop(key, row), row)
+            if key < self.edge:
+                heappush(self._heap, row)
+
+    def allow_again(self, rows: bytes) -> None:
+        """Let rows be taken although rows with the same keys have been, because they were rescheduled since."""
+        for at in range(0, len(rows), ROW_BYTES):
+            self._taken.pop(rows[at : at + KEY_BYTES], None)
+
+    def _advance(
+        self, bound: bytes, records_max: int, bytes_max: int, row_filter: RowFilter, found: list[bytes]
+    ) -> bytes | None:
+        """
+        Move rows below `bound` to `found`, until no more fit; drop those that do not count.
+
+        Return the row that does not fit, which stays first, or None.
+        """
+        heap, taken = self._heap, self._taken
+        rows, position, size = self._rows, self._at, 0
+        try:
+            while True:
+                if position == len(rows) and self._slices:
+                    rows, position = self._slices.popleft(), 0
+                    self._rows = rows
+                row = rows[position : position + ROW_BYTES]
+                is_of_heap = bool(heap) and (not row or heap[0] < row)
+                if is_of_heap:
+                    row = heap[0]
+                if not row or row >= bound:
+                    return None
+                if row_filter.counts(*_PLACE.unpack_from(row)):
+                    key = row[:KEY_BYTES]
+                    former = taken.get(key)
+                    if former is None:
+                        row_size = _SIZE.unpack_from(row, _SIZE_AT)[0]
+                        if len(found) >= records_max or (found and size + row_size > bytes_max):
+                            return row
+                        size += row_size
+                        found.append(row)
+                        taken[key] = row
+                    elif former < row:  # a newer copy: it counts instead
+                        taken[key] = row
+                        if found and found[-1] == former:
+                            found[-1] = row
+                if is_of_heap:
+                    heappop(heap)
+                else:
+                    position += ROW_BYTES
+        finally:
+            self._at = position
+
+    def _forget_over(self, row_filter: RowFilter) -> None:
+        """Drop the taken rows that do not count any more."""
+        self._taken = {key: row for key, row in self._taken.items() if row_filter.counts(*_PLACE.unpack_from(row))}
+        self._taken_max = max(2 * len(self._taken), TAKEN_MIN)
