@@ -14,6 +14,7 @@ from tidemill.batches.native import scan
 from tidemill.batches.records import OFFSET_MAX, Record
 from tidemill.timer.due_row import KEPT, UNPLACED, DueRow, pack_rows
 from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.schedule import SCHEDULE
 from tidemill.timer.timer_headers import CANCEL, TIMER_ID, hash_of
 from tidemill.timer.waiting_set import Arrival
 
@@ -33,7 +34,7 @@ def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id:
     header = read_header(batch)
     arrivals, rows = [], []
     for number, (record, span) in enumerate(records_of(batch, header), base_offset):
-        due, timer_id, only_cancels = header.max_timestamp, None, False
+        due, timer_id, only_cancels, is_recurring = header.max_timestamp, None, False, False
         for name, value in record.headers:
             if name == DELIVER_AT:
                 due = int(value or b"")
@@ -41,7 +42,9 @@ def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id:
                 timer_id = hash_of(value or b"", topic_id)
             elif name == CANCEL:
                 only_cancels = True
-        arrivals.append(Arrival(due, timer_id, only_cancels))
+            elif name == SCHEDULE:
+                is_recurring = True
+        arrivals.append(Arrival(due, timer_id, only_cancels, is_recurring))
         rows.append(_row(batch, due, number, number, position, span, record))
     return Arrivals(arrivals, pack_rows(rows))
 

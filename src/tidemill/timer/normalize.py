@@ -13,6 +13,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Header, Record, read_records
 from tidemill.timer.due_time import DELAY, DELIVER_AT, UNLIMITED, BadDueTime, due_ms
+from tidemill.timer.schedule import SCHEDULE, BadSchedule, Schedule, parse_schedule
 from tidemill.timer.timer_headers import BadTimerId, timer_id
 
 
@@ -27,6 +28,7 @@ class RecordRefused(ValueError):
 class Normalized(NamedTuple):
     batch: Buffer  # the one that was given, if it needs no change
     due_ms: list[int]  # of each record, in milliseconds since the epoch
+    recurring: int  # the number of records with schedules
 
 
 def normalized(batch: Buffer, stamp_ms: int, *, size_max: int, delay_ms_max: int = UNLIMITED) -> Normalized:
@@ -39,17 +41,21 @@ def normalized(batch: Buffer, stamp_ms: int, *, size_max: int, delay_ms_max: int
     """
     header = read_header(batch)
     records = read_records(batch, size_max=size_max)
-    dues, is_plain = [], header.codec == Codec.NONE
+    dues, recurring, is_plain = [], 0, header.codec == Codec.NONE
     for index, record in enumerate(records):
         try:
             due = due_ms(record.headers, stamp_ms, delay_ms_max)
             timer_id(record.headers)
-        except (BadDueTime, BadTimerId) as problem:
+            schedule = parse_schedule(record.headers)
+            if schedule is not None:
+                due = _first(schedule, due, stamp_ms, delay_ms_max)
+        except (BadDueTime, BadTimerId, BadSchedule) as problem:
             raise RecordRefused(index, str(problem)) from problem
         dues.append(due)
-        is_plain = is_plain and _is_normalized(record.headers)
+        recurring += schedule is not None
+        is_plain = is_plain and schedule is None and _is_normalized(record.headers)
     if is_plain:
-        return Normalized(batch, dues)
+        return Normalized(batch, dues, recurring)
     rewritten = build_batch(
         [_rewritten(record, due) for record, due in zip(records, dues, strict=True)],
         base_offset=header.base_offset,
@@ -59,16 +65,30 @@ def normalized(batch: Buffer, stamp_ms: int, *, size_max: int, delay_ms_max: int
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
-    return Normalized(rewritten, dues)
+    return Normalized(rewritten, dues, recurring)
 
 
 def _is_normalized(headers: Sequence[Header]) -> bool:
     return all(name != DELAY and (name != DELIVER_AT or (value or b"").isdigit()) for name, value in headers)
 
 
+def _first(schedule: Schedule, begin_ms: int, stamp_ms: int, delay_ms_max: int) -> int:
+    """Return the first occurrence of a schedule that begins at a moment.  Raise BadSchedule if there is none."""
+    first = schedule.first(begin_ms)
+    if first is None or (delay_ms_max != UNLIMITED and first - stamp_ms > delay_ms_max):
+        allowed = "the year 9999" if delay_ms_max == UNLIMITED else f"tidemill.max.delay.ms={delay_ms_max}"
+        raise BadSchedule(f"{SCHEDULE}: the first occurrence is later than {allowed} allows")
+    return first
+
+
 def _rewritten(record: Record, due: int) -> Record:
-    """Return a record whose header, if it has one, says when it is due in digits.  The other headers stay in order."""
+    """
+    Return a record whose header, if it has one or recurs, says when it is due in digits.  Other headers stay in order.
+    """
     headers = tuple(
         (DELIVER_AT, b"%d" % due) if name in (DELAY, DELIVER_AT) else (name, value) for name, value in record.headers
     )
+    names = [name for name, _ in headers]
+    if SCHEDULE in names and DELIVER_AT not in names:
+        headers = (*headers, (DELIVER_AT, b"%d" % due))
     return record._replace(headers=headers)

@@ -43,11 +43,11 @@ from typing import Final, NamedTuple, Protocol
 
 from tidemill.model.duration import parse_duration_ms
 from tidemill.timer.due_time import DELAY, DUE_MS_MAX
+from tidemill.timer.timer_headers import TIMER_ID
 
 SCHEDULE: Final = "tidemill-schedule"
 TIMEZONE: Final = "tidemill-timezone"
 MISSED: Final = "tidemill-missed"
-TIMER_ID: Final = "tidemill-timer-id"
 VALUE_BYTES_MAX: Final = 256
 EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MAX: Final = 36_525 * 86_400_000  # 100 years

@@ -6,10 +6,10 @@ between, the changes are part of the shard's state in checkpoints:
     log index     8
     kind          1   1 arrived, 2 kept, 3 released, 4 decided; + 128: committed, but not applied yet
     length        4   of the body
-    body          …   1: count 4, rows of the index; each record with an id: its number among them 4, 1 if it only
-                         cancels else 0, hash of the id 16
+    body          …   1: count 4, rows of the index; each record with an id: its number among them 4, flags 1 (1 it only
+                         cancels, 2 it has a schedule), hash of the id 16
                       2: rows of the index
-                      3: arrivals, 8 each
+                      3: append time 8; arrivals, 8 each
                       4: a TIMER command with one section
 
 Integers are big-endian.
@@ -25,10 +25,13 @@ from tidemill.timer.timer_headers import ID_HASH_BYTES
 from tidemill.timer.waiting_set import Arrival
 
 COMMITTED: Final = 128
+ONLY_CANCELS: Final = 1
+IS_RECURRING: Final = 2
 _HEAD: Final = Struct(">QBI")
 _COUNT: Final = Struct(">I")
 _NAMED: Final = Struct(f">IB{ID_HASH_BYTES}s")
 _ARRIVAL: Final = Struct(">Q")
+_TIME: Final = Struct(">q")
 
 
 class Arrived(NamedTuple):
@@ -48,6 +51,7 @@ class Released(NamedTuple):
     """Records became visible to consumers."""
 
     arrivals: Sequence[int]
+    append_time: int
 
 
 class Decided(NamedTuple):
@@ -94,7 +98,7 @@ def decode_changes(data: bytes) -> list[LoggedChange]:
 def _body(change: Change) -> bytes:
     if isinstance(change, Arrived):
         named = [
-            _NAMED.pack(at, it.only_cancels, it.timer_id)
+            _NAMED.pack(at, it.only_cancels * ONLY_CANCELS | it.is_recurring * IS_RECURRING, it.timer_id)
             for at, it in enumerate(change.arrivals)
             if it.timer_id is not None
         ]
@@ -102,7 +106,7 @@ def _body(change: Change) -> bytes:
     if isinstance(change, Relocated):
         return change.rows
     if isinstance(change, Released):
-        return b"".join(map(_ARRIVAL.pack, change.arrivals))
+        return _TIME.pack(change.append_time) + b"".join(map(_ARRIVAL.pack, change.arrivals))
     return encode_command([change.decision])
 
 
@@ -112,7 +116,8 @@ def _change(kind: int, body: bytes) -> Change:
     if kind == 2:
         return Relocated(body)
     if kind == 3:
-        return Released([number for (number,) in _ARRIVAL.iter_unpack(body)])
+        (append_time,) = _TIME.unpack_from(body)
+        return Released([number for (number,) in _ARRIVAL.iter_unpack(body[_TIME.size :])], append_time)
     if kind == 4:
         (decision,) = decode_command(body)
         return Decided(decision)
@@ -124,8 +129,8 @@ def _arrived(body: bytes) -> Arrived:
     end = _COUNT.size + count * ROW.size
     rows = body[_COUNT.size : end]
     arrivals = [Arrival(row.due_ms) for row in unpack_rows(rows)]
-    for at, only_cancels, timer_id in _NAMED.iter_unpack(body[end:]):
-        arrivals[at] = Arrival(arrivals[at].due_ms, timer_id, bool(only_cancels))
+    for at, flags, timer_id in _NAMED.iter_unpack(body[end:]):
+        arrivals[at] = Arrival(arrivals[at].due_ms, timer_id, bool(flags & ONLY_CANCELS), bool(flags & IS_RECURRING))
     return Arrived(arrivals, rows)
 
 

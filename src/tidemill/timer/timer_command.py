@@ -11,6 +11,7 @@ outcome of a cancel is judged there: a record whose release comes before it in t
     2 CANCEL_IDS      hashes of ids, 16 each
     3 RESCHEDULE      each: arrival 8, due 8 in milliseconds since the epoch
     4 RESCHEDULE_IDS  each: hash of the id 16, due 8
+    5 RECUR           arrival 8, occurrence that it follows 8, next occurrence 8
 
 Integers are big-endian.
 """
@@ -23,12 +24,12 @@ from tidemill.timer.timer_headers import ID_HASH_BYTES
 
 TIMER: Final = 5  # the command's number; docs/formats/numbers.md
 VERSION: Final = 1
-ITEMS_MAX: Final = 10_000  # of one section, so that no row takes long to apply
 _HEAD: Final = bytes((TIMER, VERSION))
 _SECTION: Final = Struct(">IBI")
 _ARRIVAL: Final = Struct(">Q")
 _ID: Final = Struct(f">{ID_HASH_BYTES}s")
 _ARRIVAL_DUE: Final = Struct(">Qq")
+_RECUR: Final = Struct(">Qqq")
 _ID_DUE: Final = Struct(f">{ID_HASH_BYTES}sq")
 
 
@@ -56,8 +57,17 @@ class RescheduleIds(NamedTuple):
     dues: Mapping[bytes, int]  # hash of an id → due time in ms
 
 
-Decision = Cancel | CancelIds | Reschedule | RescheduleIds
-_OPERATIONS: Final = (Cancel, CancelIds, Reschedule, RescheduleIds)
+class Recur(NamedTuple):
+    """The next occurrence of a record with a schedule, after one that was released or is skipped."""
+
+    partition: int
+    arrival: int
+    after_ms: int
+    next_ms: int  # `waiting_set.NOT_YET_KNOWN`: there is none
+
+
+Decision = Cancel | CancelIds | Reschedule | RescheduleIds | Recur
+_OPERATIONS: Final = (Cancel, CancelIds, Reschedule, RescheduleIds, Recur)
 
 
 def encode_command(decisions: Iterable[Decision]) -> bytes:
@@ -91,6 +101,8 @@ def _body(decision: Decision) -> bytes:
         return b"".join(decision.ids)
     if isinstance(decision, Reschedule):
         return b"".join(_ARRIVAL_DUE.pack(*it) for it in decision.dues.items())
+    if isinstance(decision, Recur):
+        return _RECUR.pack(decision.arrival, decision.after_ms, decision.next_ms)
     return b"".join(_ID_DUE.pack(*it) for it in decision.dues.items())
 
 
@@ -101,4 +113,6 @@ def _decision(partition: int, operation: int, body: bytes) -> Decision:
         return CancelIds(partition, [timer_id for (timer_id,) in _ID.iter_unpack(body)])
     if operation == 3:
         return Reschedule(partition, dict(_ARRIVAL_DUE.iter_unpack(body)))
+    if operation == 5:
+        return Recur(partition, *_RECUR.unpack(body))
     return RescheduleIds(partition, dict(_ID_DUE.iter_unpack(body)))

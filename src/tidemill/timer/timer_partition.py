@@ -27,7 +27,7 @@ from tidemill.timer.timer_changes import (
     encode_changes,
     kept_arrivals,
 )
-from tidemill.timer.timer_command import Cancel, CancelIds, Reschedule
+from tidemill.timer.timer_command import Cancel, CancelIds, Recur, Reschedule
 from tidemill.timer.waiting_bits import MalformedBits
 from tidemill.timer.waiting_set import Outcome, WaitingSet
 
@@ -97,7 +97,7 @@ class TimerPartition:
             self.kept.add(kept_arrivals(change.rows))
             self.index.add(self._at_present_times(change.rows))
         elif isinstance(change, Released):
-            waiting.release(change.arrivals)
+            waiting.release(change.arrivals, change.append_time)
         else:
             outcome = self._decide(change)
             if self.decided is not None:
@@ -109,6 +109,11 @@ class TimerPartition:
             return waiting.cancel(decision.arrivals)
         if isinstance(decision, CancelIds):
             return waiting.cancel_ids(decision.ids)
+        if isinstance(decision, Recur):
+            recurs = waiting.recur(decision.arrival, decision.after_ms, decision.next_ms)
+            if recurs:
+                self.index.add(self._moved(decision.arrival, decision.next_ms))
+            return Outcome(int(recurs))
         if isinstance(decision, Reschedule):
             dues = decision.dues
             outcome = waiting.reschedule(dues)
@@ -202,4 +207,6 @@ def _named(change: Change) -> Iterator[int | bytes]:
     decision = change.decision
     if isinstance(decision, Cancel):
         return iter(decision.arrivals)
+    if isinstance(decision, Recur):
+        return iter((decision.arrival,))
     return iter(decision.ids if isinstance(decision, CancelIds) else decision.dues)

@@ -1,7 +1,8 @@
 """What waits of one timer partition, as all replicas know it: it changes by committed entries only, in their order.
 
 arrive ─▶ waits ─▶ released, cancelled, or replaced by a later arrival with the same id: over, for good
-             └─▶ rescheduled: waits on, until another time
+             ├─▶ rescheduled: waits on, until another time
+             └─▶ released, with a schedule: waits on, until its next occurrence, which the leader computes and logs
 
 The ids of timers are hashes, so that each takes a fixed size.  They are not part of the encoded state: a replica that
 restores it reads them from the arrivals that wait.  Encoded, integers big-endian:
@@ -11,20 +12,24 @@ restores it reads them from the arrivals that wait.  Encoded, integers big-endia
     end          8   the next arrival number
     bits         …   `waiting_bits`
     rescheduled  4   count; each: arrival uint64, due int64 in milliseconds since the epoch
+    recurring    4   count; each: arrival uint64, last and next occurrence and time of the last release, int64 each
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.waiting_bits import BitView, MalformedBits, WaitingBits
 
 VERSION: Final = 1
+NOT_YET_KNOWN: Final = DUE_MS_MAX + 1  # later than every time at which a record may be due
 ID_BYTES: Final = 16
 _HEAD: Final = Struct(">BQQI")  # with the size of the bits
 _COUNT: Final = Struct(">I")
 _MOVED: Final = Struct(">Qq")
+_RECURRENCE: Final = Struct(">Qqqq")
 
 
 class Arrival(NamedTuple):
@@ -33,6 +38,15 @@ class Arrival(NamedTuple):
     due_ms: int
     timer_id: bytes | None = None  # the hash of its id; None if it has none
     only_cancels: bool = False  # it cancels the timer with its id, and waits for nothing itself
+    is_recurring: bool = False  # it has a schedule: it waits on after each release
+
+
+class Recurrence(NamedTuple):
+    """How far an arrival with a schedule has come.  Times are in ms since the epoch."""
+
+    last_ms: int  # the occurrence that was released last; -1 before the first
+    next_ms: int  # the occurrence for which it waits; `NOT_YET_KNOWN` until the leader has logged it
+    released_ms: int  # append time of the last release; -1 before the first
 
 
 class Outcome(NamedTuple):
@@ -71,7 +85,9 @@ class WaitingSet:
         self._bits = WaitingBits(base)
         self._of_id: dict[bytes, int] = {}
         self._ids: dict[int, bytes] = {}  # of arrivals that wait
-        self._moved: dict[int, int] = {}  # arrivals that were rescheduled and wait: when they are due
+        self._moved: dict[int, int] = {}  # arrivals that wait until another time than when they arrived
+        self.recurring: dict[int, Recurrence] = {}  # arrivals with schedules
+        self.unscheduled: dict[int, None] = {}  # those of them whose next occurrence is not yet known
 
     @property
     def end(self) -> int:
@@ -125,7 +141,8 @@ class WaitingSet:
     def arrive(self, arrivals: Sequence[Arrival]) -> list[int]:
         """Add the records of a committed batch, and return the arrivals that they replace or cancel."""
         replaced = []
-        for number, (_, timer_id, only_cancels) in zip(self._bits.arrive(len(arrivals)), arrivals, strict=True):
+        for number, arrival in zip(self._bits.arrive(len(arrivals)), arrivals, strict=True):
+            due, timer_id, only_cancels, is_recurring = arrival
             if timer_id is not None:
                 former = self._of_id.get(timer_id)
                 if former is not None:
@@ -135,11 +152,21 @@ class WaitingSet:
                     self._name(number, timer_id)
             if only_cancels:
                 self._bits.remove(number)
+            elif is_recurring:
+                self.recurring[number] = Recurrence(-1, due, -1)
         return replaced
 
-    def release(self, numbers: Iterable[int]) -> None:
-        """Note arrivals whose records a committed entry has made visible.  All of them wait."""
+    def release(self, numbers: Iterable[int], append_time: int = 0) -> None:
+        """
+        Note arrivals whose records a committed entry, with this append time, has made visible.  All of them wait.
+        """
         for number in numbers:
+            recurrence = self.recurring.get(number)
+            if recurrence is not None:
+                self.recurring[number] = Recurrence(recurrence.next_ms, NOT_YET_KNOWN, append_time)
+                self._moved[number] = NOT_YET_KNOWN
+                self.unscheduled[number] = None
+                continue
             was_waiting = self._end(number)
             assert was_waiting, f"arrival {number} is released, and did not wait"
 
@@ -170,7 +197,7 @@ class WaitingSet:
         changed = over = unknown = 0
         for number, due in dues.items():
             if self.waits(number):
-                self._moved[number] = due
+                self._wait_until(number, due)
                 changed += 1
             elif 0 <= number < self.end:
                 over += 1
@@ -181,6 +208,29 @@ class WaitingSet:
     def reschedule_ids(self, dues: Mapping[bytes, int]) -> Outcome:
         known = {self._of_id[timer_id]: due for timer_id, due in dues.items() if timer_id in self._of_id}
         return self.reschedule(known)._replace(unknown=len(dues) - len(known))
+
+    def recur(self, number: int, after_ms: int, next_ms: int) -> bool:
+        """
+        Let an arrival with a schedule wait for its next occurrence, NOT_YET_KNOWN if there is none, after the one at
+        `after_ms`, which was released or is skipped.  Return False if another occurrence has come between.
+        """
+        recurrence = self.recurring.get(number)
+        if recurrence is None:
+            return False
+        is_released = recurrence.next_ms == NOT_YET_KNOWN and recurrence.last_ms == after_ms
+        if not is_released and recurrence.next_ms != after_ms:
+            return False
+        if next_ms == NOT_YET_KNOWN:
+            self._end(number)
+            return False
+        self._wait_until(number, next_ms)
+        return True
+
+    def _wait_until(self, number: int, due_ms: int) -> None:
+        self._moved[number] = due_ms
+        if number in self.recurring:
+            self.recurring[number] = self.recurring[number]._replace(next_ms=due_ms)
+            self.unscheduled.pop(number, None)
 
     def restore_ids(self, ids: Iterable[tuple[int, bytes]]) -> None:
         """Add the ids of arrivals, in the order of their numbers, after the rest was decoded.  Some may be over."""
@@ -193,7 +243,17 @@ class WaitingSet:
         base, bits = self.first_waiting(), self._bits.encode()
         moved = sorted(self._moved.items())
         head = _HEAD.pack(VERSION, base, self.end, len(bits))
-        return b"".join((head, bits, _COUNT.pack(len(moved)), *(_MOVED.pack(*one) for one in moved)))
+        recurring = sorted((number, *recurrence) for number, recurrence in self.recurring.items())
+        return b"".join(
+            [
+                head,
+                bits,
+                _COUNT.pack(len(moved)),
+                *(_MOVED.pack(*one) for one in moved),
+                _COUNT.pack(len(recurring)),
+                *(_RECURRENCE.pack(*one) for one in recurring),
+            ]
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> "WaitingSet":
@@ -208,12 +268,14 @@ class WaitingSet:
             raise MalformedBits(f"{len(data)} bytes of a state of timers, with {size} bytes of bits")
         found = cls(end)
         found._bits = WaitingBits.decode(data[_HEAD.size : rest], base, end)
-        (count,) = _COUNT.unpack_from(data, rest)
-        rest += _COUNT.size
-        if len(data) - rest != count * _MOVED.size:
-            raise MalformedBits(f"{len(data) - rest} bytes for {count} arrivals that were rescheduled")
-        found._moved = dict(_MOVED.iter_unpack(data[rest:]))
-        if not all(map(found.waits, found._moved)):
+        moved, rest = _items(_MOVED, data, rest)
+        recurring, rest = _items(_RECURRENCE, data, rest)
+        if rest != len(data):
+            raise MalformedBits(f"{len(data) - rest} bytes follow a state of timers")
+        found._moved = dict(moved)
+        found.recurring = {number: Recurrence(*rest) for number, *rest in recurring}
+        found.unscheduled = {it: None for it, at in found.recurring.items() if at.next_ms == NOT_YET_KNOWN}
+        if not all(map(found.waits, (*found._moved, *found.recurring))):
             raise MalformedBits("an arrival was rescheduled that does not wait")
         return found
 
@@ -226,7 +288,21 @@ class WaitingSet:
         if not self._bits.remove(number):
             return False
         self._moved.pop(number, None)
+        self.recurring.pop(number, None)
+        self.unscheduled.pop(number, None)
         timer_id = self._ids.pop(number, None)
         if timer_id is not None:
             del self._of_id[timer_id]
         return True
+
+
+def _items(item: Struct, data: bytes, position: int) -> tuple[list[Any], int]:
+    """Return the items of a list that begins with its count, and the position behind it."""
+    if len(data) < position + _COUNT.size:
+        raise MalformedBits(f"a state of timers ends at {len(data)}, before a list")
+    (count,) = _COUNT.unpack_from(data, position)
+    position += _COUNT.size
+    end = position + count * item.size
+    if len(data) < end:
+        raise MalformedBits(f"{len(data) - position} bytes for {count} items of {item.size} bytes")
+    return list(item.iter_unpack(data[position:end])), end

@@ -12,6 +12,7 @@ from typing import Final
 
 from tidemill.broker.machine import Machine
 from tidemill.broker.timers.index_files import IndexFiles
+from tidemill.broker.timers.recurrences import Recurrences
 from tidemill.broker.timers.waiting_reader import read_waiting
 from tidemill.broker.timers.waiting_scan import WaitingScan
 from tidemill.raft.entry import COMMAND, Entry
@@ -20,8 +21,9 @@ from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.timer.due_row import DueRow, pack_rows, unpack_rows
+from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.release_batch import Waiting, released_batch
-from tidemill.timer.timer_command import Decision, encode_command
+from tidemill.timer.timer_command import Decision, Recur, encode_command
 from tidemill.timer.waiting_set import Outcome
 
 RECORDS_MAX: Final = 10_000  # of one batch
@@ -64,6 +66,9 @@ class LedTimers:
         self.released_at = 0  # monotonic ms of the last release
         self._outcomes: dict[int, Outcome] = {}  # of decisions that have just been applied, by log index
         self._awaited: set[int] = set()
+        self._recurrences = Recurrences(
+            partition.number, self.timers, files.logs, machine, decide=self._recur, failed=self._read_problem
+        )
         self.timers.decided = self._decided
         self.timers.index.lead()
 
@@ -81,19 +86,34 @@ class LedTimers:
         """
         is_full = self._in_flight >= IN_FLIGHT_MAX or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
         is_busy = self._is_reading or self._is_refilling or is_full
-        is_able = self.timers.is_restored and self.partition.shard.accepts_writes and self._may_write()
-        return self.timers.index.next_due() if is_able and not is_busy and self._failed_at is None else None
+        due = self.timers.index.next_due() if self._is_able and not is_busy else None
+        return None if due is None or due > DUE_MS_MAX else due
+
+    @property
+    def _is_able(self) -> bool:
+        """Whether anything can be written for this partition now."""
+        is_able = self.timers.is_restored and not self._is_over and self._failed_at is None
+        return is_able and self.partition.shard.accepts_writes and self._may_write()
 
     def tick(self, now_ms: int) -> None:
         """Try again to read records that could not be read.  `now_ms` is monotonic time."""
         if self._failed_at is not None and now_ms - self._failed_at >= RETRY_MS:
             self._failed_at = None
+        self._compute_occurrences()
 
     def changed(self) -> None:
         """Take note that the log has changed what waits."""
         aside, self._aside = self._aside, []
         if aside:
             self.timers.index.put_back(pack_rows(aside))
+        self._compute_occurrences()
+
+    def _compute_occurrences(self) -> None:
+        if self.timers.waiting.unscheduled and self._is_able:
+            self._recurrences.changed()
+
+    def _recur(self, decision: Recur) -> None:
+        self.decide(decision, lambda _: None)
 
     def scan(self) -> WaitingScan:
         """Return what waits now, to be read on another thread."""
@@ -123,6 +143,7 @@ class LedTimers:
     def release(self, now_ms: int) -> None:
         """Release what is due.  `now_ms` is monotonic time."""
         index = self.timers.index
+        self._compute_occurrences()
         while self.next_due is not None:
             self._refill()
             limit = self.partition.shard.release_limit
@@ -197,15 +218,21 @@ class LedTimers:
         self._propose([it for it in found if it.arrival in free])
 
     def _failed(self, rows: Sequence[DueRow], error: Exception) -> None:
-        self._failed_at = self._machine.clock.monotonic_ms()
-        self._read_failed(self.partition, error)
+        self._read_problem(error)
         self.timers.index.put_back(pack_rows(rows))
 
+    def _read_problem(self, error: Exception) -> None:
+        self._failed_at = self._machine.clock.monotonic_ms()
+        self._read_failed(self.partition, error)
+
     def _propose(self, found: Sequence[Waiting]) -> None:
+        shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
+        stamp = shard.append_time(wall_ms)
+        if self.timers.waiting.recurring:
+            found = [it for it in found if not self._recurrences.is_missed(it, stamp)]
         if not found:
             return
-        shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
-        batch = released_batch(found, shard.append_time(wall_ms))
+        batch = released_batch(found, stamp)
         size = len(batch)
         self._in_flight += 1
         self._in_flight_bytes += size

@@ -7,11 +7,9 @@ from msgspec import Meta
 
 from tidemill.model.topic_config import TopicConfig
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, UNLIMITED, VALUE_BYTES_MAX, BadDueTime, due_ms
+from tidemill.timer.timer_headers import ID_BYTES_MAX, TIMER_ID
 
-TIMER_ID: Final = "tidemill-timer-id"
-ID_BYTES_MAX: Final = 256
 _TEXT: Final = Meta(min_length=1, max_length=VALUE_BYTES_MAX)
-
 _MS = Annotated[int, Meta(ge=0, le=DUE_MS_MAX)]
 Delay = Annotated[
     _MS | Annotated[str, _TEXT] | None,

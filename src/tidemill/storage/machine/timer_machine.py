@@ -46,7 +46,7 @@ class TimerMachine:
         number, payload = entry.partition, entry.payload
         assert payload is not None, f"{entry} has no bytes"
         if not is_hidden(number):
-            return Released(consumed_by(payload))
+            return Released(consumed_by(payload), entry.append_time)
         if number & ARRIVALS:
             topic_id = self._topic_ids[released_of(number)]
             return Arrived(*arrivals_in(payload, entry.base_offset, entry.position, topic_id))

@@ -1,0 +1,202 @@
+"""Records with schedules come again and again, once for each occurrence."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.timers.timer_topic import (
+    TOPIC,
+    Headers,
+    create,
+    delay,
+    led,
+    listed,
+    named,
+    released,
+    resolve,
+    send,
+    timers,
+    values,
+)
+from tidemill.model import errors
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def world() -> BrokerWorld:
+    world = BrokerWorld()
+    create(world)
+    return world
+
+
+def every(interval: str, timer_id: str = "a", **more: str) -> Headers:
+    others = [(f"tidemill-{name}", value.encode()) for name, value in more.items()]
+    return named(timer_id, [("tidemill-schedule", f"every {interval}".encode()), *others])
+
+
+def dues(world: BrokerWorld) -> list[int]:
+    return [int(it.headers["tidemill-deliver-at"] or b"") for it in released(world)]
+
+
+def test_a_record_comes_at_each_occurrence(world: BrokerWorld) -> None:
+    """
+    All occurrences are of one arrival, which waits on, and say for which moment they stand.
+    """
+    began = world.clock.now_ms
+    send(world, (b"tick", every("10s")))
+
+    world.pass_time(35_000)
+
+    assert [began + 10_000 * at for at in range(4)] == dues(world)
+    assert {b"0"} == {it.headers["tidemill-arrival"] for it in released(world)}
+    assert (1, began + 40_000) == (timers(world).waiting.count, listed(world).next_due_ms)
+
+
+def test_cron_has_a_time_zone(world: BrokerWorld) -> None:
+    headers = named("a", [("tidemill-schedule", b"cron 30 8 * * *"), ("tidemill-timezone", b"America/New_York")])
+    send(world, (b"daily", headers))
+
+    for _ in range(49):
+        world.pass_time(HOUR_MS)
+
+    found = [datetime.fromtimestamp(it / 1_000, UTC).strftime("%H:%M") for it in dues(world)]
+    assert ["13:30", "13:30"] == found
+
+
+def test_a_schedule_begins_when_its_record_says(world: BrokerWorld) -> None:
+    began = world.clock.now_ms
+    send(world, (b"x", every("10s", **{"deliver-at": str(began + 25_000)})))
+
+    world.pass_time(50_000)
+
+    assert [began + 25_000, began + 35_000, began + 45_000] == dues(world)
+
+
+def test_a_schedule_ends_when_it_is_cancelled_or_replaced(world: BrokerWorld) -> None:
+    send(world, (b"a", every("10s", "a")), (b"b", every("10s", "b")))
+    world.pass_time(15_000)
+
+    answer = resolve(world, operation=CANCEL, timer_ids=[b"a"])
+    send(world, (b"once", named("b", delay("1s"))))
+    world.pass_time(60_000)
+
+    assert 1 == answer.changed
+    assert [b"a", b"b", b"a", b"b", b"once"] == values(world)
+    assert (0, {}) == (timers(world).waiting.count, timers(world).waiting.recurring)
+
+
+def test_the_next_occurrence_can_be_moved(world: BrokerWorld) -> None:
+    """
+    Those behind it follow from the new time.
+    """
+    began = world.clock.now_ms
+    send(world, (b"a", every("10s", "a")))
+    world.pass_time(1_000)
+
+    resolve(world, operation=RESCHEDULE, timer_ids=[b"a"], due_ms=began + 4_000)
+    world.pass_time(20_000)
+
+    assert [began, began + 4_000, began + 14_000] == dues(world)
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("one", [0, 10, 60]), ("all", [0, 10, 20, 30, 40, 50, 60])])
+def test_occurrences_that_were_missed(world: BrokerWorld, missed: str, expected: list[int]) -> None:
+    """
+    The broker is down from the second occurrence until after the sixth.
+    """
+    began = world.clock.now_ms
+    send(world, (b"a", every("10s", missed=missed)))
+    world.pass_time(5_000)
+    world.clock.now_ms += 50_000
+    again = world.restarted()
+
+    again.pass_time(9_000)
+
+    assert [began + 1_000 * at for at in expected] == dues(again)
+
+
+def test_missed_occurrences_are_skipped_on_demand(world: BrokerWorld) -> None:
+    """
+    With missed=none, an occurrence that could not be released in time does not come.
+    """
+    began = world.clock.now_ms
+    send(world, (b"a", every("1h", missed="none")))
+    world.pass_time(5_000)
+    world.clock.now_ms += 3 * HOUR_MS + HOUR_MS // 2
+    again = world.restarted()
+
+    again.pass_time(HOUR_MS)
+
+    assert [began, began + 4 * HOUR_MS] == dues(again)
+
+
+def test_an_occurrence_is_not_repeated_by_the_next_leader() -> None:
+    """
+    Leaders change between occurrences, and each goes on where the last one was.
+    """
+    world = ClusterWorld()
+    create(world)
+    began = world.clock.now_ms
+    send(world[1], (b"a", every("1s")))
+    for leader in (2, 3, 1, 2):
+        world.pass_time(1_400)
+        world.lead(TOPIC, by=leader)
+    world.pass_time(1_000)
+
+    found = dues(world[2])
+    first = found[0]
+    assert [first + 1_000 * at for at in range(len(found))] == found
+    assert len(found) >= 5 and first >= began
+
+
+def test_a_leader_computes_what_the_last_one_has_not() -> None:
+    """
+    A release has committed, and the next occurrence is not in the log: the next leader reads the record, and goes on.
+    """
+    world = BrokerWorld()
+    create(world)
+    began = world.clock.now_ms
+    send(world, (b"a", every("10s")))
+    led(world)._recurrences.changed = lambda: None  # type: ignore[method-assign]
+    world.pass_time(1_000)
+    assert [0] == [*timers(world).waiting.unscheduled]
+    world.pass_time(20_000)
+
+    again = world.restarted()
+    again.pass_time(500)
+    again.pass_time(12_000)
+
+    assert [began, began + 10_000, began + 30_000] == dues(again)
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ([("tidemill-schedule", b"every 10s")], "needs the header tidemill-timer-id"),
+        (named("a", [("tidemill-schedule", b"every 10ms")]), "from 1s"),
+        (named("a", [("tidemill-schedule", b"cron 0 0 30 2 *")]), "tidemill-schedule"),
+        (named("a", [("tidemill-schedule", b"every 1h"), ("tidemill-delay", b"1s")]), "both there"),
+        (named("a", [("tidemill-schedule", b"cron * * * * *"), ("tidemill-timezone", b"Mars")]), "no such zone"),
+    ],
+)
+def test_a_bad_schedule_is_refused(world: BrokerWorld, headers: Headers, says: str) -> None:
+    answer = send(world, (b"x", headers))
+
+    assert errors.INVALID_RECORD == answer.error_code
+    assert says in (answer.error_message or "")
+
+
+def test_schedules_of_a_partition_are_bounded(world: BrokerWorld) -> None:
+    for start in range(0, 10_000, 2_000):
+        numbers = range(start, start + 2_000)
+        sent = send(world, *[(b"x", every("1h", f"t{at}", **{"deliver-at": "9" * 14})) for at in numbers])
+        assert errors.NONE == sent.error_code
+
+    answer = send(world, (b"x", every("1h", "more")))
+
+    assert errors.INVALID_RECORD == answer.error_code
+    assert "at most 10000" in (answer.error_message or "")
