@@ -33,9 +33,9 @@ def timers_of(partition: Partition) -> TimerPartition:
 def waiting_bytes(partition: Partition) -> int:
     """Return about how many bytes of records wait in a timer partition; `partition` is any of its logs."""
     number, logs, waiting = released_of(partition.number), partition.shard.log.partitions, timers_of(partition).waiting
-    held = logs[arrivals_of(number)].size_bytes + logs[kept_of(number)].size_bytes
-    spanned = waiting.end - waiting.first_waiting()
-    return held * waiting.count // spanned if spanned else 0
+    both = logs[arrivals_of(number)], logs[kept_of(number)]
+    records = sum(log.end_offset - log.log_start for log in both)
+    return sum(log.size_bytes for log in both) * waiting.count // records if records else 0
 
 
 def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_time: int) -> bytearray | memoryview:

@@ -58,6 +58,11 @@ def kept_in(batch: Buffer, base_offset: int, position: int | None) -> bytes:
     return pack_rows(rows)
 
 
+def deliver_at(record: Record, otherwise: int) -> int:
+    """Return when a record says that it is due, in digits; `otherwise` if it does not say so."""
+    return next((int(value or b"") for name, value in record.headers if name == DELIVER_AT), otherwise)
+
+
 def arrival_of_kept(record: Record) -> int:
     """Return the arrival of a record of the kept log."""
     return int(record.headers[-1][1] or b"")

@@ -44,6 +44,7 @@ class TimerPartition:
         self.kept = ArrivalsByOffset()
         self.is_restored = True  # False until the ids and the index have been read from the records that wait
         self.decided: OutcomeKnown | None = None  # called on the leader, which answers those who asked
+        self._first_needed = 0  # as it was last computed; it never goes back
         self._pending: deque[tuple[int, Change]] = deque()  # not committed
         self._deferred: deque[tuple[int, Change]] = deque()  # committed, not applied
         self._ids_read: list[tuple[int, bytes]] = []  # while this is restored: arrivals and the hashes of their ids
@@ -126,13 +127,27 @@ class TimerPartition:
 
     def _moved(self, arrival: int, due_ms: int) -> bytes:
         """Return the row of an arrival whose time has changed.  Its bytes are looked up when it is released."""
-        offset = self.kept.offset_of(arrival) if arrival < self.index.arrivals_start else None
+        offset = self.kept.offset_of(arrival) if arrival in self.kept else None
         return ROW.pack(*DueRow(due_ms, arrival, arrival if offset is None else offset | KEPT))
 
     def _at_present_times(self, rows: bytes) -> bytes:
         """Return rows with the times at which their records are due now: some may have been rescheduled."""
         due_of = self.waiting.due_ms
         return pack_rows(row._replace(due_ms=due_of(row.arrival, row.due_ms)) for row in unpack_rows(rows))
+
+    def first_needed(self) -> int:
+        """
+        Return the first arrival that waits and was not moved to the kept log, or `waiting.end`: no byte of an earlier
+        one is needed any more in the arrivals log.
+        """
+        waiting = self.waiting
+        first = waiting.first_waiting()
+        self.kept.forget_before(first)
+        number = max(self._first_needed, first)
+        while number < waiting.end and (number in self.kept or not waiting.waits(number)):
+            number += 1
+        self._first_needed = number
+        return number
 
     # Restoring ids and index: a host reads runs of the index, and from the logs what no run has.
 
@@ -172,7 +187,7 @@ class TimerPartition:
             *(LoggedChange(index, change, True) for index, change in self._deferred),
             *(LoggedChange(index, change) for index, change in self._pending if index <= last_index),
         ]
-        first = self.kept.first_waiting(self.waiting.waits)
+        first = self.kept.first_needed(self.waiting.waits) if self.is_restored else self.index.kept_start
         return _HEAD.pack(len(waiting), first, self.kept.end) + waiting + encode_changes(logged)
 
     @classmethod

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidemill.broker.machine import Machine
+from tidemill.broker.timers.draining import Draining
 from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.recurrences import Recurrences
 from tidemill.broker.timers.waiting_reader import read_waiting
@@ -40,19 +41,21 @@ class LedTimers:
         files: IndexFiles,
         machine: Machine,
         *,
+        may_arrive: Callable[[], bool],
         may_write: Callable[[], bool],
         ready: Callable[["LedTimers"], None],
         read_failed: Callable[[Partition, Exception], int],
     ) -> None:
         """
-        `may_write`: whether the disk has room for released records.  `ready` is called when more may be released.
-        `read_failed` takes the error of a read of records.
+        `may_arrive` and `may_write`: whether the disk has room for more records that wait, or at least for released
+        ones.  `ready` is called when more may be released.  `read_failed` takes the error of a read of records.
         """
         self.partition = partition
         self.timers = timers_of(partition)
         self._logs = files.logs
         self._files = files
         self._machine = machine
+        self._may_arrive = may_arrive
         self._may_write = may_write
         self._ready = ready
         self._read_failed = read_failed
@@ -69,12 +72,13 @@ class LedTimers:
         self._recurrences = Recurrences(
             partition.number, self.timers, files.logs, machine, decide=self._recur, failed=self._read_problem
         )
+        self._draining = Draining(partition, self.timers, files.logs, machine, failed=self._read_problem)
         self.timers.decided = self._decided
         self.timers.index.lead()
 
     def stop(self) -> None:
         """Forget what was taken: this broker no longer leads the partition."""
-        self._is_over = True
+        self._is_over = self._draining.is_over = True
         self.timers.decided = None
         self.timers.index.follow()
 
@@ -100,6 +104,8 @@ class LedTimers:
         if self._failed_at is not None and now_ms - self._failed_at >= RETRY_MS:
             self._failed_at = None
         self._compute_occurrences()
+        if self._is_able and self._may_arrive():
+            self._draining.tick()
 
     def changed(self) -> None:
         """Take note that the log has changed what waits."""

@@ -57,6 +57,10 @@ class TimerBroker(Protocol):
     store: Store
     shard_table: ShardTable
 
+    def storage_problem(self) -> str | None:
+        """Return why appends are refused now; None if they are accepted."""
+        ...
+
     def may_release(self) -> bool:
         """Return whether the disk has room for released records."""
         ...
@@ -138,6 +142,7 @@ class TimerHost:
                     partition,
                     self._replica(shard, number).files,
                     self._machine,
+                    may_arrive=lambda: self._broker.storage_problem() is None,
                     may_write=self._broker.may_release,
                     ready=self._wake,
                     read_failed=self._broker.read_failed,
@@ -220,8 +225,8 @@ class TimerHost:
         wall_ms = self._machine.clock.wall_ms()
         waiting = timers.waiting
         for hidden, first in (
-            (partition.arrivals, waiting.first_waiting()),
-            (partition.kept, timers.kept.first_waiting(waiting.waits)),
+            (partition.arrivals, timers.first_needed()),
+            (partition.kept, timers.kept.first_needed(waiting.waits)),
         ):
             assert hidden is not None, "not a timer partition"
             log = hidden.log

@@ -1,0 +1,133 @@
+"""Moves records that wait long out of old segments, so that a few of them do not keep all bytes of a log.
+
+    the logs hold more than twice what waits ─▶ the oldest segment with the smaller share of records that wait
+        ─▶ those that are due later than soon are appended to the kept log ─▶ the segment is removed (`timer_host`)
+
+A log of arrivals would otherwise grow with what has long been released.  One batch is in flight at a time.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tidemill.batches.batch import read_header
+from tidemill.broker.machine import Machine
+from tidemill.broker.timers.positioned_batches import positioned_batches
+from tidemill.broker.timers.waiting_reader import WaitingLogs
+from tidemill.shard.append import append_own
+from tidemill.shard.arrivals import waiting_bytes
+from tidemill.shard.partition import Partition
+from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.timer.arrival_records import arrival_of_kept, deliver_at, records_of
+from tidemill.timer.release_batch import Waiting, kept_batch
+from tidemill.timer.timer_partition import TimerPartition
+from tidemill.timer.waiting_set import WaitingView
+
+SPARE_BYTES: Final = 64 << 20  # beyond twice the bytes that wait, before records are moved
+BATCH_BYTES_MAX: Final = 1 << 20
+SOON_MS: Final = 60_000  # what is due within this time leaves by itself
+
+
+class Draining:
+    def __init__(
+        self,
+        partition: Partition,
+        timers: TimerPartition,
+        logs: WaitingLogs,
+        machine: Machine,
+        *,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """`failed` takes the error of a read of records."""
+        self._partition = partition
+        self._timers = timers
+        self._logs = logs
+        self._machine = machine
+        self._failed = failed
+        self._is_busy = False
+        self._next: dict[PartitionLog, int] = {}  # the offset up to which the records of a log were moved
+        self.is_over = False  # this broker does not lead the partition any more
+
+    def tick(self) -> None:
+        """Move a batch of records if the logs have become too large.  Called a few times a second, while it leads."""
+        held = self._logs.arrivals.size_bytes + self._logs.kept.size_bytes
+        if self._is_busy or held <= 2 * waiting_bytes(self._partition) + SPARE_BYTES:
+            return
+        limit = self._partition.shard.release_limit
+        log = min((self._logs.arrivals, self._logs.kept), key=self._waiting_share)
+        if limit is None or len(log.segments) < 2:
+            return
+        first, end = max(self._next.get(log, 0), log.log_start), log.segments[1].base_offset
+        if first >= end:
+            return  # the rest of the segment is due soon
+        self._is_busy = True
+        view, later_than = self._timers.waiting.view(), limit + SOON_MS
+        is_kept = log is self._logs.kept
+
+        def read() -> tuple[list[Waiting], int] | Exception:
+            try:
+                return _long_waiting(log, first, end, view, later_than, is_kept=is_kept)
+            except (OSError, LookupError) as error:
+                return error
+
+        def done(found: tuple[list[Waiting], int] | Exception) -> None:
+            self._is_busy = False
+            if self.is_over or not self._partition.shard.accepts_writes:
+                return
+            if isinstance(found, Exception):
+                self._failed(found)
+                return
+            records, self._next[log] = found
+            waiting = self._timers.waiting
+            self._append([it for it in records if waiting.waits(it.arrival)])
+
+        self._machine.read_jobs.submit(read, done, self._machine.failed)
+
+    def _append(self, records: list[Waiting]) -> None:
+        if not records:
+            return
+        kept, wall_ms = self._partition.kept, self._machine.clock.wall_ms()
+        assert kept is not None, "not a timer partition"
+        self._is_busy = True
+
+        def committed(_: bool) -> None:
+            self._is_busy = False
+
+        shard = self._partition.shard
+        batch = kept_batch(records, shard.append_time(wall_ms))
+        shard.when_committed(append_own(kept, batch, wall_ms), committed)
+
+    def _waiting_share(self, log: PartitionLog) -> float:
+        """Return which share of the records of the oldest segment of a log wait; 2 if the log has no second one."""
+        if len(log.segments) < 2:
+            return 2.0
+        first, end = log.log_start, log.segments[1].base_offset
+        timers = self._timers
+        if log is self._logs.arrivals:
+            count = timers.waiting.count_between(first, end)
+        else:
+            count = timers.kept.count_waiting(end, timers.waiting.waits)
+        return count / max(end - first, 1)
+
+
+def _long_waiting(
+    log: PartitionLog, first: int, end: int, view: WaitingView, later_than: int, *, is_kept: bool
+) -> tuple[list[Waiting], int]:
+    """
+    Return records from `first` on that are due later, up to a batch of them, and the offset at which to go on.  Waits
+    for the disk.
+    """
+    found: list[Waiting] = []
+    size = 0
+    for _, batch in positioned_batches(log, first, end):
+        header = read_header(batch)
+        for offset, (record, (start, stop)) in enumerate(records_of(batch, header), header.base_offset):
+            if offset < first:
+                continue
+            if size >= BATCH_BYTES_MAX:
+                return found, offset
+            arrival = arrival_of_kept(record) if is_kept else offset
+            due = view.due_ms(arrival, deliver_at(record, header.max_timestamp))
+            if offset < end and view.waits(arrival) and due > later_than:
+                found.append(Waiting(arrival, due, record.timestamp, bytes(batch[start:stop])))
+                size += stop - start
+    return found, end

@@ -1,0 +1,134 @@
+"""Records that wait long are moved out of old segments, so that a few of them do not keep all bytes of the log."""
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.timers.timer_topic import (
+    TOPIC,
+    arrivals,
+    create,
+    delay,
+    listed,
+    named,
+    resolve,
+    send,
+    timers,
+    values,
+)
+from tidemill.broker.timers import draining
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
+    """Return a broker whose topic holds ten records that wait long, among many that are out, all moved meanwhile."""
+    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="3000")
+    for at in range(10):
+        send(world, *[(bytes(200), delay(10))] * 9, (b"%d" % at, named(f"t{at}", delay(f"{at + 2}h"))))
+    assert 100 == timers(world).waiting.end
+    for _ in range(60):
+        world.pass_time(250)
+    return world
+
+
+def kept_end(world: BrokerWorld) -> int:
+    kept = world.partition(TOPIC).kept
+    assert kept is not None
+    return kept.log.end_offset
+
+
+def long_waiting(world: BrokerWorld) -> list[bytes | None]:
+    return [value for value in values(world) if value != bytes(200)]
+
+
+def test_the_log_of_arrivals_becomes_small(world: BrokerWorld) -> None:
+    """
+    Everything still waits, and the bytes that keep it are about those of the records.
+    """
+    assert 10 == timers(world).waiting.count
+    assert 0 < kept_end(world) <= 20
+    assert arrivals(world).log.log_start >= 70
+    assert arrivals(world).log.size_bytes < 7_000
+
+
+def test_moved_records_come_when_they_are_due(world: BrokerWorld) -> None:
+    """
+    Once, in order, and with their arrival numbers.
+    """
+    for _ in range(12):
+        world.pass_time(HOUR_MS)
+
+    assert [b"%d" % at for at in range(10)] == long_waiting(world)
+    assert 0 == timers(world).waiting.count
+
+
+def test_a_restart_finds_moved_records(world: BrokerWorld) -> None:
+    """
+    With their ids: they can be cancelled and replaced by them.
+    """
+    again = world.restarted()
+    again.pass_time(20_000)  # a checkpoint
+    again = again.restarted()
+    again.pass_time(500)
+
+    answer = resolve(again, operation=CANCEL, timer_ids=[b"t3", b"t4"])
+    send(again, (b"new", named("t5", delay("1h"))))
+    for _ in range(12):
+        again.pass_time(HOUR_MS)
+
+    assert 2 == answer.changed
+    assert [b"new", *(b"%d" % at for at in (0, 1, 2, 6, 7, 8, 9))] == long_waiting(again)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_moved_records_can_be_rescheduled(world: BrokerWorld, restarts: bool) -> None:
+    now = world.clock.now_ms
+    resolve(world, operation=RESCHEDULE, timer_ids=[b"t9"], due_ms=now + 1_000)
+    resolve(world, operation=RESCHEDULE, timer_ids=[b"t0"], due_ms=now + 24 * HOUR_MS)
+    world.pass_time(30_000)
+    if restarts:
+        world = world.restarted()
+        world.pass_time(500)
+
+    first = long_waiting(world)
+    for _ in range(30):
+        world.pass_time(HOUR_MS)
+
+    assert [b"9"] == first
+    assert [b"9", *(b"%d" % at for at in range(1, 9)), b"0"] == long_waiting(world)
+
+
+def test_moved_records_are_listed_once(world: BrokerWorld) -> None:
+    page = listed(world, max_records=100, has_values=True)
+    by_arrival = listed(world, max_records=100, is_by_arrival=True)
+    selected = resolve(world, operation=CANCEL, selection=Selection(key=b"k"), is_trial=True)
+
+    assert [b"%d" % at for at in range(10)] == [it.value for it in page.records]
+    assert [10 * at + 9 for at in range(10)] == [it.arrival for it in by_arrival.records]
+    assert 10 == selected.changed
+
+
+def test_the_kept_log_is_drained_as_well(world: BrokerWorld) -> None:
+    """
+    What waits longest moves on when most of the kept log is out.
+    """
+    for _ in range(20):
+        send(world, *[(bytes(200), delay(10))] * 9, (b"x", delay("5m")))
+    for _ in range(60):
+        world.pass_time(250)
+    world.pass_time(6 * 60_000)
+    for _ in range(60):
+        world.pass_time(250)
+    kept = world.partition(TOPIC).kept
+    assert kept is not None
+    assert 10 == timers(world).waiting.count
+    assert kept.log.size_bytes + arrivals(world).log.size_bytes < 14_000
+
+    for _ in range(12):
+        world.pass_time(HOUR_MS)
+
+    assert [b"%d" % at for at in range(10)] == [it for it in long_waiting(world) if it != b"x"]
