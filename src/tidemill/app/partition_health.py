@@ -31,7 +31,7 @@ def partition_health(broker: Broker) -> PartitionHealth:
     lagging = Counter(shard_id for shard_id, _ in cluster.out_of_sync)
     health = PartitionHealth()
     for shard_id, shard in [*broker.shard_table.shards.items()]:
-        count = len(shard.partitions)
+        count = len(shard.released)
         if shard.log.damage is not None:
             health.damaged += count
         planned = image.shards.get(shard_id)

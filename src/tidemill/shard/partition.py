@@ -106,6 +106,11 @@ class Partition:
         self.configure(config)
 
     @property
+    def logs(self) -> list[PartitionLog]:
+        """The logs of the partition: three, if it is one of a timer topic, else its own."""
+        return [self.log, *(hidden.log for hidden in (self.arrivals, self.kept) if hidden is not None)]
+
+    @property
     def is_hidden(self) -> bool:
         """Whether records of a timer topic wait here: consumers do not read it."""
         return is_hidden(self.number)

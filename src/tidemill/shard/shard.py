@@ -216,6 +216,10 @@ class Shard:
         return {number: it for number, it in self.partitions.items() if not is_hidden(number)}
 
     @property
+    def voters(self) -> tuple[ReplicaKey, ...]:
+        return self.replica.voters
+
+    @property
     def release_limit(self) -> int | None:
         """The time up to which records of a timer topic may be released, in ms; None while too few clocks are known."""
         return self._transport.release_limit(self.replica.voters)

@@ -65,7 +65,7 @@ def _topic(name: str, partitions: Iterable[Partition]) -> TopicResponse:
         partitions=[
             PartitionResponse(
                 partition_index=partition.number,
-                partition_size=partition.log.size_bytes,
+                partition_size=sum(log.size_bytes for log in partition.logs),
                 offset_lag=0,
                 is_future_key=False,
             )

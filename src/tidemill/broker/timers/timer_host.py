@@ -12,7 +12,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.shard_table import ShardTable
+from tidemill.broker.timers.clock_handover import ClockHandover
 from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.restoring import Restoring
@@ -54,6 +56,7 @@ class TimerBroker(Protocol):
     """The part of the broker that timers use."""
 
     machine: Machine
+    cluster: Cluster
     store: Store
     shard_table: ShardTable
 
@@ -83,6 +86,7 @@ class TimerHost:
         self._armed: dict[LedTimers, int] = {}  # the time at which a partition is in the heap
         self._serial = count()
         self._timer: Any = None
+        self._clock_handover = ClockHandover(broker.machine.clock, broker.machine.events)
         self._log_start_at = 0
 
     def led(self, partition: Partition) -> LedTimers | None:
@@ -175,6 +179,7 @@ class TimerHost:
             if led not in self._armed and led.next_due is not None:
                 self._wake(led)
         self._fire()
+        self._clock_handover.tick({shard for shard, _ in self._led}, self._broker.cluster.clocks.offsets())
         if now_ms - self._log_start_at >= LOG_START_MS:
             self._log_start_at = now_ms
             for led in self._led.values():
