@@ -6,45 +6,25 @@ lost connections and leader changes, until a deadline.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from tidemill.batches.batch import spans
 from tidemill.batches.records import Record, read_records
-from tidemill.client.cluster_metadata import ClusterMetadata, Leader, LeaderUnknown
-from tidemill.client.failures import BrokerUnreachable, ClientError, RetriesExhausted, TopicRecreated, UnknownTopic
-from tidemill.client.offset_lookup import LEADER_MOVED
-from tidemill.model import errors
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.leader_requests import LeaderRequests, RequestRefused
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import TopicId
 from tidemill.peer import share_describe, share_receive, share_resolve
 from tidemill.share.acknowledgement import Acknowledgement as Acknowledgement  # callers name it, too
-from tidemill.wire.schema import Api, Message
 
 OPERATOR: Final = ""  # the name of an operator, who resolves records that no consumer holds
-_Answer = TypeVar("_Answer")
-_VERSION: Final = 0  # ApiVersions does not list these requests
 _WAIT_MS_MAX: Final = 5_000  # of one request, so that a leader change is noticed during a longer wait
 
-_RETRIABLE: Final = LEADER_MOVED | {
-    errors.COORDINATOR_NOT_AVAILABLE,
-    errors.COORDINATOR_LOAD_IN_PROGRESS,
-    errors.NOT_COORDINATOR,
-    errors.UNKNOWN_TOPIC_ID,  # a broker may not know a new topic yet; metadata says whether a topic was deleted
-}
 
-
-class ShareRefused(ClientError):
-    """A broker refuses a request, such as for a group of another type.  `name` is Kafka's name of the error."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
-        self.name = name
-
-
-class _Retried(ClientError):
-    """The request is sent again after a pause, with new metadata."""
+class ShareRefused(RequestRefused):
+    """A broker refuses a request, such as for a group of another type."""
 
 
 class Acquired(NamedTuple):
@@ -124,7 +104,7 @@ class ShareClient:
     def __init__(self, cluster: ClusterMetadata, *, deadline_ms: int | None = None) -> None:
         """`deadline_ms` limits how long one call may retry, by default `default.api.timeout.ms`."""
         self._cluster = cluster
-        self._deadline_ms = deadline_ms
+        self._leaders = LeaderRequests(cluster, serving="queues", refusal=ShareRefused, deadline_ms=deadline_ms)
 
     def receive(
         self, partition: TopicPartition, group: str, member: str, *, max_records: int, max_bytes: int, wait_ms: int
@@ -158,7 +138,7 @@ class ShareClient:
                 max_wait_ms=wait_ms,
             )
 
-        topic_id, response = self._ask_leader(share_receive.API, partition, group, request)
+        topic_id, response = self._leaders.ask(share_receive.API, partition, request, _about(group, partition.topic))
         return Received(
             partition,
             topic_id,
@@ -206,7 +186,8 @@ class ShareClient:
                 is_trial=is_trial,
             )
 
-        _, response = self._ask_leader(share_resolve.API, partition, group, request, topic_id)
+        about = _about(group, partition.topic)
+        _, response = self._leaders.ask(share_resolve.API, partition, request, about, topic_id)
         return Resolved(response.resolved, response.finished, response.held)
 
     def describe(self, group: str, topic: str, partitions: Collection[int] | None = None) -> list[ShareState]:
@@ -224,91 +205,32 @@ class ShareClient:
             for number in wanted:
                 if number not in found:
                     one = TopicPartition(topic, number)
-                    by_leader.setdefault(self._leader(one).broker_id, []).append(one)
+                    by_leader.setdefault(self._leaders.leader(one).broker_id, []).append(one)
             for broker_id, asked in by_leader.items():
                 self._describe(broker_id, group, asked, found)
 
-        self._retried(topic, group, ask)
+        self._leaders.retried(topic, ask, _about(group, topic))
         return [found[number] for number in wanted]
 
     def _describe(
         self, broker_id: int, group: str, asked: Sequence[TopicPartition], found: dict[int, ShareState]
     ) -> None:
-        topic_id = self._topic_id(asked[0].topic, None)
+        topic = asked[0].topic
+        topic_id, about = self._leaders.topic_id(topic), _about(group, topic)
         request = share_describe.Request(
             group_id=group,
             partitions=[share_describe.Request.Partition(topic_id=topic_id, partition=it.partition) for it in asked],
         )
-        response = self._cluster.connection_to(broker_id).request(share_describe.API, request, version=_VERSION)
-        _check(response.error_code, response.error_message, group)
+        response = self._leaders.ask_broker(broker_id, share_describe.API, request, about)
         for partition, share in zip(asked, response.shares, strict=True):
             if not share.error_code:
                 found[partition.partition] = _state(partition, share)
         for share in response.shares:
-            _check(share.error_code, None, group)
-
-    def _ask_leader(
-        self,
-        api: Api,
-        partition: TopicPartition,
-        group: str,
-        request: Callable[[TopicId], Message],
-        topic_id: TopicId | None = None,
-    ) -> tuple[TopicId, Any]:
-        """Send a request to the partition's leader, and return the topic's id and the response."""
-
-        def ask() -> tuple[TopicId, Any]:
-            leader = self._leader(partition)
-            current = self._topic_id(partition.topic, topic_id)
-            connection = self._cluster.connection_to(leader.broker_id)
-            response = connection.request(api, request(current), version=_VERSION)
-            _check(response.error_code, response.error_message, group)
-            return current, response
-
-        return self._retried(partition.topic, group, ask)
-
-    def _retried(self, topic: str, group: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Call `ask` until it succeeds.  After a failure that may pass, refresh the metadata."""
-        back_off = self._cluster.back_off(self._deadline_ms)
-        while True:
-            try:
-                return ask()
-            except (BrokerUnreachable, LeaderUnknown, _Retried) as error:
-                failure = error
-            try:
-                back_off.pause(failure)
-            except RetriesExhausted as exhausted:
-                hint = ""
-                if isinstance(failure, BrokerUnreachable):
-                    hint = "; the request needs a Tidemill broker that serves queues"
-                raise RetriesExhausted(f"group {group!r}, topic {topic!r}: {exhausted}{hint}") from failure
-            self._cluster.refresh({topic})
-
-    def _leader(self, partition: TopicPartition) -> Leader:
-        """Return the leader.  Refresh the metadata for a partition that they do not have."""
-        try:
-            return self._cluster.leader(partition)
-        except UnknownTopic:
-            self._cluster.refresh({partition.topic})
-            return self._cluster.leader(partition)
-
-    def _topic_id(self, topic: str, wanted: TopicId | None) -> TopicId:
-        current = self._cluster.topic_id(topic)
-        if current is None:
-            raise UnknownTopic(topic, "its broker sends no topic id; use Tidemill brokers")
-        if wanted is not None and current != wanted:
-            raise TopicRecreated(topic, "it was deleted and created again since its records were received")
-        return current
+            self._leaders.check(share.error_code, None, about)
 
 
-def _check(code: int, message: str | None, group: str) -> None:
-    """Raise an error unless the code is NONE."""
-    if code == errors.NONE:
-        return
-    text = message or f"group {group!r}: the broker responds with {errors.name(code)}"
-    if code in _RETRIABLE:
-        raise _Retried(text)
-    raise ShareRefused(errors.name(code), text)
+def _about(group: str, topic: str) -> str:
+    return f"group {group!r}, topic {topic!r}"
 
 
 def _state(partition: TopicPartition, share: share_describe.Response.Share) -> ShareState:

@@ -7,7 +7,7 @@ list      leadership is confirmed ─▶ a scan on another thread ─▶ records
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from tidemill.broker.timers.timer_host import TimerHost
@@ -111,8 +111,9 @@ class TimerResolution(Pending[timer_resolve.Response]):
         if isinstance(found, KafkaError):
             self._refuse(found.error_code, found.message)
             return
+        self._outcome = self._missed(found)
         if request.is_trial:
-            self._outcome = Outcome(len(found))
+            self._outcome = self._outcome._replace(changed=len(found))
             self._confirm()
             return
         for arrivals in _chunks([*found]):
@@ -125,6 +126,16 @@ class TimerResolution(Pending[timer_resolve.Response]):
             }
             self._decisions.append(Reschedule(request.partition, dues))
         self._decide_next()
+
+    def _missed(self, found: Collection[int]) -> Outcome:
+        """Count what was named and does not wait.  A selection leaves out what waits, too, so it misses nothing."""
+        request, end = self._request, self._led.timers.waiting.end
+        if request.selection is not None:
+            return Outcome()
+        missing = set(request.arrivals).difference(found)
+        over = sum(0 <= it < end for it in missing)
+        ids = len({*request.timer_ids}) - len(found) if request.timer_ids else 0
+        return Outcome(0, over, len(missing) - over + ids)
 
     def _decide_next(self) -> None:
         if self._decisions:
