@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemill.broker.broker import Broker
+from tidemill.model.clock import Clock
 
 if TYPE_CHECKING:
     from tidemill.console.application import Console
@@ -31,9 +32,10 @@ IMPORTED_IN_TURN: Final = (
 class LazyConsole:
     """An ASGI application: the console, which is imported at the first request."""
 
-    def __init__(self, broker: Callable[[], Broker | None]) -> None:
+    def __init__(self, broker: Callable[[], Broker | None], clock: Clock) -> None:
         """Show the cluster of the broker that `broker()` returns; it returns None while the process waits to join."""
         self._broker = broker
+        self._clock = clock
         self._console: Console | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -42,14 +44,13 @@ class LazyConsole:
                 import_module(name)
                 await asyncio.sleep(0)
         if self._console is None:  # another request may have imported it in the meantime
-            self._console = _console(self._broker)
+            self._console = _console(self._broker, self._clock)
         await self._console(scope, receive, send)
 
 
-def _console(broker: Callable[[], Broker | None]) -> "Console":
+def _console(broker: Callable[[], Broker | None], clock: Clock) -> "Console":
     from tidemill.app.console_view import ConsoleView
     from tidemill.console.application import Console
-    from tidemill.runtime.os_clock import OsClock
 
     view: ConsoleView | None = None
 
@@ -60,4 +61,4 @@ def _console(broker: Callable[[], Broker | None]) -> "Console":
             view = ConsoleView(known)
         return view
 
-    return Console(viewed, OsClock())
+    return Console(viewed, clock)

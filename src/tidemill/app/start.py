@@ -28,6 +28,7 @@ from tidemill.broker.coordinators.coordinator_registration import AnyRegistratio
 from tidemill.broker.machine import Machine
 from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT, Endpoint, MetadataFormatError
+from tidemill.model.clock import Clock, PreciseClock
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.peer.link import LinkOwner
 from tidemill.runtime import event_loop
@@ -71,17 +72,23 @@ def run(
     ready: Callable[[Ready], None],
     as_json: bool,
     extra_coordinators: Sequence[AnyRegistration] = (),
+    clock: PreciseClock | None = None,
+    opened: Callable[[Broker], None] | None = None,
 ) -> None:
     """Run a broker until SIGINT or SIGTERM.
 
-    `ready` is called once the broker serves.  `extra_coordinators` are hosted in addition to the usual ones.
+    `ready` is called once the broker serves, and `opened` immediately before, with the broker.  `extra_coordinators`
+    are hosted in addition to the usual ones.  `clock` replaces that of the operating system.
     Raises StartProblem if the broker cannot start.
     """
     raise_open_files_limit()
     stopping = asyncio.Event()
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        await _Process(settings, loop, as_json=as_json, extra_coordinators=extra_coordinators).run(ready, stopping)
+        process = _Process(
+            settings, loop, clock or OsClock(), as_json=as_json, extra_coordinators=extra_coordinators, opened=opened
+        )
+        await process.run(ready, stopping)
 
     event_loop.run(main, stop=stopping.set)
 
@@ -91,14 +98,17 @@ class _Process:
         self,
         settings: Settings,
         loop: asyncio.AbstractEventLoop,
+        clock: PreciseClock,
         *,
         as_json: bool,
         extra_coordinators: Sequence[AnyRegistration],
+        opened: Callable[[Broker], None] | None,
     ) -> None:
         self.settings = settings
         self.extra_coordinators = extra_coordinators
+        self.opened = opened
         self.loop = loop
-        self.clock = OsClock()
+        self.clock = clock
         # Several brokers may share stderr, so each event names its broker.
         named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}
         self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, common_fields=named)
@@ -133,6 +143,8 @@ class _Process:
         if addresses is not None:
             gc.freeze()  # Objects made during the start live long: exclude them from later collections.
             gc.set_threshold(50_000, 20, 20)
+            if self.opened is not None:
+                self.opened(broker)
             ready(addresses)
             watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
             await stopping.wait()
@@ -170,7 +182,7 @@ class _Process:
             address = self.http.bind(self.settings.http)
         except OSError as error:
             raise unbindable(HTTP_LISTENER, self.settings.http, error) from error
-        self.http.serve(lambda: _http_application(lambda: self.broker, self.settings), self._kafka_port)
+        self.http.serve(lambda: _http_application(lambda: self.broker, self.settings, self.clock), self._kafka_port)
         self._http_address = address
         return self.settings.http_advertised or address
 
@@ -348,7 +360,7 @@ class _Process:
             jobs.stop()
 
 
-def _http_application(broker: Callable[[], Broker | None], settings: Settings) -> "Application":
+def _http_application(broker: Callable[[], Broker | None], settings: Settings, clock: Clock) -> "Application":
     from tidemill.app.lazy_api import LazyApi
     from tidemill.app.lazy_console import LazyConsole
     from tidemill.app.observed import ObservedBroker, program_version
@@ -359,7 +371,9 @@ def _http_application(broker: Callable[[], Broker | None], settings: Settings) -
     known = [settings.http, settings.http_advertised]
     hosts = frozenset(it.host.lower() for it in known if it is not None and not it.is_wildcard)
     access = Access(token=settings.http_token, hosts=hosts)
-    return Application(observed, observed.reported, LazyConsole(broker), access, LazyApi(broker, program_version()))
+    return Application(
+        observed, observed.reported, LazyConsole(broker, clock), access, LazyApi(broker, program_version())
+    )
 
 
 def _data_directory(path: str) -> OsDisk:
