@@ -1,11 +1,10 @@
 """One broker as a child process, on a directory of its own and free ports."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from tidemill.app.held_ports import HeldPorts
-from tidemill.app.listeners import Address
+from tidemill.app.listeners import HTTP_LISTENER, PEER_LISTENER, Address
 from tidemill.testing.process import Process, environment_of
 from tidemill.testing.served import Served
 
@@ -19,9 +18,14 @@ class Broker(Served):
         self._ports = HeldPorts()
         try:
             http = str(self._ports.take(Address("127.0.0.1", 0)))  # clients ask for it: it is in the configuration
-            options = ("--data", str(directory / "data"), "--kafka", "127.0.0.1:0", "--http", http, "--json")
-            command = [sys.executable, "-m", "tidemill", "dev", *options]
-            process = Process("the broker", command, log=directory / "broker.log", environment=environment_of(settings))
+            own = {
+                "log.dirs": str(directory / "data"),
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                HTTP_LISTENER: http,
+                PEER_LISTENER: "127.0.0.1:0",
+            }
+            options = [option for key, value in own.items() for option in ("--set", f"{key}={value}")]
+            process = Process("the broker", options, log=directory / "broker.log", environment=environment_of(settings))
             ready = process.ready_line()
         except BaseException:
             self._ports.close()

@@ -68,9 +68,9 @@ class Cluster(Served):
         self._files.close()
 
     def _start(self, number: int) -> None:
-        command = self._brokers[number].command(as_json=True)
+        options = ("--config", self._brokers[number].config, "--ahead-ms", str(self._ahead_ms))
         log = self._directory / f"broker-{number}.log"
-        self.processes[number] = Process(f"broker {number}", command, log=log, environment=self._environment)
+        self.processes[number] = Process(f"broker {number}", options, log=log, environment=self._environment)
 
     def _wait_until_complete(self) -> None:
         until = time.monotonic() + READY_S_MAX

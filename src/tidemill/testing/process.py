@@ -1,10 +1,12 @@
-"""A `tidemill` command that runs as a child process until the test session ends, with its log in a file."""
+"""A broker that runs as a child process (`broker_program`) until the test session ends, with its log in a file."""
 
+import contextlib
 import json
 import os
 import selectors
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +15,7 @@ from tidemill.app.broker_processes import ending_with_parent
 from tidemill.app.settings import ENVIRONMENT_PREFIX
 
 READY_S_MAX: Final = 60.0  # a start takes a second; a busy machine needs many times that
+ADVANCE_S_MAX: Final = 60.0  # an answer takes a millisecond; a busy machine needs many times that
 STOP_S_MAX: Final = 10.0  # a clean stop takes at most two seconds
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}  # with Kafka's default, each new group waits for 3 s
 LOG_BYTES_SHOWN: Final = 8_000  # the end of a log, in error messages and reports
@@ -23,15 +26,16 @@ class BrokerFailed(Exception):
 
 
 class Process:
-    """One run of a command that prints a ready line, as `tidemill dev --json` and `tidemill broker --json` do."""
+    """One run of a broker."""
 
-    def __init__(self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, options: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> None:
+        """Start a broker with these `options` of `broker_program`."""
         self.name = name
         self._log = log
         with log.open("ab") as stderr:
             self._child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", "tidemill.testing.broker_program", *options],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=dict(environment),
@@ -48,16 +52,32 @@ class Process:
 
     def ready_line(self) -> dict[str, Any]:
         """Wait until the broker is ready, and return what it prints then.  Raise BrokerFailed."""
+        line = self._line(READY_S_MAX)
+        if line:
+            return dict(json.loads(line))
+        problem = "ended before it was ready" if line is not None else f"was not ready within {READY_S_MAX:.0f} s"
+        self.kill()
+        raise self.failure(problem)
+
+    def advance(self, ms: int) -> dict[str, Any]:
+        """Move the broker's wall clock forward, and return what it tells then of all clocks.  Raise BrokerFailed."""
+        assert self._child.stdin is not None
+        try:
+            self._child.stdin.write(b"%d\n" % ms)
+            self._child.stdin.flush()
+        except OSError as error:
+            raise self.failure(f"cannot be told the time ({error})") from error
+        line = self._line(ADVANCE_S_MAX)
+        if line:
+            return dict(json.loads(line))
+        raise self.failure("ended" if line is not None else f"has not told the time within {ADVANCE_S_MAX:.0f} s")
+
+    def _line(self, seconds_max: float) -> bytes | None:
+        """Return the next line that the broker prints; b"" if it has ended, None if it prints none in time."""
         assert self._child.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._child.stdout, selectors.EVENT_READ)
-            is_told = selector.select(READY_S_MAX)
-        line = self._child.stdout.readline() if is_told else b""
-        if line:
-            return dict(json.loads(line))
-        problem = "ended before it was ready" if is_told else f"was not ready within {READY_S_MAX:.0f} s"
-        self.kill()
-        raise self.failure(problem)
+            return self._child.stdout.readline() if selector.select(seconds_max) else None
 
     def failure(self, problem: str) -> BrokerFailed:
         """Return an error that shows the end of the log."""
@@ -85,7 +105,9 @@ class Process:
         self._close()
 
     def _close(self) -> None:
-        assert self._child.stdout is not None
+        assert self._child.stdin is not None and self._child.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # a command that the broker has not read
+            self._child.stdin.close()
         self._child.stdout.close()
 
 

@@ -7,13 +7,16 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import tidemill
+from tidemill.sdk.durations import DAY_MS, Duration, milliseconds
 from tidemill.testing.process import Process
 
 ANSWER_S_MAX: Final = 60.0  # a topic waits for its leaders, which may have to be elected
 PAUSE_S: Final = 0.02
+ADVANCE_MS_MAX: Final = 36_500 * DAY_MS  # a hundred years: delays may be as long, and times end with the year 9999
 NAME_CHARACTERS_MAX: Final = 100  # of the test's name in the names of its topics and groups
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -30,6 +33,7 @@ class Served:
         self.processes: dict[int, Process] = {}  # by broker id
         self._kafka: dict[int, str] = {}
         self._http: dict[int, str] = {}
+        self._ahead_ms = 0  # how far the wall clocks of the brokers are ahead of the machine's
 
     @property
     def bootstrap(self) -> str:
@@ -71,6 +75,29 @@ class Served:
     def connect(self) -> "tidemill.Mill":
         """Return a client that is connected; use it in a `with` statement."""
         return tidemill.connect(self.bootstrap)
+
+    def now(self) -> datetime:
+        """Return the time of the brokers' wall clocks."""
+        return datetime.fromtimestamp(self._wall_ms() / 1_000, UTC)
+
+    def advance(self, duration: Duration) -> None:
+        """
+        Move the wall clocks of all brokers forward, and return when each broker knows that of each other one.
+
+        What has become due is then delivered at once.  Clocks stay forward until the session ends.  `duration` is "1h"
+        or the like, a number of seconds, or a timedelta.  Raise ValueError if it is negative: no clock goes back.
+        """
+        ms = milliseconds("duration", duration, at_most_ms=ADVANCE_MS_MAX)
+        self._ahead_ms += ms
+        awaited, until = self._wall_ms(), time.monotonic() + ANSWER_S_MAX
+        told = {number: self.processes[number].advance(ms) for number in self.running}
+        for number, clocks in told.items():
+            while any(other != number and clocks["clocks_ms"].get(str(other), 0) < awaited for other in told):
+                self._pause(number, until, "has not heard the time of the others")
+                clocks = self.processes[number].advance(0)
+
+    def _wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self._ahead_ms
 
     def _asked(self, number: int, method: str, path: str, body: object, until: float) -> tuple[int, Any]:
         """Return the status and the body of a response.  Ask again while the broker asks for that (503)."""
