@@ -25,6 +25,7 @@ from tests.integration.clients.client_port import (
     Consuming,
     Delivered,
     GroupDescription,
+    Headers,
     Outgoing,
     Producing,
     Record,
@@ -603,16 +604,20 @@ def a_retry_of_what_was_stored_is_stored_once(stage: Stage) -> None:
     The broker is suspended until the client has timed out and sent everything again on a new connection.
     When it resumes, it receives both attempts and must recognize the duplicates.
     """
+    stored_once_after_a_retry(stage, stage.topic())
+
+
+def stored_once_after_a_retry(stage: Stage, topic: str, headers: Headers = ()) -> None:
     if stage.broker_pid is None:
         pytest.skip("the broker's process id is not known (TIDEMILL_TEST_BROKER_PID)")
-    topic = stage.topic()
     producer = stage.producer(idempotent=True, request_timeout_ms=1_000)
     producer.send(topic, [Outgoing(value=b"before", partition=0)])
     waker = subprocess.Popen(["sh", "-c", f"sleep 2.5; kill -CONT {stage.broker_pid}"])
 
     os.kill(stage.broker_pid, signal.SIGSTOP)
     try:
-        places = producer.send(topic, [Outgoing(value=b"%d" % index, partition=0) for index in range(100)])
+        sent = [Outgoing(value=b"%d" % index, partition=0, headers=headers) for index in range(100)]
+        places = producer.send(topic, sent)
     finally:
         waker.wait()
 
@@ -626,9 +631,12 @@ def a_retry_of_what_was_stored_is_stored_once(stage: Stage) -> None:
 
 @case
 def a_group_commits_and_resumes(stage: Stage) -> None:
-    topic = stage.topic()
+    resumes_where_it_committed(stage, stage.topic())
+
+
+def resumes_where_it_committed(stage: Stage, topic: str, headers: Headers = ()) -> None:
     group = f"{stage.name}-group"
-    stage.send(topic, [Outgoing(value=b"%d" % index, partition=0) for index in range(20)])
+    stage.send(topic, [Outgoing(value=b"%d" % index, partition=0, headers=headers) for index in range(20)])
     first = stage.consumer(group)
     first.subscribe([topic])
     stage.take(first, 20)

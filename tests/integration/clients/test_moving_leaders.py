@@ -16,6 +16,7 @@ from tests.integration.clients.client_contract import CASES, Case, Stage
 from tests.integration.clients.client_port import WAIT_SECONDS_MAX, Client, Outgoing, Unsupported
 from tests.integration.clients.confluent_adapter import ConfluentClient
 from tests.integration.clients.conftest import OFFSETS_PARTITIONS, RunningCluster
+from tests.integration.clients.timer_contract import TIMER_CASES
 from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.connection_settings import from_keys
 from tidemill.coordinator.group.group_partition import partition_for
@@ -39,7 +40,7 @@ def staged(client: Client, cluster: RunningCluster) -> Stage:
     return Stage(client, name=name, broker_pid=None, replicas=BROKERS, still=cluster.mover.still)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [*CASES, *TIMER_CASES], ids=lambda case: case.__name__)
 def test_the_client_contract_holds_while_leaders_move(
     moving_client: Client, case: Case, cluster: RunningCluster
 ) -> None:

@@ -314,13 +314,17 @@ class BrokerWorld:
         timestamp_ms: int | Sequence[int] | None = None,
         acks: int = -1,
         keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
         **header: int,
     ) -> produce.Response.Topic.Partition:
-        """Produce one batch and return the response.  `header` sets batch header fields, such as `producer_id=1`."""
+        """
+        Produce one batch and return the response.  Each record has these `headers`.  `header` sets fields of the
+        batch's header, such as `producer_id=1`.
+        """
         stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
         stamps = [stamp] * len(values) if isinstance(stamp, int) else stamp
         rows = zip(keys or [None] * len(values), values, stamps, strict=True)
-        batch = build_batch([(key, value, (), at) for key, value, at in rows], **header)  # type: ignore[arg-type]
+        batch = build_batch([(key, value, headers, at) for key, value, at in rows], **header)  # type: ignore[arg-type]
         data = produce.Request.Topic.Partition(index=number, records=memoryview(batch))
         request = produce.Request(
             transactional_id=None,
