@@ -14,8 +14,7 @@ from tidemill.batches.native import scan
 from tidemill.batches.records import OFFSET_MAX, Record
 from tidemill.timer.due_row import KEPT, UNPLACED, DueRow, pack_rows
 from tidemill.timer.due_time import DELIVER_AT
-from tidemill.timer.schedule import SCHEDULE
-from tidemill.timer.timer_headers import CANCEL, TIMER_ID, hash_of
+from tidemill.timer.timer_headers import CANCEL, SCHEDULE, TIMER_ID, hash_of
 from tidemill.timer.waiting_set import Arrival
 
 

@@ -13,8 +13,8 @@ from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Header, Record, read_records
 from tidemill.timer.due_time import DELAY, DELIVER_AT, UNLIMITED, BadDueTime, due_ms
-from tidemill.timer.schedule import SCHEDULE, BadSchedule, Schedule, parse_schedule
-from tidemill.timer.timer_headers import BadTimerId, timer_id
+from tidemill.timer.schedule import BadSchedule, Schedule, parse_schedule
+from tidemill.timer.timer_headers import SCHEDULE, BadTimerId, timer_id
 
 
 class RecordRefused(ValueError):

@@ -43,11 +43,8 @@ from typing import Final, NamedTuple, Protocol
 
 from tidemill.model.duration import parse_duration_ms
 from tidemill.timer.due_time import DELAY, DUE_MS_MAX
-from tidemill.timer.timer_headers import TIMER_ID
+from tidemill.timer.timer_headers import MISSED, SCHEDULE, TIMER_ID, TIMEZONE
 
-SCHEDULE: Final = "tidemill-schedule"
-TIMEZONE: Final = "tidemill-timezone"
-MISSED: Final = "tidemill-missed"
 VALUE_BYTES_MAX: Final = 256
 EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MAX: Final = 36_525 * 86_400_000  # 100 years

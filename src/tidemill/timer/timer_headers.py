@@ -1,6 +1,7 @@
-"""The headers of timer topics, apart from those that say when a record is due (`due_time`, `schedule`).
+"""The headers of timer topics, apart from those that say when a record is due (`due_time`).
 
 tidemill-timer-id    the name of a timer in its partition: a later record with the same id replaces it
+tidemill-schedule    the record recurs (`schedule`); with tidemill-timezone and tidemill-missed
 tidemill-cancel      the record only cancels the timer with its id, and is not delivered
 tidemill-arrival     set by the broker: the arrival number of a released record, in digits
 tidemill-timestamp   set by the broker: the producer's timestamp of a released record, in digits
@@ -16,6 +17,9 @@ CANCEL: Final = "tidemill-cancel"
 ARRIVAL: Final = "tidemill-arrival"
 TIMESTAMP: Final = "tidemill-timestamp"
 SET_BY_BROKER: Final = (ARRIVAL, TIMESTAMP)
+SCHEDULE: Final = "tidemill-schedule"
+TIMEZONE: Final = "tidemill-timezone"
+MISSED: Final = "tidemill-missed"
 ID_BYTES_MAX: Final = 256
 ID_HASH_BYTES: Final = 16
 

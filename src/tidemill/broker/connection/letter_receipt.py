@@ -9,6 +9,7 @@ from tidemill.broker.request.awaited_appends import ACKS_ALL
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.peer import share_letter
 from tidemill.shard.pending import Pending
+from tidemill.timer.without_time import without_time
 from tidemill.wire.messages.produce import Request, Response
 
 TIMEOUT_MS: Final = 10_000  # then the outcome is unknown, and the letter is sent again
@@ -18,7 +19,7 @@ VERSION: Final = 9  # of Produce: without hints about leaders, which the sender 
 def write_letter(request: share_letter.Request, context: RequestContext) -> Pending[share_letter.Response]:
     """Return the answer to a letter, which comes when the letter has committed."""
     topic = Request.Topic
-    batch = None if request.records is None else _stamped(request.records, context.now_ms)
+    batch = None if request.records is None else _stamped(request.records, context.now_ms, _is_timer(request, context))
     asked = Request(
         transactional_id=None,
         acks=ACKS_ALL,
@@ -46,14 +47,23 @@ def write_letter(request: share_letter.Request, context: RequestContext) -> Pend
     return pending
 
 
-def _stamped(letter: memoryview, now_ms: int) -> memoryview:
+def _is_timer(request: share_letter.Request, context: RequestContext) -> bool:
+    table = context.broker.shard_table
+    name = table.name_of(request.topic_id)
+    partition = None if name is None else table.partition(name, request.partition)
+    return partition is not None and partition.arrivals is not None
+
+
+def _stamped(letter: memoryview, now_ms: int, is_timer: bool) -> memoryview:
     """
     Return a copy of a letter's batch, with the time of this broker: the clock of the sender may be far ahead, and the
-    limits on timestamps of the topic would refuse the letter.
+    limits on timestamps of the topic would refuse the letter.  A timer topic delivers it at once.
 
     Return a malformed batch as it is; the append refuses it.
     """
     batch = bytearray(letter)  # the log keeps it, and writes into it; the buffer of the request is used again
     if isinstance(checked_header(batch), BatchHeader):
+        if is_timer:
+            batch = without_time(batch)
         stamp_only_record(batch, now_ms)
     return memoryview(batch)
