@@ -103,7 +103,6 @@ class LedTimers:
         """Try again to read records that could not be read.  `now_ms` is monotonic time."""
         if self._failed_at is not None and now_ms - self._failed_at >= RETRY_MS:
             self._failed_at = None
-        self._compute_occurrences()
         if self._is_able and self._may_arrive():
             self._draining.tick()
 
@@ -112,9 +111,9 @@ class LedTimers:
         aside, self._aside = self._aside, []
         if aside:
             self.timers.index.put_back(pack_rows(aside))
-        self._compute_occurrences()
 
-    def _compute_occurrences(self) -> None:
+    def compute_occurrences(self) -> None:
+        """Propose when released records with schedules are due next."""
         if self.timers.waiting.unscheduled and self._is_able:
             self._recurrences.changed()
 
@@ -149,7 +148,6 @@ class LedTimers:
     def release(self, now_ms: int) -> None:
         """Release what is due.  `now_ms` is monotonic time."""
         index = self.timers.index
-        self._compute_occurrences()
         while self.next_due is not None:
             self._refill()
             limit = self.partition.shard.release_limit

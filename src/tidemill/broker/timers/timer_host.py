@@ -176,7 +176,7 @@ class TimerHost:
             self._replicas.pop((shard, number)).stop()
         for led in self._led.values():
             led.tick(now_ms)
-            if led not in self._armed and led.next_due is not None:
+            if led.timers.waiting.unscheduled or (led not in self._armed and led.next_due is not None):
                 self._wake(led)
         self._fire()
         self._clock_handover.tick({shard for shard, _ in self._led}, self._broker.cluster.clocks.offsets())
@@ -258,6 +258,7 @@ class TimerHost:
     def _release(self, led: LedTimers, now_ms: int) -> None:
         if self._led.get((led.partition.shard, led.partition.number)) is not led:  # type: ignore[arg-type]
             return
+        led.compute_occurrences()
         if now_ms - led.released_at >= led.partition.config.timer_linger_ms:
             led.release(now_ms)
         due = led.next_due
