@@ -43,7 +43,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tidemill.model.duration import parse_duration_ms
 from tidemill.timer.due_time import DELAY, DUE_MS_MAX
-from tidemill.timer.timer_headers import MISSED, SCHEDULE, TIMER_ID, TIMEZONE
+from tidemill.timer.timer_headers import CANCEL, MISSED, SCHEDULE, TIMER_ID, TIMEZONE
 
 VALUE_BYTES_MAX: Final = 256
 EVERY_MS_MIN: Final = 1_000
@@ -55,7 +55,8 @@ _NOT_ZONES: Final = ("posix/", "right/", "localtime", "posixrules", "Factory")  
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
-_CRON_MS_MAX: Final = DUE_MS_MAX - 2 * 86_400_000  # local times after it may lie in the year 10000
+_LOCAL_MAX: Final = datetime(9999, 12, 30, tzinfo=UTC).replace(tzinfo=None)  # later may be the year 10000 elsewhere
+_CRON_MS_MAX: Final = DUE_MS_MAX - 2 * 86_400_000  # cron ends two days before the year 9999 does
 _CHECKED_FROM_MS: Final = 946_684_800_000  # the year 2000: an expression must fire within `YEARS_MAX` from there
 
 
@@ -156,7 +157,7 @@ class Cron:
             return
         minute, hour, *_ = self.fields.split()
         found = self._wildcard if minute.startswith("*") or hour.startswith("*") else self._fixed
-        yield from (moment_s * 1_000 for moment_s in found(after_ms // 1_000) if moment_s * 1_000 <= DUE_MS_MAX)
+        yield from (moment_s * 1_000 for moment_s in found(after_ms // 1_000))
 
     def _fixed(self, after_s: int) -> Iterator[int]:
         """Yield the matches of a job that runs at fixed local times."""
@@ -169,12 +170,10 @@ class Cron:
 
     def _wildcard(self, after_s: int) -> Iterator[int]:
         """Yield the matches of a job that follows absolute time."""
-        begin = self._local(after_s)
-        repeated = self._offset(begin.replace(fold=0)) - self._offset(begin.replace(fold=1))
-        if begin.fold == 0 and repeated > timedelta(0):
-            begin -= repeated  # the clock will repeat what lies between
+        begin = self._local(after_s).replace(fold=0)
+        begin -= self._offset(begin) - self._offset(begin.replace(fold=1))  # the clock may repeat what lies between
         again: deque[int] = deque()  # the moments of matches that the clock repeats
-        for local in self._local_matches(begin.replace(fold=0)):
+        for local in self._local_matches(begin):
             moments = self._moments(local)
             while moments and again and again[0] < moments[0]:
                 yield again.popleft()
@@ -189,7 +188,7 @@ class Cron:
 
         try:
             for local in CronSim(self.fields, after):
-                if local.year > after.year + YEARS_MAX:
+                if local >= _LOCAL_MAX or local.year > after.year + YEARS_MAX:
                     return
                 yield local
         except OverflowError:  # the end of the year 9999
@@ -212,7 +211,7 @@ class Cron:
 
 def parse_schedule(headers: Iterable[tuple[str, bytes | None]]) -> Schedule | None:
     """Return the schedule of a record, or None if its headers say none.  Raise BadSchedule."""
-    pairs = [(name, value) for name, value in headers if name in (SCHEDULE, TIMEZONE, MISSED, TIMER_ID, DELAY)]
+    pairs = [(name, value) for name, value in headers if name in (SCHEDULE, TIMEZONE, MISSED, TIMER_ID, DELAY, CANCEL)]
     given = dict(pairs)
     if not given.keys() & {SCHEDULE, TIMEZONE, MISSED}:
         return None
@@ -225,6 +224,8 @@ def parse_schedule(headers: Iterable[tuple[str, bytes | None]]) -> Schedule | No
         raise BadSchedule(f"{alone} without {SCHEDULE}: add it, such as every 15m, or omit {alone}")
     if not given.get(TIMER_ID):
         raise BadSchedule(f"{SCHEDULE} needs the header {TIMER_ID}, by which the schedule is replaced and cancelled")
+    if CANCEL in given:
+        raise BadSchedule(f"{SCHEDULE} and {CANCEL} are both there: a record that cancels does not recur")
     if DELAY in given:
         raise BadSchedule(f"{SCHEDULE} and {DELAY} are both there: say with tidemill-deliver-at when it begins")
     text = _text(SCHEDULE, given[SCHEDULE], "cron and five fields, or every 15m")
@@ -298,9 +299,11 @@ def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
 
 
 def _text(name: str, value: bytes | None, fix: str) -> str:
-    if value is None or not value.strip():
-        raise BadSchedule(f"{name}={'null' if value is None else repr(value.decode(errors='replace'))}: write {fix}")
-    if len(value) > VALUE_BYTES_MAX or not value.isascii():
-        shown = value[: VALUE_BYTES_MAX + 1].decode(errors="replace")
-        raise BadSchedule(f"{name}={shown!r}: write {fix}, in at most {VALUE_BYTES_MAX} bytes of ASCII")
-    return value.decode("ascii")
+    if value is None:
+        raise BadSchedule(f"{name}=null: write {fix}")
+    text = value[: VALUE_BYTES_MAX + 1].decode(errors="replace")
+    if len(value) > VALUE_BYTES_MAX or not value.isascii() or not text.replace("\t", " ").isprintable():
+        raise BadSchedule(f"{name}={text!r}: write {fix}, in at most {VALUE_BYTES_MAX} printable bytes of ASCII")
+    if not text.strip():
+        raise BadSchedule(f"{name}={text!r}: write {fix}")
+    return text

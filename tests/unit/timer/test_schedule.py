@@ -296,11 +296,46 @@ def test_a_schedule_ends_with_the_year_9999() -> None:
     every, cron = schedule_of("every 36525d"), schedule_of("cron 0 0 1 1 *")
 
     assert 36_525 * 86_400_000 == EVERY_MS_MAX
+    assert NextOccurrence(None, 2) == schedule_of("every 1h").next(DUE_MS_MAX - 2 * HOUR_MS, DUE_MS_MAX)
     assert NextOccurrence(None, 0) == every.next(DUE_MS_MAX - EVERY_MS_MAX + 1, DUE_MS_MAX - EVERY_MS_MAX + 1)
     assert NextOccurrence(DUE_MS_MAX, 0) == every.next(DUE_MS_MAX - EVERY_MS_MAX, DUE_MS_MAX - EVERY_MS_MAX)
     for last_ms in (ms("9999-01-01 00:00"), ms("9999-12-31 23:59"), DUE_MS_MAX):
         assert NextOccurrence(None, 0) == cron.next(last_ms, last_ms)
     assert ms("9999-01-01 00:00") == cron.next(ms("9998-01-01"), ms("9998-01-01")).due_ms
+    for zone in ("Asia/Tokyo", BERLIN, NEW_YORK, "Pacific/Kiritimati"):
+        nightly = schedule_of("cron 0 20 * 12 *", zone=zone)
+        found = punctual(nightly, ms("9999-12-25", zone), DUE_MS_MAX + 1)
+        assert [f"9999-12-{day} 20:00" for day in range(25, 30)] == [shown(due_ms, zone)[:16] for due_ms in found]
+        assert all(nightly.first(DUE_MS_MAX - ahead_h * HOUR_MS) is None for ahead_h in range(24))
+
+
+def test_the_repeated_hour_may_be_the_last() -> None:
+    """The second 01:30 of a day comes although no later day of the last year matches."""
+    schedule = schedule_of("cron */30 1 * 11 0#1", zone=NEW_YORK)
+
+    found = punctual(schedule, ms("9999-11-07 00:00", NEW_YORK), DUE_MS_MAX)
+
+    assert ["01:00 -0400", "01:30 -0400", "01:00 -0500", "01:30 -0500"] == [shown(it, NEW_YORK)[11:] for it in found]
+
+
+def test_the_search_for_an_occurrence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A job of an hour that the clock skips on the only day of the year that matches never fires.  The search looks at the
+    minutes of 50 such days, and not at those of all years until 9999.
+    """
+    looked_at = []
+
+    class CountingCronSim(CronSim):
+        def __next__(self) -> datetime:
+            looked_at.append(found := super().__next__())
+            return found
+
+    monkeypatch.setattr("cronsim.CronSim", CountingCronSim)
+
+    with pytest.raises(BadSchedule, match="never fires"):
+        schedule_of("cron * 2 * 3 0L", zone=BERLIN)
+
+    assert 50 * 60 <= len(looked_at) <= 52 * 60
 
 
 # What happens to occurrences that were missed.
@@ -348,7 +383,8 @@ def test_with_none_a_short_delay_is_no_miss() -> None:
         daily.is_missed(due_ms, due_ms + late) for late in (0, LATE_MS_MAX, LATE_MS_MAX + 1)
     ]
     assert [False, True] == [frequent.is_missed(due_ms, due_ms + late) for late in (9_999, 10_000)]
-    assert NextOccurrence(due_ms + 20_000, 1) == frequent.next(due_ms, due_ms + 29_999)
+    assert NextOccurrence(due_ms + 10_000, 0) == frequent.next(due_ms, due_ms + 19_999)
+    assert NextOccurrence(due_ms + 20_000, 1) == frequent.next(due_ms, due_ms + 20_000)
     assert NextOccurrence(due_ms + 24 * HOUR_MS, 0) == daily.next(due_ms, due_ms + LATE_MS_MAX)
     minutely = schedule_of("every 61s", missed="none")
     assert NextOccurrence(due_ms + 61_000, 0) == minutely.next(due_ms, due_ms + 61_000 + 60_000)
@@ -476,8 +512,10 @@ BAD = [
     (headers("every -1h"), "from 1s to 36525d"),
     (headers("every 15"), "from 1s to 36525d"),
     (headers("every 1h 30m"), "from 1s to 36525d"),
-    (headers("cron 0 0 * * \u0661"), "in at most 256 bytes of ASCII"),
-    (headers("cron 0 0 * * " + "1," * 122 + "1"), "in at most 256 bytes of ASCII"),
+    (headers("\x1c"), "tidemill-schedule='\\x1c': write cron and five fields, or every 15m, in at most 256 printable"),
+    (headers("cron 0 0 * * *\x00"), "in at most 256 printable bytes of ASCII"),
+    (headers("cron 0 0 * * \u0661"), "in at most 256 printable bytes of ASCII"),
+    (headers("cron 0 0 * * " + "1," * 122 + "1"), "in at most 256 printable bytes of ASCII"),
     (
         headers("cron 0 0 * * *", ("tidemill-timezone", b"Mars/Olympus")),
         "tidemill-timezone='Mars/Olympus': no such zone",

@@ -181,6 +181,7 @@ def test_a_leader_computes_what_the_last_one_has_not() -> None:
         (named("a", [("tidemill-schedule", b"cron 0 0 30 2 *")]), "tidemill-schedule"),
         (named("a", [("tidemill-schedule", b"every 1h"), ("tidemill-delay", b"1s")]), "both there"),
         (named("a", [("tidemill-schedule", b"cron * * * * *"), ("tidemill-timezone", b"Mars")]), "no such zone"),
+        (named("a", [("tidemill-schedule", b"every 1h"), ("tidemill-cancel", b"")]), "does not recur"),
     ],
 )
 def test_a_bad_schedule_is_refused(world: BrokerWorld, headers: Headers, says: str) -> None:
