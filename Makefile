@@ -68,7 +68,7 @@ wheel: install  ## build the source distribution and the wheel into dist
 clean:  ## remove what make has built, caches and .venv; keep data, settings, Spark tables and other files
 	@rm -rf build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
-	@rm -f src/tidemill/batches/*.so src/tidemill/batches/scan.c
+	@rm -f src/tidemill/*/_*.so src/tidemill/batches/scan.c
 	@rm -rf $(VENV)
 
 install: $(STAMP)

@@ -1,4 +1,4 @@
-"""Build configuration that `pyproject.toml` cannot express: one optional compiled module, named after its source."""
+"""Build configuration that `pyproject.toml` cannot express: optional compiled modules, named after their sources."""
 
 import sys
 from pathlib import Path

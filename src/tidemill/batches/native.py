@@ -2,35 +2,18 @@
 
     from tidemill.batches.native import scan
 
-`scan_build` explains how stale builds are detected.
+`compiled_build` explains how stale builds are detected.
 """
 
 from importlib import import_module
-from pkgutil import get_data
 from typing import TYPE_CHECKING
 
-from tidemill.batches.scan_build import compiled_name
+from tidemill.batches.compiled_build import compiled_build
 
-_PACKAGE = "tidemill.batches"
+NAME = "tidemill.batches.scan"
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from tidemill.batches import scan as scan
-
-
-def compiled_scan() -> "ModuleType | None":
-    """Return the build of the current `scan.py`, or None if there is no build.  Raise ImportError if loading fails."""
-    source = get_data(_PACKAGE, "scan.py")
-    if source is None:
-        return None
-    name = f"{_PACKAGE}.{compiled_name(source)}"
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        return None
 
 
 def is_compiled() -> bool:
@@ -38,6 +21,6 @@ def is_compiled() -> bool:
     return _compiled is not None
 
 
-_compiled = compiled_scan()
+_compiled = compiled_build(NAME)
 if not TYPE_CHECKING:
-    scan = _compiled if _compiled is not None else import_module(f"{_PACKAGE}.scan")
+    scan = _compiled if _compiled is not None else import_module(NAME)

@@ -26,7 +26,8 @@ from tidemill.timer.due_merge import Merge
 from tidemill.timer.due_refill import Refill
 from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW, ROW_BYTES, pack_rows, unpack_rows
 from tidemill.timer.due_run import CHUNK_ROWS, DueRun, ReadRun, UnwrittenRun
-from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window, split_rows, waiting_rows
+from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window
+from tidemill.timer.native import due_scan
 from tidemill.timer.unsorted_rows import BLOCK_BYTES, UnsortedRows
 from tidemill.timer.waiting_set import WaitingSet
 
@@ -127,7 +128,7 @@ class DueIndex:
                 self._unused.append(other.name)
         self._runs = [it for it in self._runs if it.name not in self._unused]
         self._covered.add(run.first, run.end)
-        if not waiting_rows(read.rows, self._waiting.bits()):
+        if not due_scan.waiting_rows(read.rows, self._waiting.bits()):
             return False
         insort(self._runs, run, key=_FIRST)
         self._notice(read.rows)
@@ -295,7 +296,7 @@ class DueIndex:
         if refill.unreadable:
             self._drop_unreadable(refill.unreadable)
             return
-        below, least_late = split_rows(late, window.edge, refill.edge)
+        below, least_late = due_scan.split_rows(b"".join(late), window.edge, refill.edge)
         window.extend(refill.rows, refill.edge)
         window.push(below)
         least = [refill.least_left, least_late, *(run.least_from(refill.edge) for run in self._runs)]
@@ -343,7 +344,7 @@ class DueIndex:
         window = self._window
         if window is None:
             return
-        below, least = split_rows([rows], NO_EDGE, window.edge)
+        below, least = due_scan.split_rows(rows, NO_EDGE, window.edge)
         window.push(below)
         if least is not None and (self._least_beyond is None or least < self._least_beyond):
             self._least_beyond = least

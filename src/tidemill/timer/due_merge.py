@@ -14,7 +14,8 @@ from typing import Final
 
 from tidemill.batches.checksum import crc32c
 from tidemill.timer.due_run import CHUNK_ROWS, HEAD_BYTES, ID_ROW_BYTES, DueRun, RunRead, planned
-from tidemill.timer.due_window import NO_EDGE, sorted_rows, split_rows, waiting_rows
+from tidemill.timer.due_window import NO_EDGE
+from tidemill.timer.native import due_scan
 from tidemill.timer.waiting_bits import BitView
 
 _ARRIVAL: Final = Struct(">Q")
@@ -72,8 +73,8 @@ class Merge:
         if self.unreadable:
             self.reads = []
             return b""
-        found, _ = split_rows([rows for rows in data if rows], self._edge, self._next_edge)
-        merged = waiting_rows(sorted_rows(found), self._bits)
+        found = [due_scan.split_rows(rows, self._edge, self._next_edge)[0] for rows in data if rows is not None]
+        merged = due_scan.waiting_rows(due_scan.sorted_rows(found), self._bits)
         self.run.append(merged)
         self._edge = self._next_edge
         self._plan()

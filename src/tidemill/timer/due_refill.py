@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidemill.timer.due_row import KEY_BYTES, ROW_BYTES
 from tidemill.timer.due_run import DueRun, planned
-from tidemill.timer.due_window import sorted_rows, split_rows
+from tidemill.timer.native import due_scan
 
 
 class Refill:
@@ -30,9 +30,13 @@ class Refill:
                 self.unreadable.append(run.name)
         if self.unreadable:
             return
-        of_runs, _ = split_rows([rows for rows in data if rows], self._low, self.edge)
-        of_memory, self.least_left = split_rows(self._blocks, self._low, self.edge)
-        rows = sorted_rows([*of_runs, *of_memory])
+        found = [due_scan.split_rows(rows, self._low, self.edge)[0] for rows in data if rows is not None]
+        for block in self._blocks:
+            below, least = due_scan.split_rows(block, self._low, self.edge)
+            found.append(below)
+            if least is not None and (self.least_left is None or least < self.least_left):
+                self.least_left = least
+        rows = due_scan.sorted_rows(found)
         end = self._rows_max * ROW_BYTES
         if end < len(rows):
             last = rows[end - ROW_BYTES : end - ROW_BYTES + KEY_BYTES]

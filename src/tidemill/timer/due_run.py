@@ -24,7 +24,8 @@ from typing import Final, NamedTuple
 
 from tidemill.batches.checksum import crc32c, crc32c_joined
 from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW_BYTES, arrivals_of
-from tidemill.timer.due_window import LAST_EDGE, arrival_bounds, sorted_rows
+from tidemill.timer.due_window import LAST_EDGE
+from tidemill.timer.native import due_scan
 
 MAGIC: Final = b"TMDU"
 VERSION: Final = 1
@@ -78,7 +79,7 @@ class DueRun:
         """Note the rows that follow in the file."""
         if not rows:
             return
-        least, greatest = arrival_bounds(rows)
+        least, greatest = due_scan.arrival_bounds(rows)
         if self.count:
             least, greatest = min(least, self._arrivals[0]), max(greatest, self._arrivals[1])
         self._arrivals = least, greatest
@@ -167,7 +168,7 @@ class UnwrittenRun:
         A job may do this, because it changes nothing that the index reads.
         """
         run = DueRun(self.name, self.first, self.end, epoch=epoch, chunk_rows=self._chunk_rows)
-        rows = sorted_rows(self.blocks)
+        rows = due_scan.sorted_rows(self.blocks)
         run.append(rows)
         ids = b"" if self._id_of is None else _packed_ids(arrivals_of(rows), self._id_of)
         run.id_count = len(ids) // ID_ROW_BYTES

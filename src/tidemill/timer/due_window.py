@@ -11,59 +11,20 @@ An edge is a key, so a pair (due, arrival): it divides even rows with one due ti
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from heapq import heappop, heappush
+from collections.abc import Mapping
+from heapq import heappush
 from struct import Struct
 from typing import Final, NamedTuple
 
 from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW_BYTES
-from tidemill.timer.waiting_bits import BitView
+from tidemill.timer.native import due_scan
 
 NO_EDGE: Final = b""  # less than every key
 LAST_EDGE: Final = b"\xff" * KEY_BYTES  # greater than every key
 TAKEN_MIN: Final = 1 << 16  # so many rows are taken before those of arrivals that are over are dropped
 _DUE: Final = Struct(">q")
 _PLACE: Final = Struct(">qQQ")
-_SIZE: Final = Struct(">I")
-_SIZE_AT: Final = 28  # in a row
 _DUE_MS_MAX: Final = (1 << 63) - 2
-
-
-def sorted_rows(blocks: Sequence[bytes]) -> bytes:
-    """Return all rows in order."""
-    return b"".join(sorted([block[at : at + ROW_BYTES] for block in blocks for at in range(0, len(block), ROW_BYTES)]))
-
-
-def split_rows(blocks: Sequence[bytes], low: bytes, high: bytes) -> tuple[list[bytes], bytes | None]:
-    """Return the rows with keys from `low` until before `high`, in any order, and the least key from `high` on."""
-    found = []
-    least = LAST_EDGE
-    for block in blocks:
-        for at in range(0, len(block), ROW_BYTES):
-            key = block[at : at + KEY_BYTES]
-            if key >= high:
-                if key < least:
-                    least = key
-            elif key >= low:
-                found.append(block[at : at + ROW_BYTES])
-    return found, None if least == LAST_EDGE else least
-
-
-def waiting_rows(rows: bytes, bits: BitView) -> bytes:
-    """Return the rows whose arrivals wait."""
-    over, base, first, end = bits
-    found = []
-    for at in range(0, len(rows), ROW_BYTES):
-        arrival = int.from_bytes(rows[at + 8 : at + 16], "big")
-        if first <= arrival < end and not over[(arrival - base) >> 3] >> (arrival - base & 7) & 1:
-            found.append(rows[at : at + ROW_BYTES])
-    return b"".join(found)
-
-
-def arrival_bounds(rows: bytes) -> tuple[int, int]:
-    """Return the smallest and the largest arrival of at least one row."""
-    arrivals = [rows[at : at + 8] for at in range(8, len(rows), ROW_BYTES)]
-    return int.from_bytes(min(arrivals), "big"), int.from_bytes(max(arrivals), "big")
 
 
 class RowFilter(NamedTuple):
@@ -101,10 +62,10 @@ class Window:
         """Return how many rows are in the window; some may be over."""
         return (len(self._rows) - self._at + sum(map(len, self._slices))) // ROW_BYTES + len(self._heap)
 
-    def push(self, rows: Sequence[bytes]) -> None:
+    def push(self, rows: bytes) -> None:
         """Add rows below the edge."""
-        for row in rows:
-            heappush(self._heap, row)
+        for at in range(0, len(rows), ROW_BYTES):
+            heappush(self._heap, rows[at : at + ROW_BYTES])
 
     def extend(self, rows: bytes, edge: bytes) -> None:
         """Move the edge up to `edge`; `rows` are those between the two edges, in order."""
@@ -116,7 +77,7 @@ class Window:
     def trim(self, count: int) -> None:
         """Move the edge down, so that about `count` rows are left."""
         blocks = [self._rows[self._at :], *self._slices, *self._heap]
-        rows = sorted_rows(blocks)
+        rows = due_scan.sorted_rows(blocks)
         at = count * ROW_BYTES
         if at >= len(rows):
             return
@@ -166,43 +127,18 @@ class Window:
         self, bound: bytes, records_max: int, bytes_max: int, row_filter: RowFilter, found: list[bytes]
     ) -> bytes | None:
         """
-        Move rows below `bound` to `found`, until no more fit; drop those that do not count.
+        Move rows before `bound` to `found`, until no more fit; drop those that do not count.
 
         Return the row that does not fit, which stays first, or None.
         """
-        heap, taken = self._heap, self._taken
-        rows, position, size = self._rows, self._at, 0
-        try:
-            while True:
-                if position == len(rows) and self._slices:
-                    rows, position = self._slices.popleft(), 0
-                    self._rows = rows
-                row = rows[position : position + ROW_BYTES]
-                is_of_heap = bool(heap) and (not row or heap[0] < row)
-                if is_of_heap:
-                    row = heap[0]
-                if not row or row >= bound:
-                    return None
-                if row_filter.counts(*_PLACE.unpack_from(row)):
-                    key = row[:KEY_BYTES]
-                    former = taken.get(key)
-                    if former is None:
-                        row_size = _SIZE.unpack_from(row, _SIZE_AT)[0]
-                        if len(found) >= records_max or (found and size + row_size > bytes_max):
-                            return row
-                        size += row_size
-                        found.append(row)
-                        taken[key] = row
-                    elif former < row:  # a newer copy: it counts instead
-                        taken[key] = row
-                        if found and found[-1] == former:
-                            found[-1] = row
-                if is_of_heap:
-                    heappop(heap)
-                else:
-                    position += ROW_BYTES
-        finally:
-            self._at = position
+        while True:
+            if self._at == len(self._rows):
+                self._rows, self._at = self._slices.popleft() if self._slices else b"", 0
+            self._at, row = due_scan.take_rows(
+                self._rows, self._at, self._heap, self._taken, bound, records_max, bytes_max, row_filter, found
+            )
+            if self._at < len(self._rows) or not self._rows:
+                return row
 
     def _forget_over(self, row_filter: RowFilter) -> None:
         """Drop the taken rows that do not count any more."""

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tidemill.timer.due_row import ROW, ROW_BYTES
-from tidemill.timer.due_window import waiting_rows
+from tidemill.timer.native import due_scan
 from tidemill.timer.waiting_bits import BitView
 
 BLOCK_BYTES: Final = 400 * ROW_BYTES  # smaller additions are joined up to this size
@@ -68,7 +68,7 @@ class UnsortedRows:
             found: list[bytes] = []
             stop, count = at, 0
             while stop < len(self._blocks) and self._blocks[stop].first == end:
-                rows = waiting_rows(self._blocks[stop].rows, bits)
+                rows = due_scan.waiting_rows(self._blocks[stop].rows, bits)
                 if found and count + len(rows) > rows_max * ROW_BYTES:
                     break
                 count += len(rows)

@@ -17,7 +17,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tidemill.batches.scan_build import COMPILED_PREFIX
+from tidemill.batches.compiled_build import COMPILED_MODULES, build_prefix
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 FOREIGN: Final = ("TIDEMILL_", "PYTHON", "CC", "CXX")
@@ -150,20 +150,21 @@ def test_the_source_distribution_has_what_a_build_needs(sdist: Path) -> None:
 def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
     """
     The wheel contains every tracked file of the packages, including files that are not Python, the metadata with the
-    licence, the extension if there is a compiler, and nothing else.
+    licence, the extensions if there is a compiler, and nothing else.
     """
     with ZipFile(wheel) as archive:
         contents = set(archive.namelist())
     packages = {name.removeprefix("src/") for name in tracked("src")}
     metadata = {name for name in contents if name.split("/")[0].endswith(".dist-info")}
-    extension = {name for name in contents if name.startswith(f"tidemill/batches/{COMPILED_PREFIX}")}
+    prefixes = tuple(build_prefix(module).replace(".", "/") for module in COMPILED_MODULES)
+    extensions = {name for name in contents if name.startswith(prefixes)}
 
     assert "tidemill/py.typed" in packages
     assert set() == packages - contents
-    assert set() == contents - packages - metadata - extension
+    assert set() == contents - packages - metadata - extensions
     assert [] == [name for name in contents if name.split("/")[0] in ("tests", "tools", "benchmarks", "examples")]
     assert 1 == len([name for name in metadata if name.endswith("/licenses/LICENSE")])
-    assert IS_COMPILER_THERE == (1 == len(extension))
+    assert (len(COMPILED_MODULES) if IS_COMPILER_THERE else 0) == len(extensions)
 
 
 def test_an_installed_wheel_runs_without_a_compiler(fresh: Fresh, wheel: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from tidemill.batches import arrow, builder, check, native, records, row_encoder
 from tidemill.batches import scan as plain
+from tidemill.batches.compiled_build import compiled_build
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -21,7 +22,7 @@ settings.load_profile("tidemill")
 @pytest.fixture(scope="module", params=["compiled", "plain"])
 def scan(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     """Yield one implementation of `scan`; all of `batches` uses it while the test runs."""
-    form = native.compiled_scan() if request.param == "compiled" else plain
+    form = compiled_build(native.NAME) if request.param == "compiled" else plain
     if form is None:
         pytest.skip("there is no build of scan.py: no C compiler, or tools/build_extension.py has not run")
     with pytest.MonkeyPatch.context() as patch:

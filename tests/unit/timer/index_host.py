@@ -276,6 +276,6 @@ def lose(host: IndexHost, random: Random) -> None:
     """Damage a file, cut it, or remove it."""
     if host.files:
         name = random.choice(sorted(host.files))
-        data = host.files[name]
+        data = host.files[name] or b"-"
         at = random.randrange(len(data))
         host.files[name] = random.choice((data[:at], data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :], b""))

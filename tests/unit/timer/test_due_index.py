@@ -1,6 +1,7 @@
 """The index by due time."""
 
 from random import Random
+from types import ModuleType
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.unit.timer.index_host import EVERYTHING, IndexHost, step
 
 
 @pytest.mark.parametrize("block", range(20))
-def test_what_is_taken_equals_an_oracle(block: int) -> None:
+def test_what_is_taken_equals_an_oracle(due_scan: ModuleType, block: int) -> None:
     """
     Whatever is done in whatever order, rows are taken in the order of (due, arrival), each once, the newest copy, and
     the wake-up is never late.

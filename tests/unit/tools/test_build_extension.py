@@ -1,52 +1,70 @@
-"""The build of `batches/scan.py`, tested with a fake compiler."""
+"""The build of the compiled modules, tested with a fake compiler."""
 
+from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
-from tidemill.batches.scan_build import compiled_name
+from tidemill.batches.compiled_build import COMPILED_MODULES, build_name
 from tools import build_extension
+
+ONE, OTHER = COMPILED_MODULES
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a folder with a source, and install a fake compiler that creates an empty file of the right name."""
-    batches = tmp_path / "src" / "tidemill" / "batches"
-    batches.mkdir(parents=True)
-    (batches / "scan.py").write_bytes(b"one")
-    monkeypatch.setattr(build_extension, "ROOT", tmp_path)
-    monkeypatch.setattr(build_extension, "BATCHES", batches)
-    monkeypatch.setattr(build_extension, "_compile", lambda: build_of(batches).touch())
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """
+    Create sources, and install a fake compiler that creates empty files of the right names.
+
+    Return the modules that are compiled, which grows.
+    """
+    compiled: list[str] = []
+
+    def compile_modules(modules: Sequence[str]) -> None:
+        compiled.extend(modules)
+        for module in modules:
+            build_of(module).touch()
+
+    monkeypatch.setattr(build_extension, "SOURCES", tmp_path)
+    monkeypatch.setattr(build_extension, "_compile", compile_modules)
     monkeypatch.setattr(build_extension.shutil, "which", lambda compiler: f"/usr/bin/{compiler}")
-    return batches
+    for module in COMPILED_MODULES:
+        source = build_extension.source_of(module)
+        source.parent.mkdir(parents=True)
+        source.write_bytes(b"one")
+    return compiled
 
 
-def build_of(folder: Path) -> Path:
-    return folder / (compiled_name((folder / "scan.py").read_bytes()) + EXTENSION_SUFFIXES[0])
+def build_of(module: str) -> Path:
+    source = build_extension.source_of(module)
+    name = build_name(module, source.read_bytes()).rpartition(".")[2]
+    return source.with_name(name + EXTENSION_SUFFIXES[0])
 
 
-def test_a_stale_build_is_replaced(folder: Path):
-    """When the source has changed, the new build has another name, and the old build is removed."""
+def test_a_stale_build_is_replaced(compiled: list[str]):
+    """When a source has changed, the new build has another name, and the old build is removed."""
     first = build_extension.build()
-    (folder / "scan.py").write_bytes(b"two")
+    build_extension.source_of(ONE).write_bytes(b"two")
 
     second = build_extension.build()
 
-    assert first is not None and second is not None
-    assert (second, True, False) == (build_of(folder), second.exists(), first.exists())
+    assert {ONE: build_of(ONE), OTHER: first[OTHER]} == second
+    assert [*COMPILED_MODULES, ONE] == compiled
+    assert not first[ONE].exists() and second[ONE].exists() and second[OTHER].exists()
 
 
-def test_an_existing_build_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """An existing build of the same source is kept, because every run of `make` starts the tool."""
+def test_existing_builds_are_kept(compiled: list[str]):
+    """Existing builds of the same sources are kept, because every run of `make` starts the tool."""
     kept = build_extension.build()
-    monkeypatch.setattr(build_extension, "_compile", lambda: pytest.fail("compiled again"))
 
     assert build_extension.build() == kept
+    assert [*COMPILED_MODULES] == compiled
 
 
-def test_without_a_compiler_there_is_no_build(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """Without a compiler there is no build and no error: `scan.py` runs as plain Python."""
+def test_without_a_compiler_there_are_no_builds(compiled: list[str], monkeypatch: pytest.MonkeyPatch):
+    """Without a compiler there are no builds and no error: the modules run as plain Python."""
     monkeypatch.setattr(build_extension.shutil, "which", lambda compiler: None)
 
-    assert build_extension.build() is None
+    assert {ONE: None, OTHER: None} == build_extension.build()
+    assert [] == compiled
