@@ -29,6 +29,7 @@ from tidemill.timer.due_run import CHUNK_ROWS, DueRun, ReadRun, UnwrittenRun
 from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window
 from tidemill.timer.native import due_scan
 from tidemill.timer.unsorted_rows import BLOCK_BYTES, UnsortedRows
+from tidemill.timer.waiting_bits import BitView
 from tidemill.timer.waiting_set import WaitingSet
 
 
@@ -38,7 +39,7 @@ class Sizes(NamedTuple):
     run_rows: int = 1 << 18  # of a flushed run, at most
     chunk_rows: int = CHUNK_ROWS
     refill_rows: int = 1 << 15  # about so many rows are read at once
-    window_rows: int = 1 << 17  # a larger window is trimmed
+    window_rows: int = 1 << 18  # a larger window is trimmed
     runs_max: int = 64  # more are merged
     merge_runs: int = 8  # so many at once
     inline_rows: int = 1 << 12  # so many rows in memory are sorted at once, without a job
@@ -46,6 +47,7 @@ class Sizes(NamedTuple):
 
 
 SIZES: Final = Sizes()
+REFILL_SCALE_MAX: Final = 8
 _FIRST: Final = attrgetter("first")
 _LEAST: Final = bytes(KEY_BYTES)  # no key is less
 
@@ -76,6 +78,7 @@ class DueIndex:
         self._window: Window | None = None  # of a leader
         self._least_beyond: bytes | None = None  # no row from the edge on has a smaller key; None if there is none
         self._refill: Refill | None = None
+        self._refill_scale = 1  # how many times as many rows are read, because few of them waited
         self._late: list[bytes] = []  # rows that were added since the refill began
 
     # Rows
@@ -113,27 +116,21 @@ class DueIndex:
         self._notice(rows)
         self._reschedule_again(rows)
 
-    def restore(self, read: ReadRun) -> bool:
+    def restore(self, read: ReadRun) -> None:
         """
         Add a run that was read when the broker started, before anything is rebuilt.
 
-        Return False if it is not needed, so that its file can be removed.
+        If it is not needed, `removable` returns its name.
         """
         run = read.run
         self._serial = max(self._serial, serial_of(run.name))
-        if any(other.first <= run.first and run.end <= other.end for other in self._runs):
-            return False  # the runs were merged
-        for other in self._runs:
-            if run.first <= other.first and other.end <= run.end:
-                self._unused.append(other.name)
-        self._runs = [it for it in self._runs if it.name not in self._unused]
         self._covered.add(run.first, run.end)
         if not due_scan.waiting_rows(read.rows, self._waiting.bits()):
-            return False
-        insort(self._runs, run, key=_FIRST)
+            self._unused.append(run.name)
+            return
+        self._insert(run)
         self._notice(read.rows)
         self._reschedule_again(read.rows)
-        return True
 
     def missing(self) -> list[tuple[int, int]]:
         """
@@ -180,7 +177,7 @@ class DueIndex:
         """Note that the file of a run is written."""
         assert run.written is not None, f"{run.name} was not encoded"
         self._unwritten.remove(run)
-        insort(self._runs, run.written, key=_FIRST)
+        self._insert(run.written)
 
     def flush_failed(self, run: UnwrittenRun) -> None:
         """Keep the rows of a run that could not be written; `flush` returns it again."""
@@ -215,15 +212,8 @@ class DueIndex:
         found = min(self._mergeable(), key=lambda runs: sum(run.count for run in runs), default=None)
         if found is None:
             return None
-        bits = self._waiting.bits()
-        name = self._next_name(found[0].first, found[-1].end)
-        self._merge = Merge(
-            name,
-            found,
-            bits._replace(over=bytes(bits.over)),
-            self._sizes.refill_rows,
-            chunk_rows=self._sizes.chunk_rows,
-        )
+        name, bits, sizes = self._next_name(found[0].first, found[-1].end), self._fixed_bits(), self._sizes
+        self._merge = Merge(name, found, bits, sizes.refill_rows, chunk_rows=sizes.chunk_rows)
         return self._merge
 
     def merged(self, merge: Merge) -> None:
@@ -239,7 +229,7 @@ class DueIndex:
         self._runs = [run for run in self._runs if run.name not in names]
         self._covered.add(merge.run.first, merge.run.end)
         if merge.run.count:
-            insort(self._runs, merge.run, key=_FIRST)
+            self._insert(merge.run)
         else:
             self._unused.append(merge.name)
 
@@ -263,6 +253,7 @@ class DueIndex:
     def follow(self) -> None:
         """Drop the window, and what was taken."""
         self._window = self._least_beyond = self._refill = None
+        self._refill_scale = 1
         self._late = []
 
     def wanted(self) -> Refill | None:
@@ -271,13 +262,20 @@ class DueIndex:
 
         If few rows are in memory and there are no runs, the window is refilled at once.
         """
-        window, size = self._window, self._sizes.refill_rows
-        if window is None or self._least_beyond is None or self._refill is not None or len(window) > size // 2:
+        window, sizes = self._window, self._sizes
+        if window is None or self._least_beyond is None or self._refill is not None:
+            return None
+        if len(window) > sizes.refill_rows // 2:
             return None
         blocks = self._blocks()
-        self._refill = refill = Refill(self._runs, blocks, window.edge, size)
+        memory_rows = sum(map(len, blocks)) // ROW_BYTES
+        # A refill scans all rows in memory, so it takes more of them if there are many.
+        size = max(sizes.refill_rows, min(memory_rows // 16, sizes.window_rows // 4))
+        read_rows = size * self._refill_scale
+        bits = self._fixed_bits()
+        self._refill = refill = Refill(self._runs, blocks, window.edge, bits, read_rows=read_rows, rows_max=2 * size)
         self._late = []
-        if refill.reads or sum(map(len, blocks)) > self._sizes.inline_rows * ROW_BYTES:
+        if refill.reads or memory_rows > sizes.inline_rows:
             return refill
         refill.supply([])
         self.refilled(refill)
@@ -299,6 +297,7 @@ class DueIndex:
         below, least_late = due_scan.split_rows(b"".join(late), window.edge, refill.edge)
         window.extend(refill.rows, refill.edge)
         window.push(below)
+        self._refill_scale = min(2 * self._refill_scale, REFILL_SCALE_MAX) if refill.found_few else 1
         least = [refill.least_left, least_late, *(run.least_from(refill.edge) for run in self._runs)]
         self._least_beyond = min((key for key in least if key is not None), default=None)
         self._trim()
@@ -334,6 +333,11 @@ class DueIndex:
         return int.from_bytes(self._least_beyond[:8], "big")
 
     # Parts of the above
+
+    def _fixed_bits(self) -> BitView:
+        """Return the bits of what waits as a copy, for a job."""
+        bits = self._waiting.bits()
+        return bits._replace(over=bytes(bits.over))
 
     def _row_filter(self) -> RowFilter:
         waiting = self._waiting
@@ -396,6 +400,15 @@ class DueIndex:
         """Return all rows in memory."""
         unsorted = (block for rows in self._unsorted for block in rows.blocks())
         return [*unsorted, *self._rescheduled, *(block for run in self._unwritten for block in run.blocks)]
+
+    def _insert(self, run: DueRun) -> None:
+        """Add a run, unless another one has its range, and drop those whose ranges it has."""
+        if any(other.first <= run.first and run.end <= other.end for other in self._runs):
+            self._unused.append(run.name)
+            return
+        self._unused += [other.name for other in self._runs if run.first <= other.first and other.end <= run.end]
+        self._runs = [other for other in self._runs if other.first < run.first or run.end < other.end]
+        insort(self._runs, run, key=_FIRST)
 
     def _next_name(self, first: int, end: int) -> str:
         self._serial += 1

@@ -5,19 +5,28 @@ from collections.abc import Sequence
 from tidemill.timer.due_row import KEY_BYTES, ROW_BYTES
 from tidemill.timer.due_run import DueRun, planned
 from tidemill.timer.native import due_scan
+from tidemill.timer.waiting_bits import BitView
 
 
 class Refill:
-    def __init__(self, runs: Sequence[DueRun], blocks: list[bytes], edge: bytes, rows_min: int) -> None:
-        """`blocks` are the rows in memory, and `edge` is the edge of the window.  Ask for about `rows_min` rows."""
-        self._chunks, self.edge = planned(runs, edge, rows_min)
+    def __init__(
+        self, runs: Sequence[DueRun], blocks: list[bytes], edge: bytes, bits: BitView, *, read_rows: int, rows_max: int
+    ) -> None:
+        """
+        Read about `read_rows` rows of runs, beginning at the edge of the window, and return about `rows_max` rows.
+
+        `blocks` are the rows in memory.  `bits` do not change.
+        """
+        self._chunks, self.edge = planned(runs, edge, read_rows)
         self.reads = [run.read(chunks) for run, chunks in self._chunks]
-        self.rows = b""  # those between the two edges, in order
+        self.rows = b""  # those between the two edges whose arrivals wait, in order
+        self.found_few = False  # whether most rows are of arrivals that are over, so that more should be read
         self.least_left: bytes | None = None  # the least key of the rows in memory from the new edge on
         self.unreadable: list[str] = []  # the names of runs that could not be read, or are damaged
         self._blocks = blocks
         self._low = edge
-        self._rows_max = 2 * rows_min
+        self._bits = bits
+        self._rows_max = rows_max
 
     def supply(self, data: Sequence[bytes | None]) -> None:
         """
@@ -36,7 +45,8 @@ class Refill:
             found.append(below)
             if least is not None and (self.least_left is None or least < self.least_left):
                 self.least_left = least
-        rows = due_scan.sorted_rows(found)
+        rows = due_scan.sorted_rows([due_scan.waiting_rows(block, self._bits) for block in found if block])
+        self.found_few = 4 * len(rows) < sum(map(len, found))
         end = self._rows_max * ROW_BYTES
         if end < len(rows):
             last = rows[end - ROW_BYTES : end - ROW_BYTES + KEY_BYTES]

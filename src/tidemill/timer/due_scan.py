@@ -97,16 +97,12 @@ def sorted_rows(blocks: list[bytes]) -> bytes:
         return b"".join(sorted([rows[at : at + 40] for at in range(0, len(rows), 40)]))
     if not rows:
         return rows
-    sort: RowSort = RowSort(rows)
-    with cython.nogil:
-        sort.find_runs()
-    if sort.run_count == 1:
-        return rows
     out = bytearray(len(rows))
-    into: cython.uchar[::1] = out
+    sort: RowSort = RowSort(rows, out)
     with cython.nogil:
-        sort.merge_runs()
-        sort.write(into)
+        sort.by_word(8)
+        sort.by_word(0)
+        sort.write()
     return bytes(out)
 
 
@@ -114,100 +110,98 @@ def sorted_rows(blocks: list[bytes]) -> bytes:
 @cython.cclass
 class RowSort:
     """
-    A merge sort of row positions without the GIL.
+    A radix sort of row positions without the GIL, in passes over 11 bits.
 
-    It begins with rows that are in order already: those of runs are, and those of producers often.
+    The words of rows are close together, so there are few passes: none for rows that are in order already.
     """
 
     rows: bytes
-    data: cython.pointer[cython.const[cython.uchar]]
+    out: cython.uchar[::1]
     count: cython.Py_ssize_t
-    run_count: cython.Py_ssize_t
-    dues: cython.ulonglong[:, ::1]  # of the rows in `order`, and space for the next pass
-    order: cython.longlong[:, ::1]  # row positions in order, and space for the next pass
-    now: cython.int  # which of the two is valid
-    starts: cython.longlong[::1]  # where each sorted run of `order` begins, and the end
+    data: cython.pointer[cython.const[cython.uchar]]
+    memory: cython.ulonglong[:, ::1]
+    words: cython.pointer[cython.ulonglong]  # of the rows in `order`, which a pass sorts by
+    order: cython.pointer[cython.ulonglong]  # the positions of rows
+    next_words: cython.pointer[cython.ulonglong]  # what the pass fills
+    next_order: cython.pointer[cython.ulonglong]
+    places: cython.Py_ssize_t[2048]
 
-    def __init__(self, rows: bytes) -> None:
+    def __init__(self, rows: bytes, out: bytearray) -> None:
         self.rows = rows
+        self.out = out
         self.data = rows
         self.count = len(rows) // ROW_BYTES
-        self.run_count = 0
-        self.dues = memoryview(bytearray(16 * self.count)).cast("Q", (2, self.count))
-        self.order = memoryview(bytearray(16 * self.count)).cast("q", (2, self.count))
-        self.now = 0
-        self.starts = memoryview(bytearray(8 * (self.count + 1))).cast("q")
+        self.memory = memoryview(bytearray(32 * self.count)).cast("Q", (4, self.count))
+        self.words = cython.address(self.memory[0, 0])
+        self.order = cython.address(self.memory[1, 0])
+        self.next_words = cython.address(self.memory[2, 0])
+        self.next_order = cython.address(self.memory[3, 0])
+        row: cython.Py_ssize_t
+        for row in range(self.count):
+            self.order[row] = row * ROW_BYTES
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def find_runs(self) -> cython.void:
-        """Fill `dues` and `order`, and find the rows that are in order already."""
+    def by_word(self, at: cython.Py_ssize_t) -> cython.void:
+        """Sort by the word at a position in rows.  Rows with equal words stay in order."""
+        row: cython.Py_ssize_t
+        word: cython.ulonglong
+        former: cython.ulonglong = 0
+        least: cython.ulonglong = WORD_MAX
+        greatest: cython.ulonglong = 0
+        is_sorted: cython.bint = True
+        for row in range(self.count):
+            word = _word(self.data, self.order[row] + at)
+            self.words[row] = word
+            is_sorted = is_sorted and former <= word
+            least = min(least, word)
+            greatest = max(greatest, word)
+            former = word
+        shift: cython.int = 0
+        while not is_sorted and shift < 64 and (greatest - least) >> shift:
+            self.by_digit(least, shift)
+            shift += 11
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def by_digit(self, least: cython.ulonglong, shift: cython.int) -> cython.void:
+        row: cython.Py_ssize_t
+        digit: cython.ulonglong
+        count: cython.Py_ssize_t
+        place: cython.Py_ssize_t = 0
+        for digit in range(2048):
+            self.places[digit] = 0
+        for row in range(self.count):
+            self.places[(self.words[row] - least) >> shift & 2047] += 1
+        for digit in range(2048):
+            count = self.places[digit]
+            self.places[digit] = place
+            place += count
+        for row in range(self.count):
+            digit = (self.words[row] - least) >> shift & 2047
+            place = self.places[digit]
+            self.next_words[place] = self.words[row]
+            self.next_order[place] = self.order[row]
+            self.places[digit] = place + 1
+        self.words, self.next_words = self.next_words, self.words
+        self.order, self.next_order = self.next_order, self.order
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def write(self) -> cython.void:
+        """Write the rows, after putting the few copies with the same key in order."""
         row: cython.Py_ssize_t
         at: cython.Py_ssize_t
+        for row in range(1, self.count):
+            at = row
+            while at > 0 and _is_before(self.data, self.order[at], self.data, self.order[at - 1]):
+                self.order[at], self.order[at - 1] = self.order[at - 1], self.order[at]
+                at -= 1
         for row in range(self.count):
-            at = row * ROW_BYTES
-            self.dues[0, row] = _word(self.data, at)
-            self.order[0, row] = at
-            if row == 0 or _is_before(self.data, at, self.data, at - ROW_BYTES):
-                self.starts[self.run_count] = row
-                self.run_count += 1
-        self.starts[self.run_count] = self.count
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def merge_runs(self) -> cython.void:
-        """Merge pairs of neighbouring runs, until there is one."""
-        run: cython.Py_ssize_t
-        merged: cython.Py_ssize_t
-        while self.run_count > 1:
-            merged = 0
-            for run in range(0, self.run_count, 2):
-                if run + 1 < self.run_count:
-                    self.merge_pair(self.starts[run], self.starts[run + 1], self.starts[run + 2])
-                else:
-                    self.merge_pair(self.starts[run], self.starts[run + 1], self.starts[run + 1])
-                self.starts[merged] = self.starts[run]
-                merged += 1
-            self.starts[merged] = self.count
-            self.run_count = merged
-            self.now = 1 - self.now
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def merge_pair(self, left: cython.Py_ssize_t, middle: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.void:
-        now: cython.int = self.now
-        right: cython.Py_ssize_t = middle
-        place: cython.Py_ssize_t
-        chosen: cython.Py_ssize_t
-        is_right: cython.bint
-        for place in range(left, end):
-            if left == middle:
-                is_right = True
-            elif right == end:
-                is_right = False
-            elif self.dues[now, left] != self.dues[now, right]:
-                is_right = self.dues[now, right] < self.dues[now, left]
-            else:
-                is_right = _is_before(self.data, self.order[now, right], self.data, self.order[now, left])
-            if is_right:
-                chosen = right
-                right += 1
-            else:
-                chosen = left
-                left += 1
-            self.dues[1 - now, place] = self.dues[now, chosen]
-            self.order[1 - now, place] = self.order[now, chosen]
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def write(self, into: cython.uchar[::1]) -> cython.void:
-        row: cython.Py_ssize_t
-        for row in range(self.count):
-            _copy_row(into, row * ROW_BYTES, self.data, self.order[self.now, row])
+            _copy_row(self.out, row * ROW_BYTES, self.data, self.order[row])
 
 
 # Splitting
@@ -294,27 +288,67 @@ def arrival_bounds(rows: bytes) -> tuple[int, int]:
 # Choosing rows that count
 
 
+@cython.final
+@cython.cclass
+class Counting:
+    """Which rows count; a `RowFilter` or a `BitView` describes it."""
+
+    over: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    base: cython.ulonglong
+    first: cython.ulonglong
+    end: cython.ulonglong
+    rescheduled: dict[int, int]
+    arrivals_start: cython.ulonglong
+    kept_start: cython.ulonglong
+
+    def __init__(self, row_filter: Any) -> None:
+        self.over, self.base, self.first, self.end, self.rescheduled, self.arrivals_start, self.kept_start = row_filter
+
+    @cython.cfunc
+    @cython.inline
+    def counts(self, data: cython.pointer[cython.const[cython.uchar]], row: cython.Py_ssize_t) -> cython.bint:
+        arrival: cython.ulonglong = _word(data, row + 8)
+        offset: cython.ulonglong = _word(data, row + 16)
+        if arrival < self.first or arrival >= self.end:
+            return False
+        if offset < (self.kept_start if offset > OFFSET_MAX else self.arrivals_start):
+            return False
+        bit: cython.ulonglong = arrival - self.base
+        if self.over[bit >> 3] >> (bit & 7) & 1:
+            return False
+        if not self.rescheduled:
+            return True
+        due = _word(data, row)
+        return self.rescheduled.get(arrival, due) == due
+
+
 def waiting_rows(rows: bytes, bits: Any) -> bytes:
     """Return the rows whose arrivals wait; `bits` are a `BitView`."""
-    over: cython.const[cython.uchar][::1] = bits[0]  # type: ignore[valid-type]
-    base: cython.ulonglong = bits[1]
-    first: cython.ulonglong = bits[2]
-    until: cython.ulonglong = bits[3]
+    counting: Counting = Counting((*bits, {}, 0, 0))
     data: cython.pointer[cython.const[cython.uchar]] = rows
     end: cython.Py_ssize_t = len(rows)
     out = bytearray(end)
     into: cython.uchar[::1] = out
-    arrival: cython.ulonglong
     index: cython.Py_ssize_t
-    row: cython.Py_ssize_t
     size: cython.Py_ssize_t = 0
     for index in range(end // ROW_BYTES):
-        row = index * ROW_BYTES
-        arrival = _word(data, row + 8)
-        if first <= arrival < until and not over[(arrival - base) >> 3] >> ((arrival - base) & 7) & 1:
-            _copy_row(into, size, data, row)
+        if counting.counts(data, index * ROW_BYTES):
+            _copy_row(into, size, data, index * ROW_BYTES)
             size += ROW_BYTES
     return bytes(memoryview(out)[:size])
+
+
+def taken_still(taken: dict[bytes, bytes], row_filter: Any) -> dict[bytes, bytes]:
+    """Return the rows of `taken` that count."""
+    counting: Counting = Counting(row_filter)
+    data: cython.pointer[cython.const[cython.uchar]]
+    row: bytes
+    found = {}
+    for key, row in taken.items():
+        data = row
+        if counting.counts(data, 0):
+            found[key] = row
+    return found
 
 
 def take_rows(
@@ -333,34 +367,24 @@ def take_rows(
 
     Rows that do not count are dropped; `row_filter` is a `RowFilter`.  `taken` has the rows that were taken before, by
     key, and gets those that are taken now, and newer copies.  Return the next position, and the row that does not fit,
-    which stays where it is, or None.  Nothing more is taken from the heap when the slice ends and is not empty.
+    which stays where it is, or None.  Nothing is taken from the heap after the last row of a slice.
     """
-    over: cython.const[cython.uchar][::1] = row_filter[0]  # type: ignore[valid-type]
-    base: cython.ulonglong = row_filter[1]
-    first: cython.ulonglong = row_filter[2]
-    until: cython.ulonglong = row_filter[3]
-    rescheduled: dict[int, int] = row_filter[4]
-    arrivals_start: cython.ulonglong = row_filter[5]
-    kept_start: cython.ulonglong = row_filter[6]
+    counting: Counting = Counting(row_filter)
     end: cython.Py_ssize_t = len(rows)
     slice_data: cython.pointer[cython.const[cython.uchar]] = rows
-    bound_data: cython.pointer[cython.const[cython.uchar]]
     heap_data: cython.pointer[cython.const[cython.uchar]] = rows
     data: cython.pointer[cython.const[cython.uchar]]
     bounds: bytes = bound.ljust(ROW_BYTES, b"\0")
-    bound_data = bounds
+    bound_data: cython.pointer[cython.const[cython.uchar]] = bounds
     top: bytes
-    row_bytes: bytes
+    row: bytes
     key: bytes
-    arrival: cython.ulonglong
-    offset: cython.ulonglong
     at: cython.Py_ssize_t
     size: cython.longlong = 0
     count: cython.Py_ssize_t = 0
     is_of_heap: cython.bint
-    counts: cython.bint
-    for row_bytes in found:
-        data = row_bytes
+    for row in found:
+        data = row
         size += _size(data, 0)
         count += 1
     while True:
@@ -377,28 +401,21 @@ def take_rows(
         at = 0 if is_of_heap else position
         if not _is_before(data, at, bound_data, 0):
             return position, None
-        arrival = _word(data, at + 8)
-        offset = _word(data, at + 16)
-        counts = first <= arrival < until and offset >= (kept_start if offset > OFFSET_MAX else arrivals_start)
-        if counts:
-            counts = not over[(arrival - base) >> 3] >> ((arrival - base) & 7) & 1
-        if counts and rescheduled:
-            counts = rescheduled.get(arrival, _word(data, at)) == _word(data, at)
-        if counts:
-            row_bytes = data[at : at + ROW_BYTES]
+        if counting.counts(data, at):
+            row = data[at : at + ROW_BYTES]
             key = data[at : at + KEY_BYTES]
             former = taken.get(key)
             if former is None:
                 if count >= records_max or (count > 0 and size + _size(data, at) > bytes_max):
-                    return position, row_bytes
+                    return position, row
                 size += _size(data, at)
                 count += 1
-                found.append(row_bytes)
-                taken[key] = row_bytes
-            elif former < row_bytes:
-                taken[key] = row_bytes  # a newer copy: it counts instead
+                found.append(row)
+                taken[key] = row
+            elif former < row:
+                taken[key] = row  # a newer copy: it counts instead
                 if count > 0 and found[count - 1] == former:
-                    found[count - 1] = row_bytes
+                    found[count - 1] = row
         if is_of_heap:
             heappop(heap)
         else:

@@ -16,14 +16,13 @@ from heapq import heappush
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW_BYTES
+from tidemill.timer.due_row import KEY_BYTES, ROW_BYTES
 from tidemill.timer.native import due_scan
 
 NO_EDGE: Final = b""  # less than every key
 LAST_EDGE: Final = b"\xff" * KEY_BYTES  # greater than every key
-TAKEN_MIN: Final = 1 << 16  # so many rows are taken before those of arrivals that are over are dropped
+TAKEN_MIN: Final = 1 << 13  # so many rows are taken before those of arrivals that are over are dropped
 _DUE: Final = Struct(">q")
-_PLACE: Final = Struct(">qQQ")
 _DUE_MS_MAX: Final = (1 << 63) - 2
 
 
@@ -37,14 +36,6 @@ class RowFilter(NamedTuple):
     rescheduled: Mapping[int, int]  # arrivals, and when they are due now
     arrivals_start: int  # the first offset of the arrivals log
     kept_start: int  # the first offset of the log of kept records, with `KEPT`
-
-    def counts(self, due: int, arrival: int, offset: int) -> bool:
-        if not self.first <= arrival < self.end or offset < (
-            self.kept_start if offset >= KEPT else self.arrivals_start
-        ):
-            return False
-        is_over = self.over[(arrival - self.base) >> 3] >> (arrival - self.base & 7) & 1
-        return not is_over and self.rescheduled.get(arrival, due) == due
 
 
 class Window:
@@ -142,5 +133,5 @@ class Window:
 
     def _forget_over(self, row_filter: RowFilter) -> None:
         """Drop the taken rows that do not count any more."""
-        self._taken = {key: row for key, row in self._taken.items() if row_filter.counts(*_PLACE.unpack_from(row))}
+        self._taken = due_scan.taken_still(self._taken, row_filter)
         self._taken_max = max(2 * len(self._taken), TAKEN_MIN)

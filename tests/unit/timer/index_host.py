@@ -172,10 +172,8 @@ class IndexHost:
         self.index.arrivals_start, self.index.kept_start = starts
         for name, data in [*self.files.items()]:
             try:
-                is_needed = self.index.restore(decode_run(name, data, chunk_rows=self.sizes.chunk_rows))
+                self.index.restore(decode_run(name, data, chunk_rows=self.sizes.chunk_rows))
             except MalformedRun:
-                is_needed = False
-            if not is_needed:
                 del self.files[name]
         self.remove_files()
         self.rebuild()
