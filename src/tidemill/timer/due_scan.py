@@ -18,7 +18,7 @@ from typing import Any
 
 import cython
 
-ROW_BYTES = cython.declare(cython.Py_ssize_t, 40)
+ROW_BYTES = cython.declare(cython.Py_ssize_t, 48)
 KEY_BYTES = cython.declare(cython.Py_ssize_t, 16)
 WORD_MAX = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 SIZE_MAX = cython.declare(cython.ulonglong, 0xFFFFFFFF)
@@ -94,7 +94,7 @@ def sorted_rows(blocks: list[bytes]) -> bytes:
     """Return all rows in order."""
     rows: bytes = b"".join(blocks)
     if not cython.compiled:
-        return b"".join(sorted([rows[at : at + 40] for at in range(0, len(rows), 40)]))
+        return b"".join(sorted([rows[at : at + 48] for at in range(0, len(rows), 48)]))
     if not rows:
         return rows
     out = bytearray(len(rows))

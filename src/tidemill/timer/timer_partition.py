@@ -151,12 +151,12 @@ class TimerPartition:
 
     # Restoring ids and index: a host reads runs of the index, and from the logs what no run has.
 
-    def restore_run(self, read: ReadRun) -> bool:
-        """Adopt a run of the index.  Return False if it is not needed, so that its file can be removed."""
+    def restore_run(self, read: ReadRun) -> None:
+        """Adopt a run of the index."""
         self._ids_read += read.ids
         if read.run.is_kept:
             self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(read.rows)]
-        return self.index.restore(read)
+        self.index.restore(read)
 
     def restore_range(self, first: int, end: int, rows: bytes, ids: Iterable[tuple[int, bytes]]) -> None:
         """

@@ -78,8 +78,10 @@ class Restoring:
         )
 
     def _run_was_read(self, name: str, read: ReadRun | None) -> None:
-        if read is None or not self._timers.restore_run(read):
+        if read is None:
             self._files.remove([name])
+        else:
+            self._timers.restore_run(read)
         self._next()
 
     def _part_was_read(self, first: int, part: _Part) -> None:
