@@ -17,7 +17,7 @@ ARRIVAL_MAX: Final = (1 << 63) - 1
 WaitingRecord = timer_list.Response.Record
 
 
-class Place(NamedTuple):
+class DueOrder(NamedTuple):
     """Where a record lies in the order of a list."""
 
     due_ms: int
@@ -122,7 +122,7 @@ def outcome_of(responses: Iterable[timer_resolve.Response], choice: TimerChoice,
         changed, over, unknown = changed + response.changed, over + response.over, unknown + response.unknown
     if choice.ids:
         unknown = max(len(set(choice.ids)) - changed, 0)  # each partition counts the ids that wait in another one
-    elsewhere = {place for place in choice.arrivals if place[0] not in asked}
+    elsewhere = {it for it in choice.arrivals if it[0] not in asked}
     return Outcome(changed, over, unknown + len(elsewhere))
 
 
@@ -132,7 +132,7 @@ def list_request(
     choice: TimerChoice,
     *,
     count_max: int = 0,
-    after: Place | None = None,
+    after: DueOrder | None = None,
     has_values: bool = False,
     edges_ms: Sequence[int] = (),
 ) -> timer_list.Request:
@@ -156,7 +156,7 @@ def list_request(
 class Listed(NamedTuple):
     """A record that waits."""
 
-    place: Place
+    order: DueOrder
     record: WaitingRecord
 
 
@@ -167,13 +167,13 @@ class Page(NamedTuple):
     has_more: bool
 
     @property
-    def next(self) -> Place | None:
+    def next(self) -> DueOrder | None:
         """Behind which record the next page begins; None after the last page."""
-        return self.records[-1].place if self.has_more else None
+        return self.records[-1].order if self.has_more else None
 
 
 def page_of(partition: int, response: timer_list.Response) -> Page:
-    records = [Listed(Place(it.due_ms, partition, it.arrival), it) for it in response.records]
+    records = [Listed(DueOrder(it.due_ms, partition, it.arrival), it) for it in response.records]
     return Page(records, response.has_more)
 
 
@@ -182,11 +182,11 @@ def merged(pages: Sequence[Page], count_max: int) -> Page:
     Return the first records of several lists.  They end where a list that has more ends, because what it has next may
     come before the records of other lists.
     """
-    ends = [page.records[-1].place for page in pages if page.has_more]
+    ends = [page.records[-1].order for page in pages if page.has_more]
     end = min(ends, default=None)
     found: list[Listed] = []
-    for it in merge(*(page.records for page in pages), key=lambda it: it.place):
-        if len(found) == count_max or (end is not None and it.place > end):
+    for it in merge(*(page.records for page in pages), key=lambda it: it.order):
+        if len(found) == count_max or (end is not None and it.order > end):
             return Page(found, has_more=True)
         found.append(it)
     return Page(found, has_more=bool(ends))

@@ -11,11 +11,11 @@ from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.leader_requests import LeaderRequests
 from tidemill.client.timer_choice import (
     Change,
+    DueOrder,
     Listed,
     Outcome,
     Page,
     PartitionTimers,
-    Place,
     TimerChoice,
     list_request,
     merged,
@@ -64,7 +64,7 @@ class TimerClient:
         choice: TimerChoice = _ALL,
         *,
         count_max: int,
-        after: Place | None = None,
+        after: DueOrder | None = None,
         has_values: bool = False,
     ) -> Page:
         """
@@ -124,7 +124,7 @@ class TimerClient:
         choice: TimerChoice,
         *,
         count_max: int = 0,
-        after: Place | None = None,
+        after: DueOrder | None = None,
         has_values: bool = False,
         edges_ms: Sequence[int] = (),
     ) -> timer_list.Response:

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi import checks
 from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient, wait_until_known
 
-TOPIC, GROUP, PARTITIONS = "generated", "generators", 3
+TOPIC, TIMERS, GROUP, PARTITIONS = "generated", "timed", "generators", 3
 PARTITIONS_MAX = 4  # of a generated topic, because each partition has replicas
 WAIT_MS_MAX = 30_000
 STREAM = "text/event-stream"  # a response without an end
@@ -51,9 +51,14 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def schema(cluster: Cluster, brokers: list[HttpClient]) -> Any:
-    """Return the document of a broker, without streams.  A topic and a group exist whose records can be received."""
-    brokers[0].send("POST", "/v1/topics", {"name": TOPIC, "partitions": PARTITIONS})
-    wait_until_known(brokers, TOPIC)
+    """
+    Return the document of a broker, without streams.  A topic and a group exist whose records can be received, and a
+    topic with a record that waits.
+    """
+    for name, kind in ((TOPIC, "log"), (TIMERS, "timer")):
+        brokers[0].send("POST", "/v1/topics", {"name": name, "partitions": PARTITIONS, "kind": kind})
+        wait_until_known(brokers, name)
+    brokers[0].ok("POST", f"/v1/topics/{TIMERS}/records", {"records": [{"delay": "1h", "timer_id": "a"}]})
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     group = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=[earliest])
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -99,6 +104,9 @@ def tame(case: Case) -> None:
 
 def aim(case: Case) -> None:
     """Send a generated request to what exists."""
+    if case.path.startswith("/v1/topics/{topic}/timers"):
+        case.path_parameters["topic"] = TIMERS
+        return
     if case.method == "DELETE":
         return
     for name, value in (("topic", TOPIC), ("group", GROUP)):

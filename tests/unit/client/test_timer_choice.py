@@ -7,10 +7,10 @@ import pytest
 
 from tidemill.client.timer_choice import (
     CANCELLED,
+    DueOrder,
     Listed,
     Outcome,
     Page,
-    Place,
     TimerChoice,
     WaitingRecord,
     delayed_by,
@@ -30,7 +30,7 @@ TOPIC = TopicId(bytes(16))
 
 
 def page(*places: tuple[int, int, int], has_more: bool = False) -> Page:
-    records = [Listed(Place(*it), record(it[2], it[0])) for it in places]
+    records = [Listed(DueOrder(*it), record(it[2], it[0])) for it in places]
     return Page(records, has_more)
 
 
@@ -39,7 +39,7 @@ def record(arrival: int, due_ms: int) -> WaitingRecord:
 
 
 def places(of: Page) -> list[tuple[int, ...]]:
-    return [tuple(it.place) for it in of.records]
+    return [tuple(it.order) for it in of.records]
 
 
 def test_records_of_partitions_are_merged_by_due_time_partition_and_arrival() -> None:

@@ -87,8 +87,8 @@ def test_pages_continue_behind_the_last_record(cluster: FakeCluster) -> None:
         rest = timers.page("t", count_max=100, after=first.next)
         every = [*timers.records("t")]
 
-    assert [(10, 0, 0), (10, 0, 1), (10, 1, 0), (10, 1, 1)] == [it.place for it in first.records]
-    assert [(10, 2, 0), (10, 2, 1), (20, 0, 2), (20, 1, 2), (20, 2, 2)] == [it.place for it in rest.records]
+    assert [(10, 0, 0), (10, 0, 1), (10, 1, 0), (10, 1, 1)] == [it.order for it in first.records]
+    assert [(10, 2, 0), (10, 2, 1), (20, 0, 2), (20, 1, 2), (20, 2, 2)] == [it.order for it in rest.records]
     assert rest.next is None
     assert [*first.records, *rest.records] == every
 

@@ -25,6 +25,7 @@ from tidemill.http.v1 import (
     records,
     sandglass,
     streams,
+    timers,
     topics,
 )
 from tidemill.http.v1.brokers import Brokers
@@ -34,7 +35,18 @@ from tidemill.http.v1.sending import HeadSent, in_parts
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     route
-    for module in (topics, records, record_lines, raw_values, partition_reads, streams, queues, groups, group_offsets)
+    for module in (
+        topics,
+        records,
+        record_lines,
+        raw_values,
+        partition_reads,
+        streams,
+        timers,
+        queues,
+        groups,
+        group_offsets,
+    )
     for route in module.ROUTES
 )
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)

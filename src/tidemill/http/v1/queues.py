@@ -19,6 +19,7 @@ from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
+from tidemill.http.v1.leader_requests import MOVING
 from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
 from tidemill.http.v1.rights import CONSUME, DESCRIBE_OFFSETS
 from tidemill.http.v1.topics import topic_of
@@ -44,16 +45,6 @@ OPENING_TURN_MS: Final = 300
 RESPONSE_BYTES_MAX: Final = 4 << 20
 PARTITIONS_ASKED_MAX: Final = 64  # at the same time, for one request
 _FOLDER: Final = "/v1/queues/{topic}/{group}"
-MOVING: Final = frozenset({
-    errors.NOT_LEADER_OR_FOLLOWER,
-    errors.LEADER_NOT_AVAILABLE,
-    errors.COORDINATOR_NOT_AVAILABLE,
-    errors.COORDINATOR_LOAD_IN_PROGRESS,
-    errors.NOT_COORDINATOR,
-    errors.UNKNOWN_TOPIC_ID,
-    errors.UNKNOWN_TOPIC_OR_PARTITION,
-    errors.KAFKA_STORAGE_ERROR,
-})  # fmt: skip
 _OPENING: Final = frozenset({errors.COORDINATOR_NOT_AVAILABLE, errors.COORDINATOR_LOAD_IN_PROGRESS})
 Milliseconds = Annotated[int, Meta(ge=0, le=DELAY_MS_MAX)]
 

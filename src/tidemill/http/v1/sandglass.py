@@ -11,17 +11,16 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tidemill.http.answer import JSON_TYPE
-from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.group_coordinators import describe_group
-from tidemill.http.v1.kafka_errors import check, without_leader
+from tidemill.http.v1.leader_requests import ask_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START
 from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord, partition_of
-from tidemill.http.v1.queues import MOVING, Message, ReceiveBody, receive_messages
+from tidemill.http.v1.queues import Message, ReceiveBody, receive_messages
 from tidemill.http.v1.records import Content, NewRecord, produce_all
-from tidemill.http.v1.retries import retried
 from tidemill.http.v1.rights import CONSUME, CREATE_TOPIC, DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, Right
 from tidemill.http.v1.sandglass_schema import (
     Line,
@@ -220,18 +219,9 @@ async def _accept(
         ],
     )
 
-    async def attempt() -> share_resolve.Response | None:
-        place = brokers.place(topic, number)
-        if place is None:
-            return None
-        try:
-            response: share_resolve.Response = await brokers.ask_listener(place.leader, share_resolve.API, request)
-        except Unreachable:
-            return None  # it can be repeated: what the first request has accepted is finished
-        return None if response.error_code in MOVING else response
-
-    response = await retried(attempt, lambda: without_leader(topic, number))
-    check(response.error_code, response.error_message, f"group {group[:300]}")
+    response: share_resolve.Response = await ask_leader(
+        brokers, topic, number, share_resolve.API, request, f"group {group[:300]}"
+    )
     return response
 
 

@@ -1,0 +1,40 @@
+"""Asks the leader of a partition, and asks again while leaders move, with a request that may be repeated."""
+
+from typing import Any, Final
+
+from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.kafka_errors import check, without_leader
+from tidemill.http.v1.retries import retried
+from tidemill.metadata.image import Topic
+from tidemill.model import errors
+from tidemill.wire.schema import Api, Message
+
+MOVING: Final = frozenset({
+    errors.NOT_LEADER_OR_FOLLOWER,
+    errors.LEADER_NOT_AVAILABLE,
+    errors.COORDINATOR_NOT_AVAILABLE,
+    errors.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.NOT_COORDINATOR,
+    errors.UNKNOWN_TOPIC_ID,
+    errors.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.KAFKA_STORAGE_ERROR,
+})  # fmt: skip
+"""The errors of a leader or a coordinator that moves or fails, and of a broker that has not heard of the topic yet."""
+
+
+async def ask_leader(brokers: Brokers, topic: Topic, number: int, api: Api, request: Message, about: str) -> Any:
+    """Return the response of the partition's leader.  Raise Refused; `about` is the subject of the request."""
+
+    async def attempt() -> Any | None:
+        place = brokers.place(topic, number)
+        if place is None:
+            return None
+        try:
+            response = await brokers.ask_listener(place.leader, api, request)
+        except Unreachable:
+            return None
+        return None if response.error_code in MOVING else response
+
+    response = await retried(attempt, lambda: without_leader(topic, number))
+    check(response.error_code, response.error_message, about)
+    return response
