@@ -5,7 +5,7 @@ batch of released records names the arrivals that it consumes.  A batch of the k
 moved there.  All replicas read the same digits, so they build the same state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
@@ -72,13 +72,19 @@ def consumed_by(batch: Buffer) -> list[int]:
     return [int(record.headers[-1][1] or b"") for record, _ in records_of(batch, read_header(batch))]
 
 
-def record_in(batch: Buffer, offset: int) -> tuple[bytes, int]:
-    """Return one record of an uncompressed batch, with its length, and the producer's timestamp of it."""
-    header = read_header(batch)
-    at = offset - header.base_offset
-    start, end = spans_of(batch)[at]
-    ((record, _),) = [it for it in records_of(batch, header) if it[0].offset == offset]
-    return bytes(memoryview(batch)[start:end]), record.timestamp
+def records_at(batch: Buffer, offsets: Iterable[int]) -> Iterator[tuple[bytes, int]]:
+    """
+    Yield some records of an uncompressed batch, each with its length, and the producer's timestamp of it.
+
+    The batch is walked once, because it may have many records, and many of them may be wanted.
+    """
+    header, spans = read_header(batch), spans_of(batch)
+    for offset in offsets:
+        start, end = spans[offset - header.base_offset]
+        ((_, _, _, timestamp, _),) = scan.decode_records(
+            batch, start, end, 1, 0, header.base_timestamp, 0, OFFSET_MAX, OFFSET_MAX
+        )
+        yield bytes(memoryview(batch)[start:end]), timestamp
 
 
 def _row(

@@ -4,7 +4,7 @@ A record is in memory, if its batch is not in a segment yet; or its row says whe
 of records whose time has changed do not say so: their batch is looked up by its offset.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from tidemill.batches.checksum import crc32c
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.partition.segment import Segment
-from tidemill.timer.arrival_records import record_in, spans_of
+from tidemill.timer.arrival_records import records_at, spans_of
 from tidemill.timer.due_row import KEPT, UNPLACED, DueRow
 from tidemill.timer.release_batch import Waiting
 
@@ -36,8 +36,8 @@ class _Found(NamedTuple):
 
 def read_waiting(logs: WaitingLogs, rows: Sequence[DueRow], *, may_wait: bool) -> list[Waiting] | None:
     """
-    Return the records of `rows`, in their order; None if a read would wait for the disk and `may_wait` is false.  Raise
-    OffsetGone, or SegmentDamaged instead of returning wrong bytes.
+    Return the records of `rows`, in their order; None if that would wait for the disk, or take long, and `may_wait` is
+    false.  Raise OffsetGone, or SegmentDamaged instead of returning wrong bytes.
     """
     found: dict[int, _Found] = {}
     for log, of_log in (
@@ -117,13 +117,27 @@ def _runs(wanted: Sequence[tuple[Segment, DueRow]]) -> list[tuple[Segment, list[
 
 
 def _look_up(log: PartitionLog, rows: Iterable[DueRow], found: dict[int, _Found], *, may_wait: bool) -> bool:
-    for row in rows:
-        offset = row.offset & ~KEPT
+    """
+    Find records by their offsets.  Walking a batch takes long, even if it is in memory, so `may_wait` must be true if
+    there are any.
+    """
+    wanted = sorted(rows, key=_offset)
+    if wanted and not may_wait:
+        return False
+    at = 0
+    while at < len(wanted):
+        offset = _offset(wanted[at])
         batches = log.read(offset, 1, log.end_offset, may_wait=may_wait)
-        if batches is None:
-            return False
-        batch: Buffer | None = batches[0][0] if batches[0] else None
+        batch: Buffer | None = batches[0][0] if batches is not None and batches[0] else None
         if batch is None:
             raise OffsetGone(f"offset {offset} of {log.directory} is not there any more")
-        found[row.arrival] = _Found(*record_in(batch, offset))
+        until = bisect_left(wanted, read_header(batch).end_offset, at, key=_offset)
+        within = wanted[at:until]
+        records = records_at(batch, map(_offset, within))
+        found.update((row.arrival, _Found(*record)) for row, record in zip(within, records, strict=True))
+        at = until
     return True
+
+
+def _offset(row: DueRow) -> int:
+    return row.offset & ~KEPT
