@@ -46,7 +46,7 @@ def test_the_broker_with_the_best_clock_leads_instead(ahead_ms: int) -> None:
     ("ahead_ms", "offsets"),
     [
         (900, {SECOND: -900, THIRD: -900}),  # its own clock is good enough
-        (60_000, {SECOND: -58_000}),  # nobody's is
+        (60_000, {SECOND: -58_000}),  # no other clock is, either
         (60_000, {}),
     ],
 )

@@ -156,6 +156,7 @@ def test_an_install_does_not_use_files_of_other_segments(monkeypatch: pytest.Mon
 
     assert [] == values(world[2])
 
+    world.pass_time(15_000)
     world.until(lambda: world[2].partition(TOPIC).high_watermark == 60, "released")
 
     assert [b"%d" % at for at in range(60)] == values(world[2])

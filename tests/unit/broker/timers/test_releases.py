@@ -54,7 +54,7 @@ def test_a_record_without_a_time_is_released_at_once(world: BrokerWorld) -> None
 
 def test_records_come_in_the_order_of_their_times(world: BrokerWorld) -> None:
     """
-    Of those with one time, the one that arrived first comes first.
+    If several are due at one time, the one that arrived first comes first.
     """
     now = world.clock.now_ms
     for value, due in ((b"d", now + 40), (b"a", now + 10), (b"b", now + 10), (b"c", now + 30)):
