@@ -299,7 +299,7 @@ def idempotent_records_are_delayed_once(stage: Stage) -> None:
 @case
 def a_retry_keeps_its_arrival_number(stage: Stage) -> None:
     """
-    As `a_retry_of_what_was_stored_is_stored_once`: the duplicates get the numbers of the originals, and are released
+    The duplicates of `a_retry_of_what_was_stored_is_stored_once` get the numbers of the originals, and are released
     once.
     """
     stored_once_after_a_retry(stage, timer_topic(stage), delayed(300))
