@@ -2,12 +2,17 @@
 
 Each task queue of Celery is a topic, which the workers share as a queue.  What goes to all workers, such as remote
 control, is written to a topic with one partition, which each of them reads from the end on, without a group.
+
+Where the topics of queues are timer topics, a task with a countdown or an ETA waits in its topic.  A worker gets it
+when it is due, and begins at once, because the ETA in the message has passed.  On other topics, a worker gets it at
+once, and holds it until then.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,12 +21,26 @@ from tidemill.sdk.async_queue import AsyncQueue
 from tidemill.sdk.loop_thread import LoopThread
 from tidemill.sdk.message import AsyncMessage
 from tidemill.sdk.problems import RequestRefused, TidemillError
+from tidemill.sdk.timer_topics import NoTimerTopic
 
+LOG: Final = "log"
+TIMER: Final = "timer"
 WAIT_MS: Final = 20_000
 EXCHANGE_CONFIGS: Final = {"retention.ms": "3600000"}  # nothing older is read
 PAGE: Final = 100
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NAME_LENGTH_MAX: Final = 240
+
+
+def eta_of(message: Mapping[str, Any]) -> datetime | None:
+    """Return when a task may run; None for one that has no ETA, or one that is no time, which a worker refuses."""
+    headers = message.get("headers")
+    eta = headers.get("eta") if isinstance(headers, dict) else None
+    try:
+        found = datetime.fromisoformat(eta) if isinstance(eta, str) else None
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found  # as workers read it
 
 
 def topic_name(name: str) -> str:
@@ -39,10 +58,18 @@ class CeleryLink:
         group: str,
         lease_s: float | None,
         partitions: int | None,
+        kind: str = LOG,
         *,
         timeout_s: float,
     ) -> None:
-        """Connect to the cluster of the broker at an HTTP address.  Raise BrokersUnavailable or RequestRefused."""
+        """
+        Connect to the cluster of the broker at an HTTP address.  `kind` is that of the queues' topics.
+
+        Raise ValueError for an unknown kind, BrokersUnavailable or RequestRefused.
+        """
+        if kind not in (LOG, TIMER):
+            raise ValueError(f"kind={kind!r} in broker_transport_options: use {TIMER!r}, or leave it out")
+        self._kind = kind
         self._mill = AsyncMill(http=address, token=token, timeout=timeout_s)
         self._group = group
         self._lease_s = lease_s
@@ -81,11 +108,13 @@ class CeleryLink:
     # Task queues.
 
     def declare(self, queue: str) -> None:
-        """Create the topic of a queue, if it does not exist."""
-        self._loop.call(self._create(topic_name(queue), self._partitions, {}))
+        """Create the topic of a queue, if it does not exist.  Raise ValueError if it is of another kind."""
+        self._loop.call(self._create(topic_name(queue), self._partitions, {}, self._kind))
 
-    def send(self, topic: str, message: Mapping[str, Any]) -> None:
-        self._loop.call(self._mill.send(topic, json.dumps(message)))
+    def send_task(self, queue: str, message: Mapping[str, Any]) -> None:
+        """Write a task to the topic of a queue.  On a timer topic, it is delivered when its ETA has come."""
+        at = eta_of(message) if self._kind == TIMER else None
+        self._loop.call(self._mill.send(topic_name(queue), json.dumps(message), at=at))
 
     def receive(self, queue: str, count: int, *, wait_s: float = WAIT_MS / 1_000) -> "Future[list[AsyncMessage]]":
         return self._loop.begin(self._receive(queue, count, wait_s))
@@ -141,6 +170,9 @@ class CeleryLink:
         """Create a topic that all workers read, if it does not exist."""
         self._loop.call(self._create(topic, 1, EXCHANGE_CONFIGS))
 
+    def send(self, topic: str, message: Mapping[str, Any]) -> None:
+        self._loop.call(self._mill.send(topic, json.dumps(message)))
+
     def end_of(self, topic: str) -> int:
         return int(self._loop.call(self._call("GET", f"{_records(topic)}?limit=1"))["end"])
 
@@ -158,16 +190,34 @@ class CeleryLink:
             return [], int(refused.fields["log_start"])  # type: ignore[call-overload]
         return [it["value"] for it in found["records"]], found["next_offset"]
 
-    async def _create(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> None:
+    async def _create(
+        self, topic: str, partitions: int | None, configs: Mapping[str, str], kind: str | None = None
+    ) -> None:
         if topic in self._known:
             return
-        body = {"name": topic, "configs": configs} | ({} if partitions is None else {"partitions": partitions})
+        body: dict[str, object] = {"name": topic, "configs": configs}
+        if partitions is not None:
+            body["partitions"] = partitions
+        if kind == TIMER:
+            body["kind"] = kind
         try:
             await self._call("POST", "/v1/topics", body)
         except RequestRefused as refused:
             if refused.status != 409:  # it exists
                 raise
+            if kind == TIMER:
+                await self._check_is_timer(topic)
         self._known.add(topic)
+
+    async def _check_is_timer(self, topic: str) -> None:
+        try:
+            await self._mill.timer_topics.check(topic)
+        except NoTimerTopic as problem:
+            raise ValueError(
+                f"kind={TIMER!r} in broker_transport_options: the topic {topic} of a queue exists and is of another "
+                "kind, which it keeps.  Let the workers empty the queue and delete the topic, or use another queue "
+                "(task_default_queue), or leave kind out"
+            ) from problem
 
     async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None, **more: Any) -> Any:
         return await self._mill.api.call(method, path, body, **more)

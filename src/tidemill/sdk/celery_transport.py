@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from kombu.transport import virtual
 
-from tidemill.sdk.celery_link import CeleryLink, topic_name
+from tidemill.sdk.celery_link import LOG, CeleryLink, topic_name
 from tidemill.sdk.message import AsyncMessage
 from tidemill.sdk.problems import BrokersUnavailable, LeaseExpired, RequestRefused, SendFailed, TidemillError
 
@@ -95,7 +95,7 @@ class Channel(virtual.Channel):
             self._put_fanout(queue.removesuffix(EXCHANGE), message, "")
         else:
             self.link.declare(queue)
-            self.link.send(topic_name(queue), message)
+            self.link.send_task(queue, message)
 
     def _put_fanout(self, exchange: str, message: Any, routing_key: str, **_: Any) -> None:
         topic = topic_name(exchange + EXCHANGE)
@@ -266,6 +266,7 @@ class Transport(virtual.Transport):
                 options.get("group", GROUP),
                 options.get("visibility_timeout"),
                 options.get("partitions"),
+                options.get("kind", LOG),
                 timeout_s=self.client.connect_timeout,
             )
         return self._link

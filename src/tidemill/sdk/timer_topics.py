@@ -12,6 +12,10 @@ NEW_TOPIC_S_MAX: Final = 2.0  # a broker may hear of a new topic a moment later 
 PAUSE_S: Final = 0.1
 
 
+class NoTimerTopic(SendFailed):
+    """A record was not written, because its topic is of another kind."""
+
+
 class TimerTopics:
     def __init__(self, api: Callable[[], ApiClient]) -> None:
         self._api = api
@@ -23,7 +27,11 @@ class TimerTopics:
         return topic in self._known
 
     async def check(self, topic: str) -> None:
-        """Raise SendFailed unless a topic is of kind timer.  Callers at the same time share a request."""
+        """
+        Raise NoTimerTopic unless a topic is of kind timer, or SendFailed if its kind cannot be known.
+
+        Callers at the same time share a request.
+        """
         if topic in self._known:
             return
         asking = self._asking.get(topic)
@@ -41,7 +49,7 @@ class TimerTopics:
             raise SendFailed(f"a record was not written to topic {topic}: {problem}{fix}") from problem
         kind = described.get("kind", "log")
         if kind != "timer":
-            raise SendFailed(
+            raise NoTimerTopic(
                 f"a record was not written to topic {topic}: the topic is of kind {kind}, which has neither delays nor "
                 "timers; leave out delay, at and timer_id, or create the topic with tidemill.kind=timer"
             )

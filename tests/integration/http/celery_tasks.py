@@ -1,5 +1,6 @@
 """A Celery application on Tidemill, for the tests; its settings are in the environment."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -9,9 +10,10 @@ from celery import Celery
 
 import tidemill.celery  # noqa: F401  (registers the transport)
 
+OPTIONS: dict[str, Any] = json.loads(os.environ.get("OPTIONS", "{}"))
 app = Celery("tasks", broker=os.environ["BROKER"], backend=f"file://{os.environ['RESULTS']}")
 app.conf.update(
-    broker_transport_options={"visibility_timeout": 2, "group": os.environ["GROUP"], "partitions": 2},
+    broker_transport_options={"visibility_timeout": 2, "group": os.environ["GROUP"], "partitions": 2, **OPTIONS},
     task_acks_late=True,
     task_default_queue=os.environ["QUEUE"],
     worker_prefetch_multiplier=1,
@@ -39,3 +41,20 @@ def meet(self: Any, path: str) -> bool:
     while not begun.with_suffix(".end").exists():
         time.sleep(0.05)
     return bool(self.request.delivery_info["redelivered"])
+
+
+@app.task  # type: ignore[untyped-decorator]
+def note(path: str) -> float:
+    """Write a line, and return the time at which the task began."""
+    began = time.time()
+    with Path(path).open("a") as file:
+        file.write(f"{os.getppid()}\n")
+    return began
+
+
+@app.task(bind=True, max_retries=1)  # type: ignore[untyped-decorator]
+def fail_once(self: Any, began: float | None = None) -> float:
+    """Fail, and return how many seconds later the task was tried again."""
+    if began is None:
+        raise self.retry(args=[time.time()], countdown=1.5)
+    return time.time() - began

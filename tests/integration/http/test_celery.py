@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +23,7 @@ from tests.integration.http.http_client import HttpClient, wait_for
 ROOT = Path(__file__).resolve().parents[3]
 MODULE = "tests.integration.http.celery_tasks"
 TIMEOUT_S = 60
+WAITS_S = 8  # longer than a busy machine takes to send three tasks and to ask a worker
 
 
 class Application:
@@ -48,6 +51,13 @@ class Application:
     @contextmanager
     def worker(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run a worker with two processes for tasks, and stop it as users do."""
+        with self.started(name) as process:
+            wait_for(lambda: f"{name}@test ready" in self.log(), f"worker {name} is not ready")
+            yield process
+
+    @contextmanager
+    def started(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a worker, and do not wait until it is ready."""
         options = ["--concurrency", "2", "--hostname", f"{name}@test", "--loglevel", "INFO"]
         command = [sys.executable, "-m", "celery", "-A", MODULE, "worker", *options]
         with (
@@ -55,7 +65,6 @@ class Application:
             subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | self.settings, cwd=ROOT) as process,
         ):
             try:
-                wait_for(lambda: f"{name}@test ready" in self.log(), f"worker {name} is not ready")
                 yield process
             finally:
                 process.terminate()
@@ -143,6 +152,71 @@ def _sent_with_worker(application: Application, tasks: ModuleType, cluster: Clus
             mill.send("celery.pidbox.exchange", "no command")
         assert {"one@test": {"ok": "pong"}} == tasks.app.control.inspect(["one@test"], timeout=20).ping()
     return found
+
+
+@pytest.fixture
+def timed(application: Application) -> Application:
+    """The application with a queue whose topic is a timer topic."""
+    application.settings["OPTIONS"] = '{"kind": "timer"}'
+    return application
+
+
+def test_a_countdown_waits_in_a_timer_topic(timed: Application, tmp_path: Path) -> None:
+    """
+    No worker gets the task before it is due: the one that runs meanwhile is killed, and there is no lease to wait for.
+    """
+    tasks = timed.load()
+    with timed.worker("one") as first:
+        sent_at = time.time()
+        due = datetime.fromtimestamp(sent_at + WAITS_S, UTC)
+        results = [
+            tasks.note.apply_async([str(tmp_path / "noted")], countdown=WAITS_S),
+            tasks.note.apply_async([str(tmp_path / "noted")], eta=due),
+            tasks.note.apply_async([str(tmp_path / "noted")], eta=due.replace(tzinfo=None)),
+        ]
+        assert 3 == tasks.add.delay(1, 2).get(timeout=TIMEOUT_S), "tasks without a countdown do not wait"
+        scheduled = tasks.app.control.inspect(["one@test"], timeout=TIMEOUT_S).scheduled()
+        assert {"one@test": []} == scheduled
+        assert {"available": 0, "locked": 0, "delayed": 0} == timed.counts()
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait(TIMEOUT_S)
+        assert time.time() < sent_at + WAITS_S, "too slow: the tasks were due before the worker was killed"
+    with timed.worker("two") as second:
+        began = [result.get(timeout=TIMEOUT_S) for result in results]
+        retried_after = tasks.fail_once.delay().get(timeout=TIMEOUT_S)
+    tasks.app.close()
+
+    assert all(it >= sent_at + WAITS_S for it in began), "earlier than asked"
+    assert [str(second.pid)] * 3 == (tmp_path / "noted").read_text().split()
+    assert 1.5 <= retried_after < WAITS_S
+    assert {"available": 0, "locked": 0, "delayed": 0} == timed.counts()
+
+
+def test_a_queue_of_another_kind_is_named(timed: Application) -> None:
+    """
+    The topic of the queue exists, and its kind never changes.  Both the sender and the worker say so at once.
+    """
+    assert 201 == timed.broker.send("POST", "/v1/topics", {"name": timed.queue}).status
+    tasks = timed.load()
+    problem = f"the topic {timed.queue} of a queue exists and is of another kind"
+
+    with pytest.raises(ValueError, match=problem):
+        tasks.add.apply_async([1, 2], countdown=1)
+    with timed.started("one") as worker:
+        code = worker.wait(TIMEOUT_S)
+    tasks.app.close()
+
+    assert 0 != code
+    assert problem in timed.log()
+
+
+def test_an_unknown_kind_is_named(timed: Application) -> None:
+    timed.settings["OPTIONS"] = '{"kind": "timed"}'
+    tasks = timed.load()
+
+    with pytest.raises(ValueError, match="kind='timed' in broker_transport_options"):
+        tasks.add.delay(1, 2)
+    tasks.app.close()
 
 
 def test_an_address_without_a_broker_is_named() -> None:
