@@ -28,7 +28,7 @@ from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW, ROW_BYTES, pack_rows, u
 from tidemill.timer.due_run import CHUNK_ROWS, DueRun, ReadRun, UnwrittenRun
 from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window
 from tidemill.timer.native import due_scan
-from tidemill.timer.unsorted_rows import BLOCK_BYTES, UnsortedRows
+from tidemill.timer.unsorted_rows import BLOCK_ROWS, UnsortedRows
 from tidemill.timer.waiting_bits import BitView
 from tidemill.timer.waiting_set import WaitingSet
 
@@ -37,6 +37,7 @@ class Sizes(NamedTuple):
     """Bounds of an index.  A refill of 32,768 rows takes 1.3 MB; a run of 262,144 rows takes 10.5 MB."""
 
     run_rows: int = 1 << 18  # of a flushed run, at most
+    block_rows: int = BLOCK_ROWS
     chunk_rows: int = CHUNK_ROWS
     refill_rows: int = 1 << 15  # about so many rows are read at once
     window_rows: int = 1 << 18  # a larger window is trimmed
@@ -65,7 +66,7 @@ class DueIndex:
         self._waiting = waiting
         self._sizes = sizes
         self._ends = [waiting.end, KEPT | kept_end]  # of what was added, in the arrivals log and that of kept records
-        self._unsorted = UnsortedRows(), UnsortedRows()  # of the two logs
+        self._unsorted = UnsortedRows(sizes.block_rows), UnsortedRows(sizes.block_rows)  # of the two logs
         self._rescheduled: list[bytes] = []
         self._rescheduled_max = sizes.reschedule_rows
         self._covered = CoveredOffsets()  # ranges of which all rows are here
@@ -368,7 +369,8 @@ class DueIndex:
         for row in unpack_rows(rows):
             is_known = rescheduled.get(row.arrival) == row.due_ms or not waits(row.arrival)
             assert is_known, f"arrival {row.arrival} is not due at {row.due_ms}, and its row is not new"
-        if self._rescheduled and len(self._rescheduled[-1]) + len(rows) <= BLOCK_BYTES:
+        block_bytes = self._sizes.block_rows * ROW_BYTES
+        if self._rescheduled and len(self._rescheduled[-1]) + len(rows) <= block_bytes:
             rows_so_far = self._rescheduled.pop()
             self._rescheduled.append(rows_so_far + rows)
         else:

@@ -12,8 +12,7 @@ from tidemill.timer.due_row import ROW, ROW_BYTES
 from tidemill.timer.native import due_scan
 from tidemill.timer.waiting_bits import BitView
 
-BLOCK_BYTES: Final = 400 * ROW_BYTES  # smaller additions are joined up to this size
-BLOCK_BYTES_MAX: Final = 1_600 * ROW_BYTES  # larger ones are divided
+BLOCK_ROWS: Final = 400  # smaller additions are joined up to this size, larger ones divided
 _OFFSET_FIELD: Final = 2
 
 
@@ -32,22 +31,21 @@ class Gathered(NamedTuple):
 
 
 class UnsortedRows:
-    def __init__(self) -> None:
+    def __init__(self, block_rows: int = BLOCK_ROWS) -> None:
         self.size = 0  # in bytes
+        self._block_bytes = block_rows * ROW_BYTES
         self._blocks: list[_Block] = []  # by offset; the ranges do not overlap
 
     def add(self, rows: bytes, first: int, end: int) -> None:
         """Add all rows of a range, in order of their offsets."""
         self.size += len(rows)
-        while len(rows) > BLOCK_BYTES_MAX:
-            part, rows = (
-                rows[: BLOCK_BYTES_MAX // ROW_BYTES * ROW_BYTES],
-                rows[BLOCK_BYTES_MAX // ROW_BYTES * ROW_BYTES :],
-            )
-            part_end = ROW.unpack_from(rows)[_OFFSET_FIELD]
-            self._insert(_Block(part, first, part_end))
-            first = part_end
-        self._insert(_Block(rows, first, end))
+        begin = 0
+        while len(rows) - begin > self._block_bytes:
+            next_begin = begin + self._block_bytes
+            part_end = ROW.unpack_from(rows, next_begin)[_OFFSET_FIELD]
+            self._insert(_Block(rows[begin:next_begin], first, part_end))
+            begin, first = next_begin, part_end
+        self._insert(_Block(rows[begin:], first, end))
 
     def blocks(self) -> list[bytes]:
         return [block.rows for block in self._blocks if block.rows]
@@ -88,7 +86,7 @@ class UnsortedRows:
         at = bisect_right(self._blocks, block.first, key=attrgetter("first"))
         if at and self._blocks[at - 1].end == block.first:
             former = self._blocks[at - 1]
-            if len(former.rows) + len(block.rows) <= BLOCK_BYTES:
+            if len(former.rows) + len(block.rows) <= self._block_bytes:
                 self._blocks[at - 1] = _Block(former.rows + block.rows, former.first, block.end)
                 return
         self._blocks.insert(at, block)

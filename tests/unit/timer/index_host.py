@@ -12,6 +12,7 @@ from tidemill.timer.waiting_set import Arrival, WaitingSet
 
 TINY = Sizes(
     run_rows=6,
+    block_rows=2,
     chunk_rows=2,
     refill_rows=4,
     window_rows=12,

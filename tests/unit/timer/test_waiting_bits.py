@@ -38,6 +38,23 @@ def test_the_first_that_waits_moves_over_whole_chunks(base: int) -> None:
     assert bits.waits(last + 1) and not bits.waits(last)
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, CHUNK + 20), st.integers(0, 2 * CHUNK), st.integers(1, 50), st.data())
+def test_a_view_and_counts_equal_the_bits(base: int, count: int, step: int, data: st.DataObject) -> None:
+    """Also after whole chunks were dropped, and for arrivals that have not come."""
+    bits = WaitingBits(base)
+    bits.arrive(count)
+    for number in range(base, base + count):
+        bits.remove(number) if number % step or number < CHUNK + 9 else None
+    bits.first_waiting()
+    first = data.draw(st.integers(0, base + count + 9))
+    end = data.draw(st.integers(0, base + count + 9))
+
+    assert sum(map(bits.waits, range(first, end))) == bits.count_between(first, end)
+    for number in (first, end, base, base + count, CHUNK + step, *bits.numbers()):
+        assert bits.waits(number) == bits.view().waits(number)
+
+
 def restored(bits: WaitingBits) -> WaitingBits:
     return WaitingBits.decode(bits.encode(), bits.first_waiting(), bits.end)
 

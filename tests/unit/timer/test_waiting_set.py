@@ -73,6 +73,19 @@ def test_a_rescheduled_arrival_keeps_its_number() -> None:
     assert 60 == WaitingSet.decode(waiting.encode()).due_ms(0, 1)
 
 
+def test_the_index_sees_ids_bits_and_new_times() -> None:
+    waiting = WaitingSet()
+    assert not waiting.has_ids
+    waiting.arrive([Arrival(1, A), Arrival(2), Arrival(3, B)])
+    waiting.cancel([0])
+    waiting.reschedule({1: 50})
+
+    assert waiting.has_ids
+    assert ([None, None, B], {1: 50}) == ([*map(waiting.id_of, range(3))], waiting.rescheduled)
+    assert (2, 1) == (waiting.count_between(0, 3), waiting.count_between(0, 2))
+    assert [False, True, True] == [*map(waiting.bits().waits, range(3))]
+
+
 def test_a_state_that_was_cut_is_refused() -> None:
     waiting = WaitingSet()
     waiting.arrive([Arrival(1), Arrival(2), Arrival(3)])
