@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from tidemill.model.delayed_record import DELAY as DELAY
+from tidemill.model.delayed_record import DELIVER_AT as DELIVER_AT
+from tidemill.model.delayed_record import DUE_MS_MAX as DUE_MS_MAX
+from tidemill.model.delayed_record import DUE_MS_MIN as DUE_MS_MIN
 from tidemill.model.duration import parse_duration_ms
 
-DELIVER_AT: Final = "tidemill-deliver-at"
-DELAY: Final = "tidemill-delay"
-DUE_MS_MIN: Final = 10**11  # March 1973; smaller numbers are seconds by mistake
-DUE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 VALUE_BYTES_MAX: Final = 64
 UNLIMITED: Final = -1
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")

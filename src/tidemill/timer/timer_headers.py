@@ -11,16 +11,17 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
+from tidemill.model.delayed_record import ARRIVAL as ARRIVAL
+from tidemill.model.delayed_record import CANCEL as CANCEL
+from tidemill.model.delayed_record import ID_BYTES_MAX as ID_BYTES_MAX
+from tidemill.model.delayed_record import MISSED as MISSED
+from tidemill.model.delayed_record import SCHEDULE as SCHEDULE
+from tidemill.model.delayed_record import TIMER_ID as TIMER_ID
+from tidemill.model.delayed_record import TIMESTAMP as TIMESTAMP
+from tidemill.model.delayed_record import TIMEZONE as TIMEZONE
+
 PREFIX: Final = "tidemill-"
-TIMER_ID: Final = "tidemill-timer-id"
-CANCEL: Final = "tidemill-cancel"
-ARRIVAL: Final = "tidemill-arrival"
-TIMESTAMP: Final = "tidemill-timestamp"
 SET_BY_BROKER: Final = (ARRIVAL, TIMESTAMP)
-SCHEDULE: Final = "tidemill-schedule"
-TIMEZONE: Final = "tidemill-timezone"
-MISSED: Final = "tidemill-missed"
-ID_BYTES_MAX: Final = 256
 ID_HASH_BYTES: Final = 16
 
 
