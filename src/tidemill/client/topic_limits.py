@@ -34,8 +34,16 @@ def configurations(
     Return the values of these keys by topic.
 
     A topic or a key is missing from the result if the broker does not report it, for example because the client lacks
-    the permission DESCRIBE_CONFIGS.
+    the permission DESCRIBE_CONFIGS, or if no broker responds.
     """
+    try:
+        return reported(cluster, topics, keys)
+    except ClientError:
+        return {}
+
+
+def reported(cluster: ClusterMetadata, topics: Collection[str], keys: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return the same as `configurations`.  Raise ClientError if no broker responds."""
     resources = [
         describe_configs.Request.Resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=list(keys))
         for topic in topics
@@ -46,10 +54,7 @@ def configurations(
         response: describe_configs.Response = connection.request(describe_configs.API, request)
         return response
 
-    try:
-        answered = cluster.ask_any(ask)
-    except ClientError:
-        return {}
+    answered = cluster.ask_any(ask)
     return {
         resource.resource_name: {
             config.name: config.value for config in resource.configs if config.name in keys and config.value is not None

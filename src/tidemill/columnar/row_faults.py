@@ -32,7 +32,7 @@ def check(rows: "pa.RecordBatch", rows_before: int) -> None:
         if least is not None and least < 0:
             row = pc.index(pc.less(numbers, 0), True).as_py()
             raise RowRefused(
-                f"{_place(rows, row)}row {rows_before + row}: timestamp {rows.column('timestamp')[row]} is before "
+                f"{topic_of(rows, row)}row {rows_before + row}: timestamp {rows.column('timestamp')[row]} is before "
                 "1970: correct it, or drop the column to write the current time"
             )
     if "headers" in names:
@@ -42,9 +42,10 @@ def check(rows: "pa.RecordBatch", rows_before: int) -> None:
             entry = pc.index(bad, True).as_py()
             row = pc.list_parent_indices(rows.column("headers"))[entry].as_py()
             raise RowRefused(
-                f"{_place(rows, row)}row {rows_before + row}: a header has no key: remove it, or give it a key"
+                f"{topic_of(rows, row)}row {rows_before + row}: a header has no key: remove it, or give it a key"
             )
 
 
-def _place(rows: "pa.RecordBatch", row: int) -> str:
+def topic_of(rows: "pa.RecordBatch", row: int) -> str:
+    """Return the beginning of an error message, with the topic of a row; empty if all rows have the same topic."""
     return f"topic {rows.column('topic')[row].as_py()!r}, " if "topic" in rows.schema.names else ""

@@ -6,6 +6,8 @@
     topic      string                                  required without the option `topic`, which takes precedence
     partition  integer                                 optional
     timestamp  timestamp                               optional; not supported by Spark's Kafka sink
+    deliver_at timestamp with a time zone, or long     optional; timer topics only, as `timer_columns` says
+    timer_id   string or binary                        optional; timer topics only
 
 Other columns are ignored.
 """
@@ -13,11 +15,14 @@ Other columns are ignored.
 from typing import TYPE_CHECKING, Final
 
 from tidemill.batches.row_encoder import headers_type
+from tidemill.columnar.timer_columns import DELIVER_AT_COLUMN, TIMER_ID_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
+COLUMNS: Final = (
+    "key", "value", "headers", "topic", "partition", "timestamp", DELIVER_AT_COLUMN, TIMER_ID_COLUMN,
+)  # fmt: skip
 
 
 def check(schema: "pa.Schema", topic: str | None) -> None:
@@ -42,6 +47,8 @@ def check(schema: "pa.Schema", topic: str | None) -> None:
         ("headers", _is_headers, "array<struct<key:string,value:binary>>"),
         ("partition", _is_integer, "int"),
         ("timestamp", _is_timestamp, "timestamp"),
+        (DELIVER_AT_COLUMN, _is_due_time, "timestamp or long"),
+        (TIMER_ID_COLUMN, _is_content_or_null, "string or binary"),
         *((("topic", _is_text, "string"),) if topic is None else ()),
     ):
         if column in schema.names and not is_fit(schema.field(column).type):
@@ -49,6 +56,21 @@ def check(schema: "pa.Schema", topic: str | None) -> None:
                 f"{column} attribute unsupported type {schema.field(column).type}. {column} must be a(n) {wanted}: "
                 f"cast the column, or drop it"
             )
+    _check_time_zone(schema)
+
+
+def _check_time_zone(schema: "pa.Schema") -> None:
+    """Raise ValueError if due times have no time zone, so that they would be hours early or late."""
+    import pyarrow.types as t
+
+    if DELIVER_AT_COLUMN not in schema.names:
+        return
+    kind = schema.field(DELIVER_AT_COLUMN).type
+    if t.is_timestamp(kind) and kind.tz is None:
+        raise ValueError(
+            f"{DELIVER_AT_COLUMN} attribute has type {kind}, without a time zone: cast the column to a timestamp with "
+            "one; in Spark, to TIMESTAMP, which reads it in the time zone of the session"
+        )
 
 
 def _near(schema: "pa.Schema", wanted: str) -> str:
@@ -95,6 +117,12 @@ def _is_timestamp(kind: "pa.DataType") -> bool:
     return bool(t.is_null(kind) or t.is_timestamp(kind))
 
 
+def _is_due_time(kind: "pa.DataType") -> bool:
+    import pyarrow.types as t
+
+    return _is_timestamp(kind) or bool(t.is_int64(kind))
+
+
 def _is_headers(kind: "pa.DataType") -> bool:
     import pyarrow.types as t
 
@@ -124,6 +152,7 @@ def sink_rows(rows: "pa.RecordBatch", topic: str | None) -> "pa.RecordBatch":
         "headers": headers_type(),
         "topic": pa.string(),
         "partition": pa.int64(),
+        TIMER_ID_COLUMN: pa.binary(),
     }
     columns = {}
     for name in COLUMNS:
@@ -135,5 +164,5 @@ def sink_rows(rows: "pa.RecordBatch", topic: str | None) -> "pa.RecordBatch":
         if pa.types.is_dictionary(column.type):
             # Cast first, because pyarrow's `take` does not support string views, which Polars uses for its categories.
             column = column.dictionary.cast(targets[name]).take(column.indices)
-        columns[name] = column if name == "timestamp" else column.cast(targets[name])
+        columns[name] = column.cast(targets[name]) if name in targets else column
     return pa.RecordBatch.from_pydict(columns)

@@ -8,6 +8,7 @@ from typing import Final
 from tidemill.client import topic_limits
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import RetriesExhausted, UnknownTopic
+from tidemill.columnar import timer_topics
 
 _NEW_TOPIC_MS: Final = 1_000  # an Apache Kafka broker may learn of a new topic shortly after its creation
 
@@ -29,6 +30,7 @@ class SinkTopics:
         self._counts: dict[str, int] = {}
         self._limits: dict[str, int] = {}
         self._sticky: dict[str, tuple[int, int]] = {}  # partition, and the bytes sent to it
+        self._timers: set[str] = set()  # topics that are known to be of kind timer
 
     def reach(self) -> None:
         """Wait until a broker responds.  Raise ClientError."""
@@ -48,6 +50,18 @@ class SinkTopics:
 
     def partition_count(self, topic: str) -> int:
         return self._counts[topic]
+
+    def not_timer(self, topics: Collection[str]) -> tuple[str, str] | None:
+        """
+        Return the first topic that is not of kind timer, and a text that says so and the fix; None if all are.
+
+        Raise ClientError if a request fails.
+        """
+        new = [topic for topic in topics if topic not in self._timers]
+        problem = timer_topics.first_problem(self._cluster, new, deadline_ms=self._deadline_ms) if new else None
+        if problem is None:
+            self._timers.update(new)
+        return problem
 
     def batch_bytes_max(self, topic: str) -> int | None:
         """Return `max.message.bytes` of the topic, or None if the broker does not report it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from tidemill.batches.row_encoder import EncodedBatch, RowEncoder
 from tidemill.client.acknowledgements import NOTHING, Acknowledged
 from tidemill.client.failures import UnknownTopic
-from tidemill.columnar import producer_pool, row_faults, sink_schema
+from tidemill.columnar import producer_pool, row_faults, sink_schema, timer_columns
 from tidemill.columnar.row_faults import RowRefused
 from tidemill.columnar.row_routing import RoutedRows, routed
 from tidemill.columnar.sink_options import SinkOptions
@@ -42,9 +42,10 @@ class TopicWriter:
     """
     Writes rows with the columns of Spark's Kafka sink, and keeps their order per partition.  It is not thread-safe.
 
-    `value` is required.  `key`, `headers`, `topic`, `partition` and `timestamp` are optional; other columns are
-    ignored.  A row goes to its `partition`; without one, a row with a key goes to the partition that Java's producer
-    chooses for the key, and rows without a key go to one partition after another, a batch each.
+    `value` is required.  `key`, `headers`, `topic`, `partition` and `timestamp` are optional, and so are `deliver_at`
+    and `timer_id`, which only timer topics take; other columns are ignored.  A row goes to its `partition`; without
+    one, a row with a key goes to the partition that Java's producer chooses for the key, and rows without a key go to
+    one partition after another, a batch each.
     """
 
     def __init__(self, options: SinkOptions, schema: "pa.Schema") -> None:
@@ -53,7 +54,8 @@ class TopicWriter:
 
         If the job has not reached the cluster yet, the cluster must respond within
         `socket.connection.setup.timeout.ms`.  Later, all calls wait for it up to `delivery.timeout.ms`.  Raise
-        ValueError for an unsupported schema, UnknownTopic, or another ClientError.
+        ValueError for an unsupported schema, or a column that the topic does not take, UnknownTopic, or another
+        ClientError.
         """
         sink_schema.check(schema, options.topic)
         self._options = options
@@ -69,6 +71,8 @@ class TopicWriter:
                 self._topics.reach()
             elif self._topics.learn([options.topic]) is not None:
                 raise UnknownTopic(options.topic, "it does not exist in the cluster; create it, or check its name")
+            elif timer_columns.has_timer_columns(schema):
+                self._check_is_timer(options.topic)
         except BaseException:
             self.close()
             raise
@@ -131,8 +135,35 @@ class TopicWriter:
         self._gathered, self._gathered_bytes = [], 0
         rows = sink_schema.sink_rows(whole, self._options.topic)
         row_faults.check(rows, self._rows_before)
-        self._send(rows, routed(rows, self._options, self._topics, self._rows_before))
+        work = routed(rows, self._options, self._topics, self._rows_before)
+        if self._options.topic is None:
+            self._check_are_timers(rows)
+        self._send(timer_columns.with_timer_headers(rows, self._rows_before), work)
         self._rows_before += rows.num_rows
+
+    def _check_is_timer(self, topic: str) -> None:
+        problem = self._topics.not_timer([topic])
+        if problem is not None:
+            columns = " and ".join(timer_columns.TIMER_COLUMNS)
+            raise ValueError(f"topic {topic!r} does not take the columns {columns}: {problem[1]}, or drop the columns")
+
+    def _check_are_timers(self, rows: "pa.RecordBatch") -> None:
+        """Refuse a row that is to wait, and whose topic is not of kind timer."""
+        import pyarrow.compute as pc
+
+        is_delayed = timer_columns.timer_rows(rows)
+        if is_delayed is None:
+            return
+        topics = rows.column("topic")
+        problem = self._topics.not_timer(topics.filter(is_delayed).unique().to_pylist())
+        if problem is not None:
+            topic, text = problem
+            row = pc.index(pc.and_(is_delayed, pc.equal(topics, topic)), True).as_py()
+            columns = " and ".join(timer_columns.TIMER_COLUMNS)
+            raise RowRefused(
+                f"topic {topic!r}, row {self._rows_before + row}: the topic does not take the columns {columns}: "
+                f"{text}, or set the columns to null"
+            )
 
     def _send(self, rows: "pa.RecordBatch", work: RoutedRows) -> None:
         settings = self._options.producer

@@ -135,6 +135,7 @@ class Topic:
     topic_id: TopicId = TOPIC_ID
     partitions: dict[int, Partition] = field(default_factory=lambda: {0: Partition()})
     is_internal: bool = False
+    kind: str | None = "log"  # None: the broker has no kinds of topics
 
 
 @dataclass
@@ -439,20 +440,25 @@ class FakeCluster:
 
     def _configs(self, request: describe_configs.Request) -> describe_configs.Response:
         is_hidden = self.message_bytes_max is None
-        config = describe_configs.Response.Resource.Config(
-            name="max.message.bytes",
-            value=str(self.message_bytes_max),
-            read_only=False,
-            is_sensitive=False,
-            synonyms=[],
-        )
+
+        def values(topic: str) -> dict[str, str]:
+            kind = self.topics[topic].kind if topic in self.topics else None
+            found = {"max.message.bytes": str(self.message_bytes_max), "tidemill.kind": kind}
+            return {key: value for key, value in found.items() if value is not None}
+
         return describe_configs.Response(
             results=[
                 describe_configs.Response.Resource(
                     error_code=errors.TOPIC_AUTHORIZATION_FAILED if is_hidden else errors.NONE,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
-                    configs=[] if is_hidden else [config],
+                    configs=[
+                        describe_configs.Response.Resource.Config(
+                            name=key, value=value, read_only=False, is_sensitive=False, synonyms=[]
+                        )
+                        for key, value in values(resource.resource_name).items()
+                        if not is_hidden and key in (resource.configuration_keys or ())
+                    ],
                 )
                 for resource in request.resources
             ]

@@ -9,6 +9,7 @@ from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
 from tests.unit.client.test_socket_dial import refusing
 from tidemill.batches.batch import read_header
 from tidemill.batches.records import Record, read_records
+from tidemill.client import topic_kinds
 from tidemill.client.failures import RetriesExhausted, UnknownTopic
 from tidemill.columnar import producer_pool, sink_options, sink_topics, topic_writer
 from tidemill.columnar.row_faults import RowRefused
@@ -20,6 +21,7 @@ from tidemill.model.partition import TopicPartition
 @pytest.fixture(autouse=True)
 def _no_producers_are_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sink_topics, "_NEW_TOPIC_MS", 20)
+    monkeypatch.setattr(topic_kinds, "NEW_TOPIC_MS", 20)
     yield
     producer_pool.close_all()
 
@@ -272,6 +274,77 @@ def test_a_record_over_the_limit_is_named_before_it_is_sent(
     assert sentence in str(refused.value)
     write(cluster, rows, compression_type="zstd", **keys)
     assert [b"b" * 600] == values(cluster, 1)
+
+
+def test_due_times_and_timer_ids_become_headers_on_a_timer_topic(cluster: FakeCluster):
+    cluster.topics["t"].kind = "timer"
+    rows = rows_of(
+        value=pa.array(["a", "b", "c"]),
+        partition=pa.array([1, 1, 1]),
+        deliver_at=pa.array([1_800_000_000_000, None, 1_800_000_000_001], pa.int64()),
+        timer_id=pa.array(["x", None, None]),
+    )
+
+    write(cluster, rows)
+
+    due, timer = "tidemill-deliver-at", "tidemill-timer-id"
+    expected = [((due, b"1800000000000"), (timer, b"x")), (), ((due, b"1800000000001"),)]
+    assert expected == [it.headers for it in records(cluster, 1)]
+    assert [b"a", b"b", b"c"] == values(cluster, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("log", "it is of kind log, and only timer topics delay records; create one with `tidemill topics create NAME"),
+        (None, "its broker does not report tidemill.kind, and only timer topics of Tidemill delay records; create one"),
+    ],
+)
+@pytest.mark.parametrize("column", ["deliver_at", "timer_id"])
+def test_a_topic_of_another_kind_takes_no_due_times(cluster: FakeCluster, column: str, kind: str | None, sentence: str):
+    cluster.topics["t"].kind = kind
+    fields = {"value": pa.binary(), "deliver_at": pa.int64(), "timer_id": pa.string()}
+    schema = pa.schema({name: fields[name] for name in ("value", column)})
+
+    with pytest.raises(ValueError) as refused:
+        TopicWriter(options_for(cluster), schema)
+
+    assert str(refused.value).startswith("topic 't' does not take the columns deliver_at and timer_id: ")
+    assert sentence in str(refused.value)
+    assert 0 == cluster.count("produce")
+    TopicWriter(options_for(cluster), pa.schema({"value": pa.binary(), column: pa.null()})).close()
+
+
+def test_where_rows_name_their_topics_only_those_that_wait_need_a_timer_topic(cluster: FakeCluster):
+    cluster.topics["u"] = Topic(kind="timer")
+    rows = rows_of(
+        topic=pa.array(["t", "u", "u", "t"]),
+        value=pa.array(["a", "b", "c", "d"]),
+        partition=pa.array([0, 0, 0, 0]),
+        deliver_at=pa.array([None, 1_800_000_000_000, None, None], pa.int64()),
+        timer_id=pa.array([None, None, None, "x"]),
+    )
+
+    with pytest.raises(RowRefused, match=r"topic 't', row 3: the topic does not take the columns .* it is of kind log"):
+        write(cluster, rows, topic=None)
+    assert 0 == cluster.count("produce")
+
+    write(cluster, rows.slice(0, 3), topic=None)
+    assert ([b"a"], [b"b", b"c"]) == (values(cluster, 0), values(cluster, 0, "u"))
+
+
+def test_the_kind_of_a_topic_is_looked_up_once_and_only_if_rows_are_to_wait(cluster: FakeCluster):
+    cluster.topics["t"].kind = "timer"
+    plain = rows_of(value=pa.array(["a"]))
+    write(cluster, plain)
+    before = cluster.count("describe_configs")
+    due = rows_of(value=pa.array(["a"]), topic=pa.array(["t"]), deliver_at=pa.array([10**12], pa.int64()))
+    with TopicWriter(options_for(cluster, None), due.schema) as writer:
+        for _ in range(3):
+            writer.write(due)
+            writer.flush()
+
+    assert (1, 3) == (before, cluster.count("describe_configs"))
 
 
 def test_batches_respect_the_limit_of_the_topic(cluster: FakeCluster):
