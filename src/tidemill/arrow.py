@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tidemill.client.failures import ClientError
 from tidemill.client.security_keys import is_secret
 from tidemill.client.setting_values import HIDDEN
-from tidemill.columnar import batch_plan, sink_options, source_options
+from tidemill.columnar import letter_columns, sink_options, source_options, waiting_columns, work_reader
 from tidemill.columnar.data_loss import DataLossError
-from tidemill.columnar.letter_columns import schema
 from tidemill.columnar.parallel_reader import ParallelReader
 from tidemill.columnar.row_faults import RowRefused
+from tidemill.columnar.source_options import SourceOptions
 from tidemill.columnar.subscription import STRATEGIES
 from tidemill.columnar.topic_writer import TopicWriter, WriteSummary
 
@@ -63,7 +63,8 @@ def read(
     is read.  The read begins at `startingOffsets` (default: earliest) and ends at `endingOffsets` (default: latest, the
     end at the time of this call).  `columns` are the columns to decode, in that order; the default is key, value,
     topic, partition, offset, timestamp and timestampType, with `includeHeaders=True` also headers, and with
-    `records="dead-letters"` also what the headers of dead letters say.
+    `records="dead-letters"` also what the headers of dead letters say.  With `records="waiting"`, the records are those
+    of timer topics that are not due yet; arrival, deliver_at and timer_id take the place of offset and timestampType.
 
     The records of a partition are returned in offset order; record batches of different partitions are interleaved.  Up
     to four threads read ahead of the caller, so memory does not grow with the topic.  Their connections are closed when
@@ -82,8 +83,8 @@ def read(
     if columns is not None:
         texts["includeheaders"] = str("headers" in _checked_columns(columns)).lower()
     parsed = source_options.for_batch(texts)
-    wanted = schema(columns, has_headers=parsed.has_headers, has_letters=parsed.has_letters)
-    work = ParallelReader(parsed, wanted.names, batch_plan.plan(parsed))
+    wanted = _schema(columns, parsed)
+    work = ParallelReader(parsed, wanted.names, work_reader.plan(parsed))
     # A reader made by `from_batches` raises the errors of the iterator unchanged, unlike other readers.  Its method
     # `close` does not close the iterator.
     return pa.RecordBatchReader.from_batches(wanted, work.record_batches())
@@ -101,8 +102,10 @@ def write(
 
     `table` is a pyarrow Table, RecordBatch or RecordBatchReader, a DataFrame of Polars or pandas, a relation of DuckDB,
     or anything else with `__arrow_c_stream__`.  A stream is read once, without collecting it in memory.  The column
-    `value` (text or binary) is required; `key`, `headers`, `partition` and `timestamp` are optional, and other columns
-    are ignored.  `topic` is the topic of all rows; if it is None, the column `topic` contains the topic of each row.
+    `value` (text or binary) is required; `key`, `headers`, `partition` and `timestamp` are optional.  Timer topics, and
+    no others, also take `deliver_at` (a timestamp with a time zone, or ms since the epoch) and `timer_id`.  Any other
+    column is ignored.  `topic` is the topic of all rows; if it is None, the column `topic` contains the topic of each
+    row.
 
     If the call raises an error, some of the rows may be stored, and a second call would store them again.
 
@@ -118,6 +121,13 @@ def write(
         for batch in rows:
             writer.write(batch)
         return writer.flush()
+
+
+def _schema(columns: Sequence[str] | None, options: SourceOptions) -> "pa.Schema":
+    if options.is_waiting:
+        return waiting_columns.schema(columns, has_headers=options.has_headers)
+    waiting_columns.refuse(columns or ())
+    return letter_columns.schema(columns, has_headers=options.has_headers, has_letters=options.has_letters)
 
 
 def _pyarrow() -> Any:

@@ -14,6 +14,7 @@ from tidemill.client.failures import ClientError, OffsetOutOfRange, UnknownTopic
 from tidemill.client.group_offsets import GroupOffsets
 from tidemill.client.offset_lookup import NO_MATCH, look_up
 from tidemill.client.raw_fetcher import RawFetcher
+from tidemill.columnar import timer_topics
 from tidemill.columnar.data_loss import Lost
 from tidemill.columnar.offset_bound import (
     EARLIEST,
@@ -80,6 +81,16 @@ class OffsetReader:
     def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId | None]:
         """Return the id of each topic, as of the last call of `partitions`."""
         return {topic: self._cluster.topic_id(topic) for topic in topics}
+
+    def not_timer(self, topics: Iterable[str]) -> tuple[str, str] | None:
+        """
+        Return the first topic that is not of kind timer, and a text that says so and the fix; None if all are.
+
+        Raise RetriesExhausted if no broker responds.
+        """
+        return timer_topics.first_problem(
+            self._cluster, list(topics), deadline_ms=self._cluster.settings.api_timeout_ms
+        )
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the log start offsets."""

@@ -1,4 +1,4 @@
-"""Reads the ranges of a plan on several threads, ahead of the caller and within a memory limit.
+"""Reads what a plan contains on several threads, ahead of the caller and within a memory limit.
 
 Each thread has its own connections.  It reads one partition to its end before it begins the next one, so the rows of a
 partition stay in offset order.  The decoder and the sockets release the GIL, so that one thread decodes while others
@@ -17,9 +17,9 @@ from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import ClientError
 from tidemill.columnar.data_loss import DataLossError
 from tidemill.columnar.offset_ranges import OffsetRange
-from tidemill.columnar.range_reader import RangeReader
 from tidemill.columnar.read_ahead import ReadAhead
 from tidemill.columnar.source_options import SourceOptions
+from tidemill.columnar.work_reader import Work, WorkReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,20 +31,20 @@ _CLOSE_SECONDS_MAX: Final = 5  # a thread whose broker does not respond ends lat
 
 
 class ParallelReader:
-    """Reads the given columns of `ranges`, once.  The threads start when the first record batch is requested."""
+    """Reads the given columns of `works`, once.  The threads start when the first record batch is requested."""
 
     def __init__(
         self,
         options: SourceOptions,
         columns: Sequence[str],
-        ranges: Sequence[OffsetRange],
+        works: Sequence[Work],
         *,
         threads_max: int = THREADS_MAX,
         read_ahead_bytes_max: int = READ_AHEAD_BYTES_MAX,
     ) -> None:
         self._options = options
         self._columns = columns
-        self._pending = deque(_by_partition(ranges))
+        self._pending = deque(_by_partition(works))
         count = min(len(self._pending), threads_max)
         self._read_ahead = ReadAhead(read_ahead_bytes_max, producers=count)
         # The threads must not keep the interpreter alive if the caller stops before it has taken all rows.
@@ -84,8 +84,8 @@ class ParallelReader:
         failure: BaseException | None = None
         try:
             with closing(ClusterMetadata(self._options.connection.reached())) as cluster:
-                reader = RangeReader(self._options, self._columns, cluster=cluster, group_bytes_max=GROUP_BYTES_MAX)
-                while (works := self._next_partition()) and all(self._read_range(reader, work) for work in works):
+                reader = WorkReader(self._options, self._columns, cluster=cluster, group_bytes_max=GROUP_BYTES_MAX)
+                while (works := self._next_partition()) and all(self._read_work(reader, work) for work in works):
                     pass
         except (ClientError, DataLossError) as error:
             # The error message states the fix.  A traceback of this thread would only hide it, and would keep
@@ -96,23 +96,28 @@ class ParallelReader:
             failure = error
         self._read_ahead.producer_done(failure)
 
-    def _next_partition(self) -> list[OffsetRange] | None:
+    def _next_partition(self) -> list[Work] | None:
         try:
             return self._pending.popleft()
         except IndexError:
             return None
 
-    def _read_range(self, reader: RangeReader, work: OffsetRange) -> bool:
-        """Read a range into the queue.  Return whether the caller wants more rows."""
+    def _read_work(self, reader: WorkReader, work: Work) -> bool:
+        """Read records into the queue.  Return whether the caller wants more rows."""
         return all(self._read_ahead.put(rows) for rows in reader.record_batches(work))
 
 
-def _by_partition(ranges: Sequence[OffsetRange]) -> list[list[OffsetRange]]:
+def _by_partition(works: Sequence[Work]) -> list[list[Work]]:
     """
-    Return the ranges of each partition, the largest partition first.  If it were last, it would keep a single thread
+    Return the work of each partition, the largest partition first.  If it were last, it would keep a single thread
     busy at the end.
     """
-    by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
-    for one in ranges:
+    by_partition: dict[tuple[str, int], list[Work]] = {}
+    for one in works:
         by_partition.setdefault((one.topic, one.partition), []).append(one)
-    return sorted(by_partition.values(), key=lambda parts: sum(one.size for one in parts), reverse=True)
+    return sorted(by_partition.values(), key=lambda parts: sum(map(_size, parts)), reverse=True)
+
+
+def _size(work: Work) -> int:
+    """Return the number of offsets; 0 where it is not known how much waits."""
+    return work.size if isinstance(work, OffsetRange) else 0

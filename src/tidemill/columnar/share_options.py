@@ -18,7 +18,7 @@ REFUSED: Final = {
     "startingTimestamp": _GROUP_DECIDES,
     "startingOffsetsByTimestamp": _GROUP_DECIDES,
     "startingOffsetsByTimestampStrategy": _GROUP_DECIDES,
-    "records": "read dead letters without a share group",
+    "records": "read dead letters, and what waits, without a share group",
     "endingOffsets": "a share group has no end: use trigger(availableNow=True)",
     "endingTimestamp": "a share group has no end: use trigger(availableNow=True)",
     "endingOffsetsByTimestamp": "a share group has no end: use trigger(availableNow=True)",

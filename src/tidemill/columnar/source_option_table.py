@@ -53,10 +53,12 @@ OPTIONS: Final = (
     Option("includeHeaders", "boolean", "false", "Adds the column `headers`."),
     Option(
         "records",
-        "any or dead-letters",
+        "any, dead-letters or waiting",
         "any",
         "`dead-letters` adds the columns `cause`, `attempts`, `origin_topic`, `origin_partition`, `origin_offset` and "
-        "`origin_group`, which are read from the headers of dead letters.",
+        "`origin_group`, which are read from the headers of dead letters. `waiting`, batch only: the records of timer "
+        "topics that are not due yet, with the columns `arrival`, `deliver_at` and `timer_id`. Options about offsets, "
+        "tasks and data loss are refused.",
     ),
     Option(
         "maxOffsetsPerTrigger",

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidemill.client import connection_settings
 from tidemill.client.connection_settings import ConnectionSettings
-from tidemill.columnar import offset_bound, subscription
+from tidemill.columnar import offset_bound, subscription, waiting_options
 from tidemill.columnar.data_loss import FAIL, DataLossPolicy, OnDataLoss
 from tidemill.columnar.offset_bound import EARLIEST, LATEST, Everywhere, OffsetBound, Specific
 from tidemill.columnar.option_values import duration_ms, kafka_keys, positive, size_bytes, truth, warn_of_unknown
@@ -37,6 +37,10 @@ _REFUSED_KAFKA_KEYS: Final = {
 OFFSETS: Final = "offsets"  # the values of `mode`
 SHARE: Final = "share"
 
+ANY: Final = "any"  # the values of `records`
+DEAD_LETTERS: Final = "dead-letters"
+WAITING: Final = "waiting"
+
 # `load(path)` sets `path`, which is ignored, as in Spark's source.
 KNOWN: Final = {name.lower(): name for name in ("path", *(option.name for option in OPTIONS))}
 """The documented spelling of each option by its name in lower case."""
@@ -54,6 +58,7 @@ class SourceOptions:
     data_loss: DataLossPolicy = FAIL
     has_headers: bool = False
     has_letters: bool = False  # records=dead-letters
+    is_waiting: bool = False  # records=waiting
     poll_timeout_ms: int = 120_000
     offset_fetch_retries: int = 3
     offset_fetch_retry_interval_ms: int = 10
@@ -76,6 +81,8 @@ def for_batch(options: Mapping[str, str]) -> SourceOptions:
             "records: use spark.readStream, with trigger(availableNow=True) to end when no record is available"
         )
     _refuse_group(options)
+    if is_waiting(options):
+        waiting_options.check(options)
     parsed = parse(options, starting=Everywhere(EARLIEST))
     if parsed.starting == Everywhere(LATEST):
         raise ValueError("starting offset can't be latest for batch queries: set startingOffsets to earliest or JSON")
@@ -93,6 +100,11 @@ def for_batch(options: Mapping[str, str]) -> SourceOptions:
 
 def for_stream(options: Mapping[str, str]) -> SourceOptions:
     """Parse the options of a streaming query.  Raise a ValueError that names the option, its value and the fix."""
+    if is_waiting(options):
+        raise ValueError(
+            f"records={WAITING} is not supported in streaming queries, because it shows what waits at a moment: use "
+            "spark.read, or leave it out to read records when they are released"
+        )
     for ending in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if ending.lower() in options:
             raise ValueError(f"ending offset not valid in streaming queries: remove option {ending}")
@@ -113,10 +125,19 @@ def has_headers(options: Mapping[str, str]) -> bool:
 
 def has_letters(options: Mapping[str, str]) -> bool:
     """Return whether the option `records` says that the records are dead letters, which have further columns."""
-    value = options.get("records", "any").strip().lower()
-    if value not in ("any", "dead-letters"):
-        raise ValueError(f"records={value} is unknown: use any or dead-letters")
-    return value == "dead-letters"
+    return _records(options) == DEAD_LETTERS
+
+
+def is_waiting(options: Mapping[str, str]) -> bool:
+    """Return whether the option `records` asks for the records of timer topics that wait."""
+    return _records(options) == WAITING
+
+
+def _records(options: Mapping[str, str]) -> str:
+    value = options.get("records", ANY).strip().lower()
+    if value not in (ANY, DEAD_LETTERS, WAITING):
+        raise ValueError(f"records={value} is unknown: use {ANY}, {DEAD_LETTERS} or {WAITING}")
+    return value
 
 
 def is_share(options: Mapping[str, str]) -> bool:
@@ -142,6 +163,7 @@ def parse(options: Mapping[str, str], starting: OffsetBound) -> SourceOptions:
         data_loss=_data_loss(options),
         has_headers=has_headers(options),
         has_letters=has_letters(options),
+        is_waiting=is_waiting(options),
         poll_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs") or 120_000,
         offset_fetch_retries=positive(options, "fetchOffset.numRetries") or 3,
         offset_fetch_retry_interval_ms=positive(options, "fetchOffset.retryIntervalMs") or 10,

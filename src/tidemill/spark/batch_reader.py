@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tidemill.columnar import batch_plan
+from tidemill.columnar import work_reader
 from tidemill.columnar.row_filter import RowFilter
 from tidemill.columnar.source_options import SourceOptions
 from tidemill.spark import range_rows, row_schema
@@ -22,7 +22,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         # Refuse an unknown column before any task starts.
-        row_schema.chosen_columns(schema, has_headers=options.has_headers, has_letters=options.has_letters)
+        row_schema.columns_for(schema, options)
         self._options = options
         self._schema = schema
         self.row_filter = RowFilter()
@@ -31,7 +31,7 @@ class BatchReader(DataSourceReader):
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in batch_plan.plan(self._options, self.row_filter)]
+        return [InputPartition(part) for part in work_reader.plan(self._options, self.row_filter)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         with plain_errors():

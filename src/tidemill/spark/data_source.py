@@ -35,6 +35,7 @@ class TidemillDataSource(DataSource):
                 has_headers=source_options.has_headers(self.options),
                 has_letters=source_options.has_letters(self.options),
                 is_share=source_options.is_share(self.options),
+                is_waiting=source_options.is_waiting(self.options),
             )
 
     def reader(self, schema: "StructType") -> "DataSourceReader":

@@ -1,14 +1,13 @@
-"""Reads an offset range with the schema that Spark expects.  It runs in executors."""
+"""Reads a part of a plan with the schema that Spark expects.  It runs in executors."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
-from tidemill.columnar.offset_ranges import OffsetRange
-from tidemill.columnar.range_reader import RangeReader
 from tidemill.columnar.row_filter import RowFilter
 from tidemill.columnar.source_options import SourceOptions
+from tidemill.columnar.work_reader import Work, WorkReader
 from tidemill.spark import row_schema
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def record_batches(
-    options: SourceOptions, schema: StructType, work: OffsetRange | None, row_filter: RowFilter | None = None
+    options: SourceOptions, schema: StructType, work: Work | None, row_filter: RowFilter | None = None
 ) -> Iterator["pa.RecordBatch"]:
     """
     Yield the records of `work` that `row_filter` selects, with exactly the schema that Spark expects.
@@ -28,8 +27,8 @@ def record_batches(
     if work is None:
         return
     wanted = to_arrow_schema(schema, timezone="UTC")
-    columns = row_schema.chosen_columns(schema, has_headers=options.has_headers, has_letters=options.has_letters)
-    for rows in RangeReader(options, columns).record_batches(work):
+    columns = row_schema.columns_for(schema, options)
+    for rows in WorkReader(options, columns).record_batches(work):
         if row_filter is not None:
             rows = row_filter.rows_with_key(rows)
         # The arrays need no conversion: the user's schema may differ only in the case of column names and in

@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         # Refuse an unknown column before any task starts.
-        row_schema.chosen_columns(schema, has_headers=options.has_headers, has_letters=options.has_letters)
+        row_schema.columns_for(schema, options)
         self._options = options
         self._schema = schema
         self._make_offset_reader = make_offset_reader

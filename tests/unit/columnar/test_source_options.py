@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from tidemill.columnar import source_options
+from tidemill.columnar import source_options, waiting_options
 from tidemill.columnar.data_loss import OnDataLoss
 from tidemill.columnar.offset_bound import (
     EARLIEST,
@@ -52,8 +52,42 @@ def test_records_may_be_dead_letters():
     """
     assert source_options.for_batch({**AT, "records": " Dead-Letters "}).has_letters
     assert not source_options.for_stream({**AT, "records": "any"}).has_letters
-    with pytest.raises(ValueError, match="records=letters is unknown: use any or dead-letters"):
+    with pytest.raises(ValueError, match="records=letters is unknown: use any, dead-letters or waiting"):
         source_options.for_batch({**AT, "records": "letters"})
+
+
+def test_what_waits_is_read_by_batch_queries_only():
+    """
+    What waits has no offsets, cannot be lost, and is read by a task for each partition, so other options are refused.
+    """
+    waiting = {**AT, "records": "Waiting"}
+    parsed = source_options.for_batch(waiting)
+
+    assert (True, False) == (parsed.is_waiting, parsed.has_letters)
+    assert not source_options.for_batch(AT).is_waiting
+    with pytest.raises(
+        ValueError, match="records=waiting is not supported in streaming queries, because it shows what"
+    ):
+        source_options.for_stream(waiting)
+    with pytest.raises(ValueError, match="mode=share is not supported in batch reads"):
+        source_options.for_batch({**waiting, "mode": "share"})
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("startingOffsets", "a record has no offset before it is released: filter on arrival or deliver_at instead"),
+        ("endingTimestamp", "a record has no offset before it is released"),
+        ("failOnDataLoss", "records end to wait when they are released, so none of them is lost: remove it"),
+        ("minPartitions", "each partition of the topic is read by one task: remove it"),
+    ],
+)
+def test_an_option_that_does_not_fit_what_waits_is_refused(name: str, fix: str):
+    with pytest.raises(ValueError) as refused:
+        source_options.for_batch({**AT, "records": "waiting", name.lower(): "5"})
+
+    assert str(refused.value).startswith(f"{name}=5 is not supported with records=waiting: {fix}")
+    assert all(option in source_options.KNOWN.values() for option in waiting_options.REFUSED)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,18 @@
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
+from tidemill.columnar import waiting_columns
 from tidemill.columnar.letter_columns import schema as arrow_schema
 from tidemill.spark import row_schema
 
@@ -18,6 +28,13 @@ def test_spark_and_the_decoder_agree_on_every_type(has_headers, has_letters):
     spark = to_arrow_schema(row_schema.full(**options), timezone="UTC")
 
     assert arrow_schema(None, **options) == spark
+
+
+@pytest.mark.parametrize("has_headers", [False, True])
+def test_spark_and_arrow_agree_on_the_types_of_what_waits(has_headers):
+    spark = to_arrow_schema(row_schema.full(has_headers=has_headers, is_waiting=True), timezone="UTC")
+
+    assert waiting_columns.schema(None, has_headers=has_headers) == spark
 
 
 def schema(**columns: DataType) -> StructType:
@@ -43,6 +60,25 @@ def test_records_of_a_share_group_have_two_more_columns():
     assert ("receipt",) == row_schema.chosen_columns(schema(RECEIPT=StringType()), has_headers=False, is_share=True)
     with pytest.raises(ValueError, match="column 'receipt' does not exist in the Tidemill source"):
         row_schema.chosen_columns(schema(receipt=StringType()), has_headers=False)
+
+
+def test_records_that_wait_have_other_columns():
+    """
+    They have no offset before they are released; other records have no arrival number.
+    """
+    full = row_schema.full(has_headers=False, is_waiting=True)
+    assert ["key", "value", "topic", "partition", "timestamp", "arrival", "deliver_at", "timer_id"] == full.names
+    wanted = schema(DELIVER_AT=TimestampType(), key=BinaryType())
+    assert ("deliver_at", "key") == row_schema.chosen_columns(wanted, has_headers=False, is_waiting=True)
+
+    with pytest.raises(ValueError, match="column 'Deliver_At' requires option records=waiting"):
+        row_schema.chosen_columns(schema(Deliver_At=TimestampType()), has_headers=False)
+    for name, sentence in [
+        ("OFFSET", "column 'offset' exists only when a record is released: with records=waiting, use key,"),
+        ("cause", "column 'cause' is unknown with records=waiting; the columns are key, value, topic"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            row_schema.chosen_columns(schema(**{name: LongType()}), has_headers=False, is_waiting=True)
 
 
 @pytest.mark.parametrize(
