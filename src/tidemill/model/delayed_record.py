@@ -11,6 +11,7 @@ TIMEZONE: Final = "tidemill-timezone"  # of its schedule
 MISSED: Final = "tidemill-missed"  # what becomes of occurrences that are missed
 ARRIVAL: Final = "tidemill-arrival"  # set by the broker when it releases the record
 TIMESTAMP: Final = "tidemill-timestamp"  # likewise: the producer's timestamp
+TIMER_HEADERS: Final = (DELIVER_AT, DELAY, TIMER_ID, CANCEL, SCHEDULE, TIMEZONE, MISSED, ARRIVAL, TIMESTAMP)
 
 DUE_MS_MIN: Final = 10**11  # March 1973; smaller numbers are seconds by mistake
 DUE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999

@@ -6,6 +6,7 @@ from typing import Self
 
 from tidemill.client import topic_limits
 from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.waiting_records import WaitingRecords
 from tidemill.columnar import source_options
 from tidemill.columnar.offset_reader import OffsetReader
 from tidemill.columnar.source_options import SourceOptions
@@ -42,6 +43,17 @@ class OneTopic:
         Raise UnknownTopic, or another ClientError if a request fails.
         """
         return self.offsets.latest(self.offsets.partitions())
+
+    def arrival_ends(self) -> dict[TopicPartition, int]:
+        """
+        Return the next arrival number of every partition of a timer topic.
+
+        Raise the same errors as `ends`.
+        """
+        with closing(ClusterMetadata(self.source.connection)) as cluster:
+            cluster.refresh([self.name])
+            numbers = cluster.partitions(self.name)
+            return WaitingRecords(cluster).arrival_ends([TopicPartition(self.name, number) for number in numbers])
 
     def partition_count(self) -> int:
         """Return the current number of partitions.  Raise the same errors as `ends`."""

@@ -29,7 +29,8 @@ def option(
     `help` is one sentence.  `parse` converts text to the field's type, or raises ValueError with the problem and the
     fix, such as "not a size; write for example 128MiB"; the option's name and the text are prepended to this message.
     Without `parse`, the field's type must be str, int, float, bool, Path, an Enum or a Literal of strings; or one of
-    these or None; or, for an option that can be repeated, a tuple of one of these.  `metavar` is the placeholder for
+    these or None; or, for an option that can be repeated, a tuple of one of these.  With `parse`, it may also be a type
+    or a Literal of strings, which `parse` returns.  `metavar` is the placeholder for
     the value in help texts.  Without `default`, the option is required.
     """
     return field(default=default, metadata={_SETTINGS: _Settings(help, parse, metavar)})
@@ -40,7 +41,7 @@ class Option:
     """One option of a pipeline, for use by commands, functions and help texts."""
 
     name: str  # the field's name
-    type: Any  # of a single value: without `None`, and without the tuple of a repeatable option
+    type: Any  # of a single value: without `None`, a Literal beside a type, and the tuple of a repeatable option
     help: str
     default: Any  # MISSING if the option is required
     parse: Callable[[str], Any] | None
@@ -113,7 +114,8 @@ def options_of(options: type[Any]) -> tuple[Option, ...]:
 def _option(declared: Field[Any], hint: Any) -> Option:
     settings: _Settings = declared.metadata[_SETTINGS]
     if typing.get_origin(hint) in (UnionType, typing.Union):
-        (hint,) = (part for part in typing.get_args(hint) if part is not NoneType)
+        parts = [part for part in typing.get_args(hint) if part is not NoneType]
+        (hint,) = [part for part in parts if typing.get_origin(part) is not Literal] or parts
     is_repeatable = typing.get_origin(hint) is tuple
     if is_repeatable:
         hint = typing.get_args(hint)[0]

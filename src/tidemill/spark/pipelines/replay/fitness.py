@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from tidemill.model.partition import TopicPartition
+from tidemill.model.topic_kind import KIND, TopicKind
 from tidemill.spark.pipelines.frame import topic_fitness
 from tidemill.spark.pipelines.frame.one_topic import OneTopic
 from tidemill.spark.pipelines.replay.options import ReplayOptions
@@ -33,9 +34,11 @@ def check(options: ReplayOptions, state: ReplayState, ends: Offsets, source: One
             f"keep_partitions=true needs {needed} partitions, and topic {options.to!r} has {len(targets)}: add "
             "partitions to it, or leave keep_partitions out to route by key"
         )
-    timestamps = edge_timestamps(source.source, state.done, ends)
+    configs = target.configurations((*topic_fitness.KEYS, KIND))
+    _check_kind(options, configs.pop(KIND, None))
+    timestamps = [] if options.into_timer else edge_timestamps(source.source, state.done, ends)
     if timestamps:
-        _check_timestamps(options, target, min(timestamps), max(timestamps))
+        _check_timestamps(options, configs, min(timestamps), max(timestamps))
 
 
 def _check_open_range(options: ReplayOptions) -> None:
@@ -48,15 +51,28 @@ def _check_open_range(options: ReplayOptions) -> None:
         )
 
 
-def _check_timestamps(options: ReplayOptions, target: OneTopic, first_ms: int, last_ms: int) -> None:
+def _check_kind(options: ReplayOptions, kind: str | None) -> None:
+    """Raise if records wait in the target and should not, or the other way round.  Kafka's topics have no kind."""
+    if options.into_timer and kind != TopicKind.TIMER:
+        told = f"is of kind {kind}" if kind else f"has no kind, because its broker does not report {KIND}"
+        raise ReplayRefused(
+            f"into_timer=true needs a timer topic, and {options.to!r} {told}: create one with `tidemill topics create "
+            "NAME --kind timer`, or leave into_timer out"
+        )
+    if kind == TopicKind.TIMER and not options.into_timer:
+        raise ReplayRefused(
+            f"topic {options.to!r} is of kind timer: set into_timer, so that records wait in it, or name another topic"
+        )
+
+
+def _check_timestamps(options: ReplayOptions, configs: dict[str, str], first_ms: int, last_ms: int) -> None:
     """Raise if the target would refuse, replace or remove records because of their timestamps."""
-    configs = target.configurations(topic_fitness.KEYS)
-    if configs.pop("message.timestamp.type", None) == "LogAppendTime" and options.shift:
+    if configs.pop("message.timestamp.type", None) == "LogAppendTime" and options.shift_by:
         raise ReplayRefused(
             f"shift has no effect in topic {options.to!r}, whose message.timestamp.type=LogAppendTime replaces "
             "timestamps by the broker's clock: set message.timestamp.type=CreateTime, or leave shift out"
         )
-    shift_us = options.shift // timedelta(microseconds=1)
+    shift_us = options.shift_by // timedelta(microseconds=1)
     refusals = topic_fitness.refusals(
         options.to,
         configs,

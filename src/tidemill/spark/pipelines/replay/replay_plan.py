@@ -34,10 +34,10 @@ def plan(job: Job[ReplayOptions], run: ReplayRun) -> Plan:
         first, last = times
         rows += [
             ("timestamps", f"{_text(first)} to {_text(last)}"),
-            ("shifted timestamps", f"{_text(_shifted(first, options))} to {_text(_shifted(last, options))}"),
+            _shifted(first, last, options, run),
         ]
-        if options.speed is not None:
-            rows.append(("takes at least", str(timedelta(seconds=round((last - first) / 1_000 / options.speed)))))
+        if options.paced_speed is not None:
+            rows.append(("takes at least", str(timedelta(seconds=round((last - first) / 1_000 / options.paced_speed)))))
     count_max = max((count for _, count in histogram), default=0)
     return Plan(
         f"Replay {options.topic} to {options.to}",
@@ -71,8 +71,13 @@ def _times(frame: "DataFrame") -> tuple[tuple[int, int] | None, list[tuple[int, 
     return (first, last), [(int(row["begin"]), int(row["count"])) for row in counted]
 
 
-def _shifted(milliseconds: int, options: ReplayOptions) -> int:
-    return milliseconds + options.shift // timedelta(milliseconds=1)
+def _shifted(first_ms: int, last_ms: int, options: ReplayOptions, run: ReplayRun) -> tuple[str, str]:
+    """Return the row with the timestamps that will be written, or with the times at which records will be due."""
+    if options.into_timer:
+        due = run.due_times(first_ms)
+        return "due", f"{_text(due.due_ms(first_ms))} to {_text(due.due_ms(last_ms))}"
+    shift_ms = options.shift_by // timedelta(milliseconds=1)
+    return "shifted timestamps", f"{_text(first_ms + shift_ms)} to {_text(last_ms + shift_ms)}"
 
 
 def _text(milliseconds: int) -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self
 
 from tidemill.columnar.offset_ranges import limited, waiting_count
@@ -17,10 +18,10 @@ from tidemill.spark.pipelines.frame.table import Table
 from tidemill.spark.pipelines.frame.topic_rows import topic_rows
 from tidemill.spark.pipelines.replay import fitness, step_frame
 from tidemill.spark.pipelines.replay.fitness import ReplayRefused
-from tidemill.spark.pipelines.replay.options import ReplayOptions
+from tidemill.spark.pipelines.replay.options import TO_NOW, ReplayOptions
 from tidemill.spark.pipelines.replay.record_times import RecordTimesAhead, times_ahead
 from tidemill.spark.pipelines.replay.replay_state import ReplayState, Step
-from tidemill.spark.pipelines.replay.schedule import Rate, RecordTimes
+from tidemill.spark.pipelines.replay.schedule import UNSHIFTED, DueTimes, Rate, RecordTimes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -148,16 +149,17 @@ class ReplayRun:
         if interrupted is None:
             return
         size = waiting_count(self.state.done, interrupted.end)
-        stored = min(waiting_count(interrupted.target, self._target.ends()), size)
+        stored = min(waiting_count(interrupted.target, self._target_ends()), size)
         self._job.progress.note(f"an earlier run was interrupted: up to {stored} of {size} records are written again")
         self._save(self.state.repeated(stored))
         self._step(interrupted.end, self.ends())
 
     def _step(self, end: Offsets, ends: Offsets) -> None:
-        before = self._target.ends()
+        self._learn_due_times(ends)
+        before = self._target_ends()
         self._save(self.state.step_begun(Step(end=end, target=before)))
         read, written = self._write(end)
-        grown = waiting_count(before, self._target.ends())
+        grown = waiting_count(before, self._target_ends())
         if grown < written:
             raise RecordsMissing(
                 f"topic {self._options.to!r} has {grown} new records, and {written} were acknowledged: a broker has "
@@ -180,11 +182,48 @@ class ReplayRun:
         counts = Observation()
         source = topic_rows(self._job.spark, self._job.kafka, self.state.done, end)
         chosen = step_frame.counted(source, self._options.filter, counts)
-        rows = step_frame.shifted(chosen, self._options.shift, has_partition=self._options.keep_partitions)
+        has_partition = self._options.keep_partitions
+        if self._options.into_timer:
+            # Without due times, no record is known, and the filter selects none of this step.
+            rows = step_frame.delayed(chosen, self.state.due or UNSHIFTED, has_partition=has_partition)
+        else:
+            rows = step_frame.shifted(chosen, self._options.shift_by, has_partition=has_partition)
         with small_batches(self._job.spark):
             sink = rows.write.format("tidemill").mode("append").options(**self._job.kafka)
             sink.option("topic", self._options.to).save()
         return counts.get["read"], counts.get["kept"]
+
+    def _target_ends(self) -> Offsets:
+        """Return how much was written to each partition of the target.  What waits in it has no offset yet."""
+        return self._target.arrival_ends() if self._options.into_timer else self._target.ends()
+
+    # When records that are written to a timer topic are due
+
+    def _learn_due_times(self, ends: Offsets) -> None:
+        """
+        Store when records are due, before the first of them is written, so that later runs go on with the same times.
+
+        The first record is the one with the lowest timestamp up to `ends`; Spark reads the range once to find it.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+        if not self._options.into_timer or self.state.due is not None:
+            return
+        (first,) = self.selected(ends).agg(F.min(F.unix_millis("timestamp"))).collect()[0]
+        if first is not None:
+            self._save(self.state.with_due(self.due_times(first)))
+
+    def due_times(self, first_timestamp_ms: int) -> DueTimes:
+        """Return when records are due: as the state says, or else with the first record at `first_timestamp_ms`."""
+        if self.state.due is not None:
+            return self.state.due
+        if self._options.shift == TO_NOW:
+            first_due_ms = time.time_ns() // 1_000_000
+        else:
+            first_due_ms = first_timestamp_ms + self._options.shift_by // timedelta(milliseconds=1)
+        return DueTimes(
+            first_timestamp_ms=first_timestamp_ms, first_due_ms=first_due_ms, speed=self._options.speed or 1.0
+        )
 
     # Which records may be written: up to the end of the range, and only those that are due
 
@@ -200,7 +239,8 @@ class ReplayRun:
 
     def _due(self, ends: Offsets, now: float) -> tuple[Offsets, float]:
         """Return the offsets up to which records are due now, and the time at which to check again."""
-        if self._options.speed is None:
+        speed = self._options.paced_speed
+        if speed is None:
             return ends, now + _POLL_SECONDS
         for partition in ends:
             if partition not in self._times:
@@ -209,7 +249,7 @@ class ReplayRun:
             first = self._next_timestamp(ends)
             if first is None:
                 return self.state.done, now + _POLL_SECONDS
-            self._schedule = RecordTimes(self._options.speed, first, now)
+            self._schedule = RecordTimes(speed, first, now)
         due = self._schedule.timestamp_due(now)
         found = {partition: self._times[partition].due_end(due, end) for partition, end in ends.items()}
         following = self._next_timestamp(ends)
@@ -226,7 +266,7 @@ class ReplayRun:
         return self._options.step_records if rate is None else min(self._options.step_records, rate)
 
     def _next_step_at(self, began_at: float) -> float:
-        due_at = began_at if self._options.speed is None else began_at + _STEP_SECONDS_MIN
+        due_at = began_at if self._options.paced_speed is None else began_at + _STEP_SECONDS_MIN
         return due_at if self._rate is None else max(due_at, self._rate.due_at(self._written))
 
     def _wait_until(self, wake_at: float) -> None:

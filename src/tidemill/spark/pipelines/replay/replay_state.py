@@ -5,11 +5,12 @@ crash, the next run therefore repeats exactly the ranges of the step that was in
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidemill.columnar.offset_bound import from_json, to_json
 from tidemill.model.partition import TopicPartition
+from tidemill.spark.pipelines.replay.schedule import DueTimes
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -32,7 +33,7 @@ class Step:
     """A step: in each partition, the offsets from the position in the state to `end`."""
 
     end: Offsets
-    target: Offsets  # the end offsets of the target's partitions before the step
+    target: Offsets  # the ends of the target's partitions before the step; of a timer topic, the arrival numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,10 @@ class ReplayState:
     done: Offsets  # by partition, the offset up to which it is replayed
     step: Step | None = None  # the step that is running or was interrupted
     counts: Counts = field(default_factory=Counts)
+    due: DueTimes | None = None  # of a timer topic; None until the first record is known
+
+    def with_due(self, due: DueTimes) -> "ReplayState":
+        return replace(self, due=due)
 
     def step_begun(self, step: Step) -> "ReplayState":
         return replace(self, step=step)
@@ -76,11 +81,12 @@ class ReplayState:
                 "repeated_max": self.counts.repeated_max,
                 "steps": self.counts.steps,
             },
+            "due": None if self.due is None else asdict(self.due),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ReplayState":
-        step = value["step"]
+        step, due = value["step"], value.get("due")  # older versions have written no `due`
         return cls(
             topic_id=value["topic_id"],
             start=from_json(value["start"]),
@@ -88,4 +94,5 @@ class ReplayState:
             done=from_json(value["done"]),
             step=None if step is None else Step(end=from_json(step["end"]), target=from_json(step["target"])),
             counts=Counts(**value["counts"]),
+            due=None if due is None else DueTimes(**due),
         )

@@ -1,10 +1,13 @@
-"""The rows of a step as a DataFrame, filtered and with shifted timestamps.
+"""The rows of a step as a DataFrame, filtered, and with shifted timestamps or with the times at which they are due.
 
 Every operation keeps the rows of a source partition in one task and in order.
 """
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+
+from tidemill.model.delayed_record import DUE_MS_MIN, TIMER_HEADERS
+from tidemill.spark.pipelines.replay.schedule import DueTimes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -55,3 +58,21 @@ def shifted(frame: "DataFrame", shift: timedelta, *, has_partition: bool) -> "Da
     milliseconds = shift // timedelta(milliseconds=1)
     timestamp = F.timestamp_millis(F.unix_millis("timestamp") + F.lit(milliseconds))
     return frame.select(*columns, timestamp.alias("timestamp"))
+
+
+def delayed(frame: "DataFrame", due: DueTimes, *, has_partition: bool) -> "DataFrame":
+    """
+    Return the columns that the sink writes to a timer topic.  The timestamps stay as they are.
+
+    The headers of timers are left out: an id would let a later record replace an earlier one that still waits.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+    partition = ["partition"] if has_partition else []
+    headers = F.filter("headers", lambda one: ~one["key"].isin(*TIMER_HEADERS))
+    # As in `DueTimes.due_ms`, with the same arithmetic: both divide as IEEE 754 says.
+    since = F.ceil((F.unix_millis("timestamp") - F.lit(due.first_timestamp_ms)) / F.lit(due.speed))
+    deliver_at = F.greatest(F.lit(due.first_due_ms) + since, F.lit(DUE_MS_MIN)).cast("long")
+    return frame.select(
+        "key", "value", *partition, headers.alias("headers"), "timestamp", deliver_at.alias("deliver_at")
+    )

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from tidemill.spark.pipelines.frame.option_values import build
-from tidemill.spark.pipelines.replay.options import ReplayOptions
+from tidemill.spark.pipelines.replay.options import TO_NOW, ReplayOptions
 
 
 def options(**values):
@@ -18,6 +18,20 @@ def options(**values):
 )
 def test_a_shift_has_a_sign(text, shift):
     assert shift == options(shift=text).shift
+    assert shift == options(shift=shift, into_timer=True).shift_by
+
+
+def test_a_shift_to_now_is_one_of_a_timer_topic():
+    assert TO_NOW == options(shift=" to-now ", into_timer=True).shift
+    assert TO_NOW == options(shift=TO_NOW, into_timer=True).shift
+    with pytest.raises(ValueError, match="shift=to-now says when records of a timer topic are due: set into_timer"):
+        options(shift="to-now")
+    with pytest.raises(TypeError, match="shift=7 is a int: pass a timedelta, or its text"):
+        options(shift=7)
+
+
+def test_a_timer_topic_keeps_the_distances_itself():
+    assert (2.0, None) == (options(speed=2.0).paced_speed, options(speed=2.0, into_timer=True).paced_speed)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +61,16 @@ def test_runs_on_one_state_may_differ_only_in_how_fast_they_are():
     for other in others:
         assert first != options(**other).identity(is_continuous=False)
     assert first != options().identity(is_continuous=True)
+    assert "into_timer" not in first  # so that a state of an older version is resumed
+
+
+def test_runs_into_a_timer_topic_have_the_same_due_times():
+    """
+    The speed says when records are due, so later runs must have the same; without one, it is 1.
+    """
+    first = options(into_timer=True).identity(is_continuous=False)
+
+    assert first == options(into_timer=True, speed=1, rate_records=5).identity(is_continuous=False)
+    others = [{"into_timer": False}, {"speed": 2.0}, {"shift": "to-now"}, {"shift": "1s"}]
+    for other in others:
+        assert first != options(**{"into_timer": True, **other}).identity(is_continuous=False)
