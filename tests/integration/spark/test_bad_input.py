@@ -120,6 +120,7 @@ CASES: dict[str, Callable[[Session], object]] = {
     "writing without a mode": lambda s: s.write("'v' AS value", mode=None),
     "writing a column of another type": lambda s: s.write("1 AS value"),
     "less than acks=all": lambda s: s.write("'v' AS value", **{"kafka.acks": "1"}),
+    "due times for a topic of another kind": lambda s: s.write("'v' AS value", "current_timestamp() AS deliver_at"),
     "a partition that the topic does not have": lambda s: s.write("'v' AS value", "9 AS partition"),
     "a record over the topic's limit": lambda s: s.write("repeat('x', 1100000) AS value"),
     "a record over the request's limit": lambda s: s.write(
