@@ -4,7 +4,7 @@ from types import ModuleType
 
 from tests.unit.timer.due_rows import bits_of, key, row
 from tidemill.timer.due_refill import Refill
-from tidemill.timer.due_row import DueRow, pack_rows
+from tidemill.timer.due_row import ROW_BYTES, DueRow, pack_rows
 from tidemill.timer.due_run import HEAD_BYTES, DueRun, ReadRun, UnwrittenRun, decode_run
 from tidemill.timer.due_window import LAST_EDGE, NO_EDGE
 
@@ -50,7 +50,7 @@ def test_many_rows_in_memory_are_cut(due_scan: ModuleType) -> None:
         refill = refill_of([], [block], rows_max=rows_max)
         refill.supply([])
 
-        assert count == len(refill.rows) // 40
+        assert count == len(refill.rows) // ROW_BYTES
         left = {4: key(7, 4), 8: key(7, 6), 9: key(7, 7), 11: None}[count]
         assert (left, left or LAST_EDGE) == (refill.least_left, refill.edge)
 
@@ -62,7 +62,7 @@ def test_rows_that_are_over_are_left_out(due_scan: ModuleType) -> None:
         refill = Refill([read.run], [], NO_EDGE, bits_of(100, range(over)), read_rows=99, rows_max=99)
         refill.supply(data_of(refill, read))
 
-        assert (8 - over, is_few) == (len(refill.rows) // 40, refill.found_few)
+        assert (8 - over, is_few) == (len(refill.rows) // ROW_BYTES, refill.found_few)
 
 
 def test_damaged_and_missing_runs_are_named(due_scan: ModuleType) -> None:

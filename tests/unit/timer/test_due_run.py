@@ -27,7 +27,7 @@ def test_a_run_has_these_bytes(due_scan: ModuleType) -> None:
 
     data = encoded([first, second], first=KEPT | 2, end=KEPT | 9)
 
-    expected = "544d4455 0001 183d6590 0000000000000007 8000000000000002 8000000000000009 00000002 00000002"
+    expected = "544d4455 0001 c7894a69 0000000000000007 8000000000000002 8000000000000009 00000002 00000002"
     ids = "0000000000000003" + IDS[3].hex() + "0000000000000004" + IDS[4].hex()
     assert bytes.fromhex(expected) + pack_rows([second, first]) + bytes.fromhex(ids) == data
 

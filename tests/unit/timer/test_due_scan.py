@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from tests.unit.timer.due_rows import bits_of, key, random_rows, row
-from tidemill.timer.due_row import KEPT, KEY_BYTES, DueRow, pack_rows, unpack_rows
+from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW_BYTES, DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter
 
 seeds = pytest.mark.parametrize("seed", range(30))
@@ -136,7 +136,7 @@ def test_rows_of_a_slice_and_of_a_heap_are_taken_in_order(due_scan: ModuleType, 
     limits = bound.to_bytes(8, "big"), records_max, size_max
     position, left = due_scan.take_rows(b"".join(rest), 0, heap, taken, *limits, row_filter(60, over, {}), found)
 
-    is_slice_used_up = bool(rest) and position == 40 * len(rest)
+    is_slice_used_up = bool(rest) and position == ROW_BYTES * len(rest)
     assert expected[: len(found)] == found
     assert {it[:KEY_BYTES]: it for it in found} == taken
     assert is_slice_used_up or len(found) == expected_count
