@@ -4,17 +4,18 @@ A record is in memory, if its batch is not in a segment yet; or its row says whe
 of records whose time has changed do not say so: their batch is looked up by its offset.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import read_header
 from tidemill.batches.checksum import crc32c
+from tidemill.broker.timers.walked_batches import WalkedBatches
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.partition.segment import Segment
-from tidemill.timer.arrival_records import records_at, spans_of
+from tidemill.timer.arrival_records import records_at
 from tidemill.timer.due_row import KEPT, UNPLACED, DueRow
 from tidemill.timer.release_batch import Waiting
 
@@ -22,11 +23,14 @@ GAP_BYTES_MAX: Final = 4 << 10  # bytes between two records that are read along,
 RUN_BYTES_MAX: Final = 1 << 20
 
 
-class WaitingLogs(NamedTuple):
+class WaitingLogs:
     """The logs in which the records of a timer partition wait."""
 
-    arrivals: PartitionLog
-    kept: PartitionLog
+    def __init__(self, arrivals: PartitionLog, kept: PartitionLog) -> None:
+        self.arrivals = arrivals
+        self.kept = kept
+        self.arrivals_in_memory = WalkedBatches(arrivals.tail)
+        self.kept_in_memory = WalkedBatches(kept.tail)
 
 
 class _Found(NamedTuple):
@@ -40,33 +44,28 @@ def read_waiting(logs: WaitingLogs, rows: Sequence[DueRow], *, may_wait: bool) -
     false.  Raise OffsetGone, or SegmentDamaged instead of returning wrong bytes.
     """
     found: dict[int, _Found] = {}
-    for log, of_log in (
-        (logs.arrivals, [row for row in rows if not row.offset & KEPT]),
-        (logs.kept, [row for row in rows if row.offset & KEPT]),
+    for log, in_memory, of_log in (
+        (logs.arrivals, logs.arrivals_in_memory, [row for row in rows if not row.offset & KEPT]),
+        (logs.kept, logs.kept_in_memory, [row for row in rows if row.offset & KEPT]),
     ):
-        if of_log and not _read(log, of_log, found, may_wait=may_wait):
+        if of_log and not _read(log, in_memory, of_log, found, may_wait=may_wait):
             return None
     return [Waiting(row.arrival, row.due_ms, *found[row.arrival][::-1]) for row in rows]
 
 
-def _read(log: PartitionLog, rows: Iterable[DueRow], found: dict[int, _Found], *, may_wait: bool) -> bool:
+def _read(
+    log: PartitionLog, in_memory: WalkedBatches, rows: Sequence[DueRow], found: dict[int, _Found], *, may_wait: bool
+) -> bool:
     """Read the records of one log.  Return False if a read would wait for the disk and `may_wait` is false."""
-    bases = list(log.tail)
-    spans: dict[int, list[tuple[int, int]]] = {}
+    records = in_memory.records(_offset(row) for row in rows if row.position != UNPLACED)
     in_files: list[tuple[Segment, DueRow]] = []
     unplaced: list[DueRow] = []
     for row in rows:
-        offset = row.offset & ~KEPT
-        at = bisect_right(bases, offset) - 1
-        batch = log.tail.get(bases[at]) if at >= 0 else None
-        if batch is not None and row.position != UNPLACED and offset < read_header(batch).end_offset:
-            base = bases[at]
-            if base not in spans:
-                spans[base] = spans_of(batch)
-            start, end = spans[base][offset - base]
-            found[row.arrival] = _Found(memoryview(batch)[start:end], row.timestamp)
+        record = records.get(_offset(row)) if row.position != UNPLACED else None
+        if record is not None:
+            found[row.arrival] = _Found(record, row.timestamp)
             continue
-        segment = log.segment_of(offset) if row.position != UNPLACED else None
+        segment = log.segment_of(_offset(row)) if row.position != UNPLACED else None
         if segment is not None and row.position + row.size <= segment.written:
             in_files.append((segment, row))
         else:
