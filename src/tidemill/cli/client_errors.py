@@ -7,7 +7,7 @@ from tidemill.cli.bootstrap import no_response
 from tidemill.cli.failure import Failed
 from tidemill.cli.refusal import refusal
 from tidemill.client.failures import BrokerUnreachable, ClientError, RetriesExhausted, UnknownTopic
-from tidemill.client.share_client import ShareRefused
+from tidemill.client.leader_requests import RequestRefused
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def client_errors(bootstrap: str, about: str) -> Iterator[None]:
         raise no_response(bootstrap, f"{about}: {problem}") from problem
     except UnknownTopic as problem:
         raise refusal("UNKNOWN_TOPIC_OR_PARTITION", f"topic {problem.topic!r}", str(problem)) from problem
-    except ShareRefused as problem:
+    except RequestRefused as problem:
         raise refusal(problem.name, about, str(problem)) from problem
     except ClientError as problem:
         raise Failed(f"{about}: {problem}") from problem

@@ -24,6 +24,7 @@ COMMANDS: Final = (
     "consume",
     "groups",
     "queue",
+    "timers",
     "dlq",
     "top",
     "pipeline",
@@ -49,8 +50,8 @@ Examples, in two terminals:
 
   tidemill consume orders --from earliest
 
-Commands other than `dev`, `broker`, `queue`, `dlq redrive`, `log`, `cluster` and `doctor` work with any Kafka broker:
-set its address with --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command accepts --json.
+Commands other than `dev`, `broker`, `queue`, `timers`, `dlq redrive`, `log`, `cluster` and `doctor` work with any Kafka
+broker: set its address with --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command accepts --json.
 Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 """
 

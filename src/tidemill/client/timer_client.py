@@ -4,6 +4,7 @@ The requests are Tidemill's own.  Every one may be repeated: what was cancelled 
 lost connections and leader changes, until a deadline; the outcome is that of the last try.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -77,13 +78,16 @@ class TimerClient:
             found = merged((found, page_of(number, response)), count_max)
         return found
 
-    def records(self, topic: str, choice: TimerChoice = _ALL, *, has_values: bool = False) -> Iterator[Listed]:
-        """Yield the chosen records in the order of due time, partition and arrival."""
-        after = None
-        while True:
-            page = self.page(topic, choice, count_max=PAGE_RECORDS_MAX, after=after, has_values=has_values)
+    def records(
+        self, topic: str, choice: TimerChoice = _ALL, *, count_max: int | None = None, has_values: bool = False
+    ) -> Iterator[Listed]:
+        """Yield the chosen records in the order of due time, partition and arrival, at most `count_max`."""
+        after, left = None, sys.maxsize if count_max is None else count_max
+        while left > 0:
+            size = min(left, PAGE_RECORDS_MAX)
+            page = self.page(topic, choice, count_max=size, after=after, has_values=has_values)
             yield from page.records
-            after = page.next
+            left, after = left - len(page.records), page.next
             if after is None:
                 return
 

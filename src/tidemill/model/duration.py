@@ -11,3 +11,10 @@ def parse_duration_ms(text: str) -> int | None:
     """Return a duration in milliseconds, or None if `text` is not one."""
     found = _DURATION.fullmatch(text)
     return None if found is None else int(found[1]) * UNITS_MS[found[2]]
+
+
+def parse_shift_ms(text: str) -> int | None:
+    """Likewise for a duration that may have a sign, such as -5m."""
+    sign, unsigned = (text[0], text[1:]) if text[:1] in ("+", "-") else ("+", text)
+    value = parse_duration_ms(unsigned)
+    return value if value is None or sign == "+" else -value

@@ -25,18 +25,23 @@ PREPARATION = {
         "configs set share.auto.offset.reset=earliest --group workers",
         "produce jobs < <(seq 10)",
     ],
+    "timers": [
+        "topics create reminders --kind timer",
+        "produce reminders --key ann --header tidemill-timer-id=ann-1 --header tidemill-delay=2h < <(seq 1)",
+    ],
     "dlq": ["topics create dlq.orders"],
 }
 CLEANING = {
     "configs": ["topics delete orders", "configs unset --cluster log.retention.ms"],
     "groups": ["topics delete orders"],
     "queue": ["topics delete jobs", "groups delete workers", "configs unset share.auto.offset.reset --group workers"],
+    "timers": ["topics delete reminders"],
     "dlq": ["topics delete dlq.orders"],
 }
 
 NOT_RUN = {"dev", "broker", "top", "bench", "pipeline"}
 """Commands that run until they are stopped, take fixed ports, or run for minutes; other tests run them."""
-IN_GROUPS = {("topics",), ("configs",), ("groups",), ("queue",), ("dlq",), ("log",), ("cluster",)}
+IN_GROUPS = {("topics",), ("configs",), ("groups",), ("queue",), ("timers",), ("dlq",), ("log",), ("cluster",)}
 """Commands that only group others.  A separate test runs the examples in their help."""
 SINGLE_PREPARATION = (
     "tidemill topics create orders --config retention.ms=86400000",
@@ -46,6 +51,9 @@ SINGLE_PREPARATION = (
     "tidemill configs set share.auto.offset.reset=earliest --group workers",
     "seq 100 | tidemill produce jobs --partition 0",
     "tidemill queue receive jobs workers --as me --max 50 --wait 30s",
+    "tidemill topics create reminders --kind timer",
+    "for id in 1 2 3 4; do seq 1 | tidemill produce reminders --partition 0 --key ann "
+    "--header tidemill-timer-id=ann-$id --header tidemill-delay=2h; done",
     "tidemill topics create dlq.orders",
     "tidemill topics create orders-again",
 )
@@ -84,7 +92,7 @@ def run(own_broker: dict[str, Any], tmp_path: Path) -> Callable[[str], Ran]:
 
 
 @pytest.mark.parametrize(
-    "group", ["topics", "configs", "groups", "queue", "dlq", "bench", "log", "cluster", "pipeline"]
+    "group", ["topics", "configs", "groups", "queue", "timers", "dlq", "bench", "log", "cluster", "pipeline"]
 )
 def test_the_examples_of_a_group_work(group: str, run: Callable[[str], Ran]) -> None:
     """
@@ -119,7 +127,7 @@ def test_the_examples_of_single_commands_work(run: Callable[[str], Ran]) -> None
     try:
         ran = [run(line) for line in (*SINGLE_PREPARATION, *examples)]
     finally:
-        for name in ("orders", "copies", "jobs", "dlq.orders", "orders-again"):
+        for name in ("orders", "copies", "jobs", "reminders", "dlq.orders", "orders-again"):
             run(f"tidemill topics delete {name}")
 
     assert 20 <= len(examples)

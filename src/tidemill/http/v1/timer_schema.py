@@ -10,7 +10,7 @@ from tidemill.client.timer_choice import Change, DueOrder, Listed, TimerChoice, 
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.record_schema import Base64, Text, text_of
 from tidemill.http.v1.records import BadRecord, from_base64
-from tidemill.model.duration import parse_duration_ms
+from tidemill.model.duration import parse_shift_ms
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, VALUE_BYTES_MAX, BadDueTime, due_ms
 
 LIMIT_MAX: Final = 1_000
@@ -19,7 +19,6 @@ BUCKETS_MAX: Final = 100
 BUCKETS: Final = "1s,10s,1m,10m,1h,6h,1d,7d,30d"
 ARRIVAL_MAX: Final = (1 << 63) - 1
 _CURSOR: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,10})-([0-9]{1,19})", re.ASCII)
-_SIGNED: Final = re.compile(r"([+-]?)([0-9a-z]+)", re.ASCII)
 
 _TEXT: Final = Meta(min_length=1, max_length=VALUE_BYTES_MAX)
 TimeText = Annotated[str, _TEXT]
@@ -246,11 +245,10 @@ def shift_of(value: int | str) -> int:
     """Return a duration in ms, which may be negative.  Raise Refused for one that is malformed."""
     if isinstance(value, int):
         return value
-    found = _SIGNED.fullmatch(value)
-    ms = None if found is None else parse_duration_ms(found[2])
-    if found is None or ms is None or ms > DUE_MS_MAX:
+    ms = parse_shift_ms(value)
+    if ms is None or abs(ms) > DUE_MS_MAX:
         raise Refused(400, f"shift: {value!r}: write ms, or a number and ms, s, m, h or d, such as -5m")
-    return -ms if found[1] == "-" else ms
+    return ms
 
 
 def edges_of(query: HistogramQuery, now_ms: int) -> list[int]:
