@@ -1,6 +1,6 @@
 """Names of files and directories in a data directory (`docs/formats/journal.md`)."""
 
-from tidemill.model.timer_logs import ARRIVALS, is_hidden, released_of
+from tidemill.model.timer_logs import ARRIVALS, arrivals_of, is_hidden, kept_of, released_of
 from tidemill.model.topic import TopicId
 
 IDENTITY = "identity.json"
@@ -34,6 +34,15 @@ def partition_directory(topic_id: TopicId, partition: int) -> str:
     if is_hidden(partition):
         directory += ".arrivals" if partition & ARRIVALS else ".kept"
     return directory
+
+
+def partition_number(name: str) -> int:
+    """Return the number of the log whose directory has this name within that of its topic."""
+    number, _, ending = name.partition(".")
+    partition = int(number)
+    if not ending:
+        return partition
+    return {"arrivals": arrivals_of, "kept": kept_of}[ending](partition)
 
 
 def segment_file(directory: str, base_offset: int, ending: str = "log") -> str:

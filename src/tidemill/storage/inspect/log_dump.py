@@ -75,7 +75,7 @@ def _batches(disk: Disk) -> Iterator[Row]:
 
 
 def _segment_batches(disk: Disk, path: str, topic: str, partition: str) -> Iterator[Row]:
-    where = {"type": "batch", "topic_id": topic, "partition": int(partition), "file": path}
+    where = {"type": "batch", "topic_id": topic, "partition": paths.partition_number(partition), "file": path}
     try:
         file = disk.open(path)
     except FileNotFoundError:
