@@ -4,13 +4,24 @@ import re
 from inspect import isfunction
 from pathlib import Path
 
-from tidemill.telemetry.metrics import ApiCounters, Metrics, QueueGauges
-from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, QUEUE_COUNTERS, QUEUE_GAUGES, TOPIC_COUNTERS
+from tidemill.telemetry.metrics import ApiCounters, Metrics, QueueGauges, TimerGauges
+from tidemill.telemetry.prometheus import (
+    COUNTERS,
+    GAUGES,
+    HISTOGRAMS,
+    QUEUE_COUNTERS,
+    QUEUE_GAUGES,
+    TIMER_COUNTERS,
+    TIMER_GAUGES,
+    TOPIC_COUNTERS,
+)
 from tidemill.telemetry.queue_counters import QueueCounters
+from tidemill.telemetry.timer_counters import TimerCounters
 from tidemill.telemetry.topic_counters import TopicCounters
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "tidemill"
 TELEMETRY = SOURCE / "telemetry"
+LABELLED = {"group_lags", "peer_clock_offsets", "queues", "timers"}  # gauges with rows
 
 
 def code_outside_telemetry() -> str:
@@ -26,9 +37,10 @@ def test_every_metric_is_counted_and_shown() -> None:
     passed_on = {*re.findall(r"metrics\.(\w+)\n", code)}  # histograms are passed to a thread, which observes the values
 
     assert sorted([*COUNTERS, *GAUGES, *HISTOGRAMS]) == sorted(
-        {*Metrics.__slots__} - {"apis", "by_queue", "by_topic", "group_lags", "peer_clock_offsets", "queues"}
+        {*Metrics.__slots__}
+        - {"apis", "by_queue", "by_timer_topic", "by_topic", "group_lags", "peer_clock_offsets", "queues", "timers"}
     )
-    assert {"group_lags", "peer_clock_offsets", "queues"} <= counted
+    assert counted >= LABELLED
     assert [] == sorted({*COUNTERS, *GAUGES} - counted)
     assert [] == sorted({*HISTOGRAMS} - passed_on)
 
@@ -72,3 +84,16 @@ def test_every_number_of_a_queue_is_counted_and_shown() -> None:
     assert sorted(QUEUE_COUNTERS) == sorted(QueueCounters.__slots__)
     assert [] == sorted({*QUEUE_COUNTERS} - raised)
     assert sorted(QUEUE_GAUGES) == sorted({*QueueGauges._fields} - {"group", "topic"})
+
+
+def test_every_number_of_a_timer_topic_is_counted_and_shown() -> None:
+    """
+    Likewise for timer topics, whose histogram of lateness has a name of its own.
+    """
+    code = code_outside_telemetry()
+    raised = {*re.findall(r"counters\.(\w+) \+= ", code)}
+
+    assert sorted([*TIMER_COUNTERS, "lateness_seconds"]) == sorted(TimerCounters.__slots__)
+    assert [] == sorted({*TIMER_COUNTERS} - raised)
+    assert "lateness_seconds.observe(" in code
+    assert sorted(TIMER_GAUGES) == sorted({*TimerGauges._fields} - {"topic"})

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tidemill.telemetry.histogram import LATENCY_BOUNDS_MS, SYNC_BOUNDS_US, Histogram
 from tidemill.telemetry.queue_counters import CountersByQueue
+from tidemill.telemetry.timer_counters import CountersByTimerTopic
 from tidemill.telemetry.topic_counters import CountersByTopic
 
 
@@ -24,6 +25,16 @@ class QueueGauges(NamedTuple):
     dead_waiting: int = 0  # dead records whose dead letter is not written yet
     expired_unread: int = 0  # offsets that retention removed before they were finished
     tracked_runs: int = 0
+
+
+class TimerGauges(NamedTuple):
+    """What waits of a timer topic in the partitions that a broker leads."""
+
+    topic: str
+    waiting: int
+    waiting_bytes: int  # about
+    next_due: float  # in seconds since the epoch; infinite if nothing waits
+    clock_behind: float  # seconds by which the release clock is behind this broker's; infinite while it is not known
 
 
 class ApiCounters:
@@ -48,6 +59,7 @@ class Metrics:
     __slots__ = (
         "apis",
         "by_queue",
+        "by_timer_topic",
         "by_topic",
         "bytes_received",
         "bytes_sent",
@@ -97,6 +109,7 @@ class Metrics:
         "share_sessions",
         "shares",
         "shares_unmeasured",
+        "timers",
         "topics",
         "under_min_insync_partitions",
         "under_replicated_partitions",
@@ -104,9 +117,10 @@ class Metrics:
     )
 
     def __init__(self, topics_max: int = 0) -> None:
-        """`topics_max` limits the number of topics, and of queues, that have counters of their own."""
+        """`topics_max` limits the numbers of topics, queues and timer topics that have counters of their own."""
         # Counters: all start at zero when the broker starts.
         self.by_queue = CountersByQueue(topics_max)
+        self.by_timer_topic = CountersByTimerTopic(topics_max)
         self.by_topic = CountersByTopic(topics_max)
         self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # API key → counters
         self.bytes_received = 0
@@ -147,6 +161,7 @@ class Metrics:
         self.group_offsets_unmeasured = 0
         self.peer_clock_offsets: Sequence[tuple[int, float]] = ()  # broker id and seconds, positive: ahead of this one
         self.queues: Sequence[QueueGauges] = ()
+        self.timers: Sequence[TimerGauges] = ()
         self.shares = 0
         self.shares_unmeasured = 0
         self.share_sessions = 0

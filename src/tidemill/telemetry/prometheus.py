@@ -95,6 +95,21 @@ QUEUE_GAUGES: Final[Mapping[str, str]] = {
     "expired_unread": "Records of partitions led here that retention removed before the share group finished them.",
     "tracked_runs": "Ranges of records in one state that partitions led here keep for the share group.",
 }
+TIMER_COUNTERS: Final[Mapping[str, str]] = {
+    "batches_refused": "Batches for a timer topic that were answered with an error.",
+    "records_released": "Records of a timer topic that were delivered.",
+    "records_cancelled": "Records of a timer topic that requests have cancelled while they waited.",
+    "records_replaced": "Records of a timer topic that a later record with their id has replaced or cancelled.",
+}
+TIMER_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "waiting": ("waiting_records", "Records that wait in partitions led here until they are due."),
+    "waiting_bytes": ("waiting_bytes", "About how many bytes these records have."),
+    "next_due": ("next_due_timestamp_seconds", "When the first of these records is due; +Inf if nothing waits."),
+    "clock_behind": (
+        "clock_behind_seconds",
+        "How far the clock by which records are released is behind this broker's; +Inf while it is not known.",
+    ),
+}
 HISTOGRAMS: Final[Mapping[str, str]] = {
     "journal_sync_seconds": "Time to write one block to the journal and sync it.",
 }
@@ -182,6 +197,7 @@ class PrometheusText:
             for row in metrics.queues:
                 gauge.add_metric([row.group, row.topic], getattr(row, field))
             yield gauge
+        yield from self._timers()
         requests = CounterMetricFamily("tidemill_requests", "Requests begun.", labels=["api"])
         errors = CounterMetricFamily(
             "tidemill_request_errors", "Error codes in responses, one for each place.", labels=["api", "error"]
@@ -196,6 +212,29 @@ class PrometheusText:
                 errors.add_metric([name, self._error_name(error_code)], count)
             seconds.add_metric([name], **_values(api.latencies))
         yield from (requests, errors, seconds)
+
+    def _timers(self) -> Iterator["Metric"]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        metrics = self._metrics
+        for field, text in TIMER_COUNTERS.items():
+            family = CounterMetricFamily(f"tidemill_timer_{field}", text, labels=["topic"])
+            for topic, counters in metrics.by_timer_topic.rows():
+                family.add_metric([topic], getattr(counters, field))
+            yield family
+        lateness = HistogramMetricFamily(
+            "tidemill_timer_lateness_seconds",
+            "Time from when a record of a timer topic is due until its release is committed.",
+            labels=["topic"],
+        )
+        for topic, counters in metrics.by_timer_topic.rows():
+            lateness.add_metric([topic], **_values(counters.lateness_seconds))
+        yield lateness
+        for field, (name, text) in TIMER_GAUGES.items():
+            gauge = GaugeMetricFamily(f"tidemill_timer_{name}", text, labels=["topic"])
+            for row in metrics.timers:
+                gauge.add_metric([row.topic], getattr(row, field))
+            yield gauge
 
 
 def _values(histogram: Histogram) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class TimerPartition:
         self.index = DueIndex(self.waiting)
         self.kept = ArrivalsByOffset()
         self.is_restored = True  # False until the ids and the index have been read from the records that wait
+        self.replaced = 0  # arrivals that later ones with their ids have ended since the start
         self.decided: OutcomeKnown | None = None  # called on the leader, which answers those who asked
         self._first_needed = 0  # as it was last computed; it never goes back
         self._pending: deque[tuple[int, Change]] = deque()  # not committed
@@ -92,7 +93,7 @@ class TimerPartition:
     def _apply(self, index: int, change: Change) -> None:
         waiting = self.waiting
         if isinstance(change, Arrived):
-            waiting.arrive(change.arrivals)
+            self.replaced += len(waiting.arrive(change.arrivals))
             self.index.add(change.rows)
         elif isinstance(change, Relocated):
             self.kept.add(kept_arrivals(change.rows))

@@ -12,7 +12,7 @@ def test_every_metric_is_rendered() -> None:
 
     assert (
         fields
-        == {"apis", "by_queue", "by_topic", "group_lags", "peer_clock_offsets", "queues"}
+        == {"apis", "by_queue", "by_timer_topic", "by_topic", "group_lags", "peer_clock_offsets", "queues", "timers"}
         | COUNTERS.keys()
         | GAUGES.keys()
         | HISTOGRAMS.keys()

@@ -173,6 +173,9 @@ class _Production:
                     ]
                 answers.append(answer)
                 metrics.produce_refusals += appended.error_code != errors.NONE
+                if appended.error_code and partition is not None and partition.is_hidden:
+                    timer_counters = metrics.by_timer_topic.of(partition.topic)
+                    timer_counters.batches_refused += 1
                 if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
                     self._misdirected.append((name, data.index, answer))
                 if appended.error_code in SENT_AGAIN and data.records is not None:

@@ -21,10 +21,11 @@ from tidemill.shard.append import append_own
 from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
 from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.telemetry.timer_counters import TimerCounters
 from tidemill.timer.due_row import DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.release_batch import Waiting, released_batch
-from tidemill.timer.timer_command import Decision, Recur, encode_command
+from tidemill.timer.timer_command import Cancel, CancelIds, Decision, Recur, encode_command
 from tidemill.timer.waiting_set import Outcome
 
 RECORDS_MAX: Final = 10_000  # of one batch
@@ -40,6 +41,7 @@ class LedTimers:
         partition: Partition,
         files: IndexFiles,
         machine: Machine,
+        counters: TimerCounters,
         *,
         may_arrive: Callable[[], bool],
         may_write: Callable[[], bool],
@@ -55,6 +57,7 @@ class LedTimers:
         self._logs = files.logs
         self._files = files
         self._machine = machine
+        self._counters = counters
         self._may_arrive = may_arrive
         self._may_write = may_write
         self._ready = ready
@@ -73,6 +76,7 @@ class LedTimers:
             partition.number, self.timers, files.logs, machine, decide=self._recur, failed=self._read_problem
         )
         self._draining = Draining(partition, self.timers, files.logs, machine, failed=self._read_problem)
+        self._replaced = self.timers.replaced
         self.timers.decided = self._decided
         self.timers.index.lead()
 
@@ -108,6 +112,8 @@ class LedTimers:
 
     def changed(self) -> None:
         """Take note that the log has changed what waits."""
+        self._counters.records_replaced += self.timers.replaced - self._replaced
+        self._replaced = self.timers.replaced
         aside, self._aside = self._aside, []
         if aside:
             self.timers.index.put_back(pack_rows(aside))
@@ -137,6 +143,8 @@ class LedTimers:
         def committed(is_committed: bool) -> None:
             self._awaited.discard(index)
             outcome = self._outcomes.pop(index, None)
+            if outcome is not None and isinstance(decision, Cancel | CancelIds):
+                self._counters.records_cancelled += outcome.changed
             then(outcome if is_committed else None)
 
         shard.when_committed(index, committed)
@@ -244,7 +252,17 @@ class LedTimers:
         def committed(is_committed: bool) -> None:
             self._in_flight -= 1
             self._in_flight_bytes -= size
+            if is_committed:
+                self._count(found)
             if is_committed and not self._is_over:
                 self._ready(self)
 
         shard.when_committed(append_own(self.partition, batch, wall_ms), committed)
+
+    def _count(self, released: Sequence[Waiting]) -> None:
+        """Count records whose release has just been committed."""
+        counters, wall_ms = self._counters, self._machine.clock.wall_ms()
+        counters.records_released += len(released)
+        lateness_seconds = counters.lateness_seconds
+        for it in released:
+            lateness_seconds.observe(max(wall_ms - it.due_ms, 0))

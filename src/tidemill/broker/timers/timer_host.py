@@ -29,6 +29,7 @@ from tidemill.shard.shard import Shard
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
 from tidemill.storage.store import Store
+from tidemill.telemetry.metrics import Metrics
 from tidemill.timer.timer_partition import TimerPartition
 
 LOG_START_MS: Final = 1_000  # between two looks at the segments of which nothing waits
@@ -57,6 +58,7 @@ class TimerBroker(Protocol):
 
     machine: Machine
     cluster: Cluster
+    metrics: Metrics
     store: Store
     shard_table: ShardTable
 
@@ -146,6 +148,7 @@ class TimerHost:
                     partition,
                     self._replica(shard, number).files,
                     self._machine,
+                    self._broker.metrics.by_timer_topic.of(partition.topic),
                     may_arrive=lambda: self._broker.storage_problem() is None,
                     may_write=self._broker.may_release,
                     ready=self._wake,

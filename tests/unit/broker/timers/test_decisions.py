@@ -292,3 +292,16 @@ def test_decisions_reach_the_next_leader() -> None:
 
     assert (1, 0, 1) == outcome(again)
     assert ([b"3"], [b"3", b"1"]) == (first, values(world[2]))
+
+
+def test_a_shift_says_what_was_named_and_does_not_wait(world: BrokerWorld) -> None:
+    """
+    A selection leaves records out, too, so nothing that it leaves out is missed.
+    """
+    send(world, (b"a", named("a", delay(HOUR_MS))), (b"b", delay(HOUR_MS)), (b"c", delay(1)))
+    world.pass_time(1_000)
+    shift = {"operation": SHIFT, "due_ms": 5}
+
+    assert (2, 1, 1) == outcome(resolve(world, arrivals=[0, 1, 2, 9], **shift))
+    assert (1, 0, 1) == outcome(resolve(world, timer_ids=[b"a", b"none"], is_trial=True, **shift))
+    assert (0, 0, 0) == outcome(resolve(world, timer_ids=[b"a"], selection=Selection(key=b"x"), **shift))
