@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tidemill.timer.covered_offsets import CoveredOffsets
 from tidemill.timer.due_merge import Merge
 from tidemill.timer.due_refill import Refill
-from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW, ROW_BYTES, pack_rows, unpack_rows
+from tidemill.timer.due_row import KEPT, ROW, ROW_BYTES, pack_rows, unpack_rows
 from tidemill.timer.due_run import CHUNK_ROWS, DueRun, ReadRun, UnwrittenRun
 from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window
 from tidemill.timer.native import due_scan
@@ -50,7 +50,6 @@ class Sizes(NamedTuple):
 SIZES: Final = Sizes()
 REFILL_SCALE_MAX: Final = 8
 _FIRST: Final = attrgetter("first")
-_LEAST: Final = bytes(KEY_BYTES)  # no key is less
 
 
 class DueIndex:
@@ -77,7 +76,6 @@ class DueIndex:
         self._unused: list[str] = []  # the names of files that are not needed any more
         self._merge: Merge | None = None
         self._window: Window | None = None  # of a leader
-        self._least_beyond: bytes | None = None  # no row from the edge on has a smaller key; None if there is none
         self._refill: Refill | None = None
         self._refill_scale = 1  # how many times as many rows are read, because few of them waited
         self._late: list[bytes] = []  # rows that were added since the refill began
@@ -229,10 +227,7 @@ class DueIndex:
         self._unused += [run.name for run in self._runs if run.name in names]
         self._runs = [run for run in self._runs if run.name not in names]
         self._covered.add(merge.run.first, merge.run.end)
-        if merge.run.count:
-            self._insert(merge.run)
-        else:
-            self._unused.append(merge.name)
+        self._insert(merge.run)
 
     def merge_failed(self, merge: Merge) -> None:
         """Forget a merge whose file could not be written."""
@@ -246,14 +241,12 @@ class DueIndex:
         """Begin a window."""
         self.follow()
         self._window = Window()
-        if self._runs or self._blocks():
-            self._least_beyond = _LEAST
-        else:
+        if not self._runs and not self._blocks():
             self._window.extend(b"", LAST_EDGE)
 
     def follow(self) -> None:
         """Drop the window, and what was taken."""
-        self._window = self._least_beyond = self._refill = None
+        self._window = self._refill = None
         self._refill_scale = 1
         self._late = []
 
@@ -264,7 +257,7 @@ class DueIndex:
         If few rows are in memory and there are no runs, the window is refilled at once.
         """
         window, sizes = self._window, self._sizes
-        if window is None or self._least_beyond is None or self._refill is not None:
+        if window is None or window.edge == LAST_EDGE or self._refill is not None:
             return None
         if len(window) > sizes.refill_rows // 2:
             return None
@@ -295,12 +288,10 @@ class DueIndex:
         if refill.unreadable:
             self._drop_unreadable(refill.unreadable)
             return
-        below, least_late = due_scan.split_rows(b"".join(late), window.edge, refill.edge)
+        below = due_scan.split_rows(b"".join(late), window.edge, refill.edge)
         window.extend(refill.rows, refill.edge)
         window.push(below)
         self._refill_scale = min(2 * self._refill_scale, REFILL_SCALE_MAX) if refill.found_few else 1
-        least = [refill.least_left, least_late, *(run.least_from(refill.edge) for run in self._runs)]
-        self._least_beyond = min((key for key in least if key is not None), default=None)
         self._trim()
 
     def take(self, limit_ms: int, records_max: int, bytes_max: int) -> bytes:
@@ -326,12 +317,13 @@ class DueIndex:
 
         If that row must be read first (`wanted`), it is due at this time or later.
         """
-        if self._window is None:
+        window = self._window
+        if window is None:
             return None
-        due = self._window.first_due(self._row_filter())
-        if due is not None or self._least_beyond is None:
+        due = window.first_due(self._row_filter())
+        if due is not None or window.edge == LAST_EDGE:
             return due
-        return int.from_bytes(self._least_beyond[:8], "big")
+        return int.from_bytes(window.edge[:8], "big")
 
     # Parts of the above
 
@@ -349,10 +341,7 @@ class DueIndex:
         window = self._window
         if window is None:
             return
-        below, least = due_scan.split_rows(rows, NO_EDGE, window.edge)
-        window.push(below)
-        if least is not None and (self._least_beyond is None or least < self._least_beyond):
-            self._least_beyond = least
+        window.push(due_scan.split_rows(rows, NO_EDGE, window.edge))
         if self._refill is not None:
             self._late.append(rows)
         self._trim()
@@ -362,7 +351,6 @@ class DueIndex:
         window = self._window
         if window is not None and self._refill is None and len(window) > self._sizes.window_rows:
             window.trim(self._sizes.refill_rows)
-            self._least_beyond = window.edge
 
     def _add_rescheduled(self, rows: bytes) -> None:
         waits, rescheduled = self._waiting.waits, self._waiting.rescheduled

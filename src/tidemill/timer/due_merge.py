@@ -73,7 +73,7 @@ class Merge:
         if self.unreadable:
             self.reads = []
             return b""
-        found = [due_scan.split_rows(rows, self._edge, self._next_edge)[0] for rows in data if rows is not None]
+        found = [due_scan.split_rows(rows, self._edge, self._next_edge) for rows in data if rows is not None]
         merged = due_scan.waiting_rows(due_scan.sorted_rows(found), self._bits)
         self.run.append(merged)
         self._edge = self._next_edge

@@ -21,7 +21,6 @@ class Refill:
         self.reads = [run.read(chunks) for run, chunks in self._chunks]
         self.rows = b""  # those between the two edges whose arrivals wait, in order
         self.found_few = False  # whether most rows are of arrivals that are over, so that more should be read
-        self.least_left: bytes | None = None  # the least key of the rows in memory from the new edge on
         self.unreadable: list[str] = []  # the names of runs that could not be read, or are damaged
         self._blocks = blocks
         self._low = edge
@@ -39,12 +38,8 @@ class Refill:
                 self.unreadable.append(run.name)
         if self.unreadable:
             return
-        found = [due_scan.split_rows(rows, self._low, self.edge)[0] for rows in data if rows is not None]
-        for block in self._blocks:
-            below, least = due_scan.split_rows(block, self._low, self.edge)
-            found.append(below)
-            if least is not None and (self.least_left is None or least < self.least_left):
-                self.least_left = least
+        blocks = [*(rows for rows in data if rows is not None), *self._blocks]
+        found = [due_scan.split_rows(block, self._low, self.edge) for block in blocks]
         rows = due_scan.sorted_rows([due_scan.waiting_rows(block, self._bits) for block in found if block])
         self.found_few = 4 * len(rows) < sum(map(len, found))
         end = self._rows_max * ROW_BYTES
@@ -53,6 +48,6 @@ class Refill:
             while rows[end : end + KEY_BYTES] == last:
                 end += ROW_BYTES  # all copies of a row are on the same side of the edge
             if end < len(rows):
-                self.edge = self.least_left = rows[end : end + KEY_BYTES]
+                self.edge = rows[end : end + KEY_BYTES]
                 rows = rows[:end]
         self.rows = rows

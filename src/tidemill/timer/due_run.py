@@ -101,10 +101,6 @@ class DueRun:
             return range(0)
         return range(max(bisect_left(self.fences, edge) - 1, 0), len(self.fences))
 
-    def least_from(self, edge: bytes) -> bytes | None:
-        """Return the greatest key that is known not to be greater than any from `edge` on; None if there are none."""
-        return None if not self.count or self._last < edge else max(edge, self.fences[0])
-
     def read(self, chunks: range) -> RunRead:
         """Return where these chunks lie."""
         size = self._chunk_rows * ROW_BYTES

@@ -12,7 +12,6 @@ that are given, and a bit of `over` is read only for arrivals between `first` an
 
 from __future__ import annotations
 
-from array import array
 from heapq import heappop
 from typing import Any
 
@@ -207,8 +206,8 @@ class RowSort:
 # Splitting
 
 
-def split_rows(rows: bytes, low: bytes, high: bytes) -> tuple[bytes, bytes | None]:
-    """Return the rows with keys from `low` until before `high`, in their order, and the least key from `high` on."""
+def split_rows(rows: bytes, low: bytes, high: bytes) -> bytes:
+    """Return the rows with keys from `low` until before `high`, in their order."""
     data: cython.pointer[cython.const[cython.uchar]] = rows
     lows: bytes = low.ljust(KEY_BYTES, b"\0")
     highs: bytes = high.ljust(KEY_BYTES, b"\0")
@@ -217,15 +216,13 @@ def split_rows(rows: bytes, low: bytes, high: bytes) -> tuple[bytes, bytes | Non
     end: cython.Py_ssize_t = len(rows)
     out = bytearray(end)
     into: cython.uchar[::1] = out
-    marks = array("q", [0, -1])
-    marks_view: cython.longlong[::1] = marks
+    size: cython.Py_ssize_t
     if end > GIL_BYTES_MAX:
         with cython.nogil:
-            _split(data, end, lows_data, highs_data, into, marks_view)
+            size = _split(data, end, lows_data, highs_data, into)
     else:
-        _split(data, end, lows_data, highs_data, into, marks_view)
-    least: cython.Py_ssize_t = marks[1]
-    return bytes(memoryview(out)[: marks[0]]), None if least < 0 else rows[least : least + KEY_BYTES]
+        size = _split(data, end, lows_data, highs_data, into)
+    return bytes(memoryview(out)[:size])
 
 
 @cython.cfunc
@@ -237,15 +234,12 @@ def _split(
     low: cython.pointer[cython.const[cython.uchar]],
     high: cython.pointer[cython.const[cython.uchar]],
     into: cython.uchar[::1],
-    marks: cython.longlong[::1],
-) -> cython.void:
-    """Do the work of `split_rows`; set `marks` to the size of the result, and to the row with the least key, or -1."""
+) -> cython.Py_ssize_t:
+    """Do the work of `split_rows`, and return the size of the result."""
     low_due: cython.ulonglong = _word(low, 0)
     low_arrival: cython.ulonglong = _word(low, 8)
     high_due: cython.ulonglong = _word(high, 0)
     high_arrival: cython.ulonglong = _word(high, 8)
-    least_due: cython.ulonglong = WORD_MAX
-    least_arrival: cython.ulonglong = WORD_MAX
     due: cython.ulonglong
     arrival: cython.ulonglong
     index: cython.Py_ssize_t
@@ -256,14 +250,11 @@ def _split(
         due = _word(data, row)
         arrival = _word(data, row + 8)
         if due > high_due or (due == high_due and arrival >= high_arrival):
-            if due < least_due or (due == least_due and arrival < least_arrival):
-                least_due = due
-                least_arrival = arrival
-                marks[1] = row
-        elif due > low_due or (due == low_due and arrival >= low_arrival):
+            continue
+        if due > low_due or (due == low_due and arrival >= low_arrival):
             _copy_row(into, size, data, row)
             size += ROW_BYTES
-    marks[0] = size
+    return size
 
 
 def arrival_bounds(rows: bytes) -> tuple[int, int]:

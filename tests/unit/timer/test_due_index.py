@@ -429,3 +429,89 @@ def test_names_of_runs_are_never_used_again(due_scan: ModuleType) -> None:
     host.take_all(100)
 
     assert names.isdisjoint(read.run.name for read in flushed(host))
+
+
+def test_runs_are_merged_only_if_they_have_the_whole_range(due_scan: ModuleType) -> None:
+    """
+    Rule 13: a merged run claims its range at the next start, so a run between its parts must not be missing, nor its
+    rows be in memory only.
+    """
+    host = host_with(*range(100, 154), leads=False)
+    reads = flushed(host)
+    index = DueIndex(host.waiting, sizes=TINY)
+    for read in reads[::2]:
+        index.restore(read)
+    assert [(6, 12), (18, 24), (30, 36), (42, 48)] == index.missing()
+    assert 5 == len(index.runs) > TINY.runs_max
+    assert index.merge() is None
+
+    index.rebuild(18, 24, pack_rows(host.arrivals[18:24]))
+    assert index.merge() is None
+    run = index.flush()
+    assert run is not None and index.merge() is None
+    run.encode(0)
+    index.flushed(run)
+    merge = index.merge()
+    assert merge is not None and 18 in (merge.runs[0].first, merge.runs[1].first)
+
+
+def test_runs_are_merged_over_a_range_of_which_nothing_waits(due_scan: ModuleType) -> None:
+    """A removed run leaves such a gap."""
+    host = host_with(*range(100, 154), leads=False)
+    flushed(host)
+    host.cancel([*range(6, 12), *range(18, 24), *range(30, 36), *range(42, 48)])
+    host.remove_files()
+
+    host.begin_merge()
+
+    assert host.merge is not None
+    assert 18 == host.merge.run.end - host.merge.run.first
+
+
+def test_files_that_are_merged_are_not_removed(due_scan: ModuleType) -> None:
+    """They are needed until the merge has ended, even if nothing of them waits any more."""
+    host = host_with(*range(100, 124), leads=False)
+    flushed(host)
+    host.begin_merge()
+    assert host.merge is not None
+    merging = {run.name for run in host.merge.runs}
+    host.cancel([*range(24)])
+    assert merging.isdisjoint(host.index.removable())
+
+    host.end_merge()
+
+    assert merging < {*host.index.removable()}
+    assert [] == [*host.index.runs]
+
+
+def test_records_without_rows_are_covered(due_scan: ModuleType) -> None:
+    """Kept records of arrivals that are over are not read again at the next start."""
+    host = host_with(100, 101, 102, leads=False)
+    host.cancel([0])
+    host.keep([0, 1])
+    host.keep([0, 2])
+    host.keep([0])
+    flushed(host)
+    assert [KEPT] == [run.first for run in host.index.runs if run.is_kept]
+
+    index = DueIndex(host.waiting, kept_end=5)
+    for name, data in host.files.items():
+        index.restore(decode_run(name, data))
+
+    assert [(KEPT | 4, KEPT | 5)] == index.missing()
+
+
+def test_many_rows_that_are_added_while_a_refill_is_read_are_taken(due_scan: ModuleType) -> None:
+    """The window may exceed its bound meanwhile, because the refill begins where its edge is."""
+    host = host_with(*range(100, 130), leads=False)
+    flushed(host)
+    host.lead()
+    host.begin_refill()
+    host.end_refill()
+    host.take(103)
+    host.begin_refill()
+    host.arrive([*range(50, 99)])
+    host.end_refill()
+
+    assert len(host.index._window or ()) <= TINY.window_rows
+    assert [*range(50, 99), *range(104, 130)] == [it.due_ms for it in host.take_all(200)]

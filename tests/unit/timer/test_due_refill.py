@@ -32,14 +32,14 @@ def test_the_next_rows_of_runs_and_memory_are_found(due_scan: ModuleType) -> Non
 
     assert key(20, 2) == refill.edge
     assert pack_rows([row(0, 0), row(5, 50), row(7, 60), row(10, 1), row(20, 1)]) == refill.rows
-    assert (key(200, 61), []) == (refill.least_left, refill.unreadable)
+    assert [] == refill.unreadable
 
 
 def test_nothing_is_read_without_runs(due_scan: ModuleType) -> None:
     refill = refill_of([], [pack_rows([row(7, 1), row(3, 2)])], edge=key(4, 0))
     refill.supply([])
 
-    assert ([], pack_rows([row(7, 1)]), LAST_EDGE, None) == (refill.reads, refill.rows, refill.edge, refill.least_left)
+    assert ([], pack_rows([row(7, 1)]), LAST_EDGE) == (refill.reads, refill.rows, refill.edge)
 
 
 def test_many_rows_in_memory_are_cut(due_scan: ModuleType) -> None:
@@ -51,8 +51,7 @@ def test_many_rows_in_memory_are_cut(due_scan: ModuleType) -> None:
         refill.supply([])
 
         assert count == len(refill.rows) // ROW_BYTES
-        left = {4: key(7, 4), 8: key(7, 6), 9: key(7, 7), 11: None}[count]
-        assert (left, left or LAST_EDGE) == (refill.least_left, refill.edge)
+        assert {4: key(7, 4), 8: key(7, 6), 9: key(7, 7), 11: LAST_EDGE}[count] == refill.edge
 
 
 def test_rows_that_are_over_are_left_out(due_scan: ModuleType) -> None:

@@ -95,13 +95,12 @@ def test_chunks_are_found_by_key(due_scan: ModuleType) -> None:
 
     edges = [NO_EDGE, key(10, 10), key(20, 20), key(30, 30), key(30, 31), key(50, 50), key(50, 51), LAST_EDGE]
     assert [0, 0, 0, 0, 1, 1, 3, 3] == [run.chunks_from(edge).start if run.chunks_from(edge) else 3 for edge in edges]
-    assert [key(10, 10)] * 2 + edges[2:6] + [None, None] == [run.least_from(edge) for edge in edges]
 
 
 def test_a_run_without_rows_has_no_chunks(due_scan: ModuleType) -> None:
     run = run_of([]).run
 
-    assert (0, [], None, range(0)) == (run.count, [*run.chunks_from(NO_EDGE)], run.least_from(NO_EDGE), run.arrivals)
+    assert (0, [], range(0)) == (run.count, [*run.chunks_from(NO_EDGE)], run.arrivals)
 
 
 @pytest.mark.parametrize("seed", range(40))
