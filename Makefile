@@ -44,6 +44,7 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks.share_groups
 	@$(PYTHON) -m benchmarks.http_produce
 	@$(PYTHON) -m benchmarks.http_queue
+	@$(PYTHON) -m benchmarks.timers
 	@$(PYTHON) -m benchmarks.spark_read
 	@$(PYTHON) -m benchmarks.spark_write
 	@$(PYTHON) -m benchmarks.spark_stream

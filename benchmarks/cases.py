@@ -9,6 +9,7 @@ class Kind(StrEnum):
     CONSUME = "consume"
     LATENCY = "latency"
     SHARE = "share"
+    TIMER = "timer"
     START = "start"
     MEMORY_IDLE = "memory-idle"
     MEMORY_AFTER = "memory-after"

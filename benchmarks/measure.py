@@ -68,8 +68,8 @@ class Bench:
                 return {"value": self._broker.resident_bytes() / 1e6}
             case Kind.START:
                 raise ValueError("a start is measured on a separate broker: see start_seconds")
-            case Kind.SHARE:
-                raise ValueError("share groups are measured with another client: see share_groups")
+            case Kind.SHARE | Kind.TIMER:
+                raise ValueError("share groups and timers are measured with other clients: see share_groups, timers")
 
     def drop_topics(self) -> None:
         """Delete the topics of this round, so that every round starts with equally much data on the disk."""
