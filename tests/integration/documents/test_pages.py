@@ -19,6 +19,7 @@ PAGES: Final = ("README.md",)
 INSTALLED_PAGES: Final = (
     "docs/quick-start.md",
     "docs/queues.md",
+    "docs/timers.md",
     "docs/python.md",
     "docs/http.md",
     "docs/operations/settings.md",
