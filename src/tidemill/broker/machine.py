@@ -9,6 +9,7 @@ from tidemill.model.entropy import Entropy
 from tidemill.peer.link import LinkOwner, Links
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.event_log import EventLog
+from tidemill.timer.release_clock import DRIFT_MAX
 
 
 class Turns(Protocol):
@@ -32,4 +33,5 @@ class Machine:
     call_later: Callable[[float, Callable[[], None]], Any]  # (seconds, callback) → object with `cancel()`
     failed: Callable[[BaseException], None]  # called when the machine has failed; ends the process
     events: EventLog
+    clock_drift_max: float = DRIFT_MAX  # how much faster than real time the monotonic clock may run, as a fraction
     links: Callable[[LinkOwner], Links] | None = None  # opens links to other brokers; None for a broker without peers

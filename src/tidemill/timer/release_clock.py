@@ -3,7 +3,7 @@
 Wall clocks may be wrong, and step.  Each voter of the shard tells its own in its heartbeats; the leader takes the lower
 median of all of them.  While fewer than half of the clocks are wrong, that is never ahead of the latest right one, so
 no record is released early.  A reading lags, because time passes on the way, and may only lag: what has passed since it
-arrived is counted by the monotonic clock, which may be fast by `DRIFT_MAX`.
+arrived is counted by the monotonic clock, which may be fast by `drift_max`.
 
 heartbeats ─▶ readings ─▶ one for each voter, −∞ if it is missing or old ─▶ lower median ─▶ limit, stamp
 """
@@ -11,7 +11,7 @@ heartbeats ─▶ readings ─▶ one for each voter, −∞ if it is missing or
 from collections.abc import Collection, Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-DRIFT_MAX: Final = 0.001  # how much faster than real time a monotonic clock may run, as a fraction
+DRIFT_MAX: Final = 0.001  # how much faster than real time the monotonic clock of a real machine may run, as a fraction
 READING_MS_MAX: Final = 10_000  # an older reading counts as missing: its broker may be down
 AHEAD_MS_MAX: Final = 10_000  # how far a stamp may be ahead of the limit
 VoterT = TypeVar("VoterT", bound=Hashable)
@@ -25,7 +25,9 @@ class _Reading(NamedTuple):
 class ReleaseClock(Generic[VoterT]):
     """The readings of other voters' wall clocks.  All times are in whole milliseconds, rounded down."""
 
-    def __init__(self) -> None:
+    def __init__(self, drift_max: float = DRIFT_MAX) -> None:
+        """`drift_max` is how much faster than real time the monotonic clock may run, as a fraction."""
+        self._drift_max = drift_max
         self._readings: dict[VoterT, _Reading] = {}
 
     def heard(self, voter: VoterT, wall_ms: int, at_ms: int) -> None:
@@ -61,7 +63,7 @@ class ReleaseClock(Generic[VoterT]):
         passed = monotonic_ms - reading.at_ms
         if not 0 <= passed <= READING_MS_MAX:
             return None
-        return reading.wall_ms + int(passed * (1 - DRIFT_MAX))
+        return reading.wall_ms + int(passed * (1 - self._drift_max))
 
 
 def stamp(limit: int, wall_ms: int, last_append_ms: int) -> int:

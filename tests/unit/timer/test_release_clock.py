@@ -43,6 +43,13 @@ def test_time_that_passes_after_a_reading_counts_a_little_less() -> None:
     assert limit_of({1: NOW - 1_000}, NOW + 9_000, voters=2, passed=2_000) == NOW - 1_000 + 1_998
 
 
+def test_a_clock_that_drifts_more_counts_less_of_the_time_that_passes() -> None:
+    clock = ReleaseClock[int](0.1)
+    clock.heard(1, NOW, 0)
+
+    assert clock.limit([0, 1], 0, NOW + 9_000, 2_000) == NOW + 1_800
+
+
 def test_an_old_reading_is_missing() -> None:
     assert limit_of({1: NOW}, NOW + READING_MS_MAX, voters=2, passed=READING_MS_MAX) is not None
     assert limit_of({1: NOW}, NOW + READING_MS_MAX, voters=2, passed=READING_MS_MAX + 1) is None

@@ -78,7 +78,7 @@ class Cluster:
         self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
         self.heard_of: Sequence[str] = ()  # further addresses, possibly outdated; used until the image is complete
         self.leaders = LeaderTable(identity.voter)
-        self.clocks = ReleaseLimit(machine.clock)
+        self.clocks = ReleaseLimit(machine.clock, machine.clock_drift_max)
         self._lag = ReplicaLag(self, stall_tolerant_clock)
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed

@@ -12,16 +12,18 @@ from collections.abc import Collection, Mapping
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.clock import Clock
-from tidemill.timer.release_clock import ReleaseClock
+from tidemill.timer.release_clock import DRIFT_MAX, ReleaseClock
 
 
 class ReleaseLimit:
     """The wall clocks of this broker and of the others."""
 
-    def __init__(self, clock: Clock) -> None:
-        """`clock` is that of the machine."""
+    def __init__(self, clock: Clock, drift_max: float = DRIFT_MAX) -> None:
+        """
+        `clock` is that of the machine.  Its monotonic time may run faster than real time by the fraction `drift_max`.
+        """
         self._clock = clock
-        self._readings = ReleaseClock[ReplicaKey]()
+        self._readings = ReleaseClock[ReplicaKey](drift_max)
 
     def heard(self, voter: ReplicaKey, wall_ms: int) -> None:
         """Note the wall clock of another broker, from a heartbeat that has just arrived."""

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 BEGIN_MS: Final = 1_700_000_000_000  # the time of a correct wall clock at the start of virtual time
 READ_THREADS: Final = 2
+CLOCK_DRIFT_MAX: Final = 0.1  # clocks run up to 5 % faster or slower than virtual time, so up to 10 % apart
 _Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
 
 
@@ -165,6 +166,7 @@ def simulated_machine(
         compression_jobs=read_jobs,
         write_back_jobs=jobs(),
         call_later=loop.call_later,
+        clock_drift_max=CLOCK_DRIFT_MAX,
         failed=failed,
         links=links,
         events=StrictEventLog(tell, clock.wall_ms, as_json=False),

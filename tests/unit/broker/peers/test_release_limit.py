@@ -21,6 +21,16 @@ def test_a_single_voter_follows_its_own_clock() -> None:
     assert clock.now_ms - 3_600_000 == readings.limit((ME,), ME)
 
 
+def test_time_since_a_reading_is_counted_by_how_much_the_clock_of_the_machine_may_drift() -> None:
+    clock = HandClock()
+    readings = ReleaseLimit(clock, drift_max=0.5)
+    readings.heard(SECOND, clock.now_ms)
+    began_ms = clock.now_ms
+    clock.now_ms += 1_000
+
+    assert began_ms + 500 == readings.limit((ME, SECOND), ME)
+
+
 def test_the_limit_is_that_of_the_voters_of_the_shard() -> None:
     """Clocks of brokers that are no voters of a shard have no say in its limit."""
     clock = HandClock()
