@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemill.batches.builder import build_batch
+from tidemill.batches.builder import RecordTuple, build_batch
+from tidemill.batches.compression import Codec
 from tidemill.model import errors
 from tidemill.simulation.clients.client import BY_NAME, Client, Connection, Unreachable, check_retriable
 from tidemill.simulation.clients.history import History, name_of
@@ -97,28 +98,37 @@ class Producer:
             await self._client.back_off()
 
     def _next_batch(self) -> Unacknowledged:
-        random = self._client.random
-        values, keys = [], []
-        for _ in range(random.choice((1, 1, 2, 5))):
-            self._made += 1
-            name = f"{self._client.name}/{self._topic}-{self._number}/{self._made}/"
-            turn = self._made % (self._keys + 1)
-            keys.append(b"%d" % turn if turn else None)
-            values.append(name.encode() + bytes(random.choice((0, 10, 100, 100, 3000))))
-        now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
+        records = [self._next_record() for _ in range(self._client.random.choice((1, 1, 2, 5)))]
         batch = build_batch(
-            [(key, value, (), now_ms) for key, value in zip(keys, values, strict=True)],
+            records,
+            codec=self._codec(),
             producer_id=self._id[0],
             producer_epoch=self._id[1],
             base_sequence=self._sequence,
         )
-        made = Unacknowledged(self._sequence, tuple(values), bytes(batch))
-        self._sequence += len(values)
+        values = tuple(value for _, value, _, _ in records if value is not None)
+        made = Unacknowledged(self._sequence, values, bytes(batch))
+        self._sequence += len(records)
         self._batches += 1
         if self._batches == self._batches_max:
             self.is_stopping = True
         self._history.sent(self._topic, self._number, self._id[0], made.values)
         return made
+
+    def _next_record(self) -> RecordTuple:
+        """Return a record with a unique value."""
+        self._made += 1
+        name = f"{self._client.name}/{self._topic}-{self._number}/{self._made}/"
+        turn = self._made % (self._keys + 1)
+        value = name.encode() + bytes(self._client.random.choice((0, 10, 100, 100, 3000)))
+        return b"%d" % turn if turn else None, value, (), self._now_ms()
+
+    def _codec(self) -> Codec:
+        """Return how the next batch is compressed."""
+        return Codec.NONE
+
+    def _now_ms(self) -> int:
+        return BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
 
     async def _send_waiting(self) -> None:
         client = self._client

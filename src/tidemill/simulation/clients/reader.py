@@ -3,7 +3,7 @@ Reads one partition from its start, on virtual time, and checks that records are
 """
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import read_records
+from tidemill.batches.records import Record, read_records
 from tidemill.model import errors
 from tidemill.simulation.clients.client import BY_NAME, Client, Leader, Unreachable, check_retriable
 from tidemill.simulation.clients.history import History, Read
@@ -92,5 +92,9 @@ class Reader:
                 if record.offset >= self.offset:
                     read = Read(record.offset, span.header.leader_epoch, span.header.producer_id, record.value or b"")
                     self._history.read(self._topic, self._number, self.offset, read)
+                    self._note(record)
                     self.offset = record.offset + 1
                     self._epoch = span.header.leader_epoch
+
+    def _note(self, record: Record) -> None:
+        """Take note of a record that was read for the first time."""
