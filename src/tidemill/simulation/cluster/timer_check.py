@@ -1,0 +1,313 @@
+"""The invariants of a timer topic in a simulated cluster, checked when brokers append and commit entries.
+
+    append on a leader ─▶ never early, in order, digits as sent, no arrival without a release clock
+    commit anywhere    ─▶ the oracle, once for each entry; what waits on the replica is what waits by the oracle
+
+The checks at the end of a run, and those of time, are in the run itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from tidemill.batches.batch import BatchHeader, read_header
+from tidemill.batches.records import Record, read_records
+from tidemill.broker.timers.led_timers import LedTimers
+from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.timer_logs import ARRIVALS, is_hidden, released_of
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.shard.shard import Shard
+from tidemill.simulation.clients.history import name_of
+from tidemill.simulation.clients.timer_history import TimerHistory
+from tidemill.simulation.clients.timer_oracle import ArrivedTimer
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.simulation.machine.event_loop import Timeline
+from tidemill.simulation.machine.machine import BEGIN_MS
+from tidemill.storage.machine.shard_machine import MachineNumber, MachineType
+from tidemill.storage.machine.timer_machine import TimerMachine, timers
+from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.timer.due_row import DueRow
+from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.release_clock import AHEAD_MS_MAX
+from tidemill.timer.timer_changes import Released
+from tidemill.timer.timer_command import Decision, decode_command
+from tidemill.timer.timer_headers import hash_of
+from tidemill.timer.timer_partition import TimerPartition
+
+COMPARED_EVERY: Final = 8  # entries, because a comparison looks at everything that waits
+_ARRIVAL_AT: Final = -1  # the header with the arrival number is the last
+
+
+class _Arrivals(NamedTuple):
+    base: int
+    timers: list[ArrivedTimer]
+
+
+class _Releases(NamedTuple):
+    base_offset: int
+    arrivals: list[int]
+
+
+_Parsed = _Arrivals | _Releases | tuple[Decision, ...] | None
+_ShardKey = tuple[bytes, int]  # topic id and first partition
+
+
+class ObservedTimerMachine(TimerMachine):
+    """The state machine of timers, which also tells a `TimerCheck` what is appended and committed."""
+
+    def __init__(self, check: "TimerCheck", partitions: Mapping[int, PartitionLog]) -> None:
+        super().__init__(partitions)
+        self.check = check
+        self.logs = partitions
+        first = min(partitions)
+        self.key: _ShardKey = (partitions[first].topic_id, first)
+
+    def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
+        super().appended(entry, header, commit_index)
+        self.check.appended(self, entry)
+
+    def committed(self, entry: Entry) -> None:
+        super().committed(entry)
+        self.check.committed(self, entry)
+
+
+class MachineClock:
+    """What the wall clock of a machine has shown: its largest error, and the fastest rate of its processes."""
+
+    def __init__(self) -> None:
+        self.is_right = True
+        self.skew_us_max = 0
+        self.rate_max = 0.0
+
+    def latest_ms(self, now_us: int) -> int:
+        """Return the latest time that it may show, or that may be known of it, in ms since the epoch."""
+        return BEGIN_MS + (int(now_us * self.rate_max) + self.skew_us_max) // 1_000
+
+
+class TimerCheck:
+    def __init__(self, history: TimerHistory) -> None:
+        self.history = history
+        self.machines: list[BrokerMachine] = []
+        self._timeline = Timeline()
+        self.clocks: dict[int, MachineClock] = {}  # by broker id
+        self.compared = 0  # states of replicas that were compared
+        self.batches: Counter[int] = Counter()  # of released records that were proposed, by partition
+        self.releases = 0  # records in them
+        self._entries: dict[tuple[_ShardKey, int, int], _Parsed] = {}  # (shard, log index, term) → what it says
+        self._applied: dict[_ShardKey, int] = {}  # the last log index that the oracle knows
+        self._states: dict[tuple[_ShardKey, int, int], tuple[object, ...]] = {}  # (shard, partition, log index) → state
+        self._latest_bound: dict[_ShardKey, int] = {}
+
+    def machine_type(self) -> MachineType:
+        return replace(timers(), make=partial(ObservedTimerMachine, self))
+
+    def begin(self, machines: list[BrokerMachine], timeline: Timeline) -> None:
+        self.machines = machines
+        self._timeline = timeline
+        self.clocks = {number: MachineClock() for number in range(1, len(machines) + 1)}
+
+    # Clocks.
+
+    def note_rates(self) -> None:
+        for number, machine in enumerate(self.machines, 1):
+            if machine.loop is not None:
+                clock = self.clocks[number]
+                clock.rate_max = max(clock.rate_max, machine.loop.rate)
+
+    def step(self, number: int, skew_us: int) -> None:
+        """Set the wall clock of a machine."""
+        clock = self.clocks[number]
+        clock.is_right = False
+        clock.skew_us_max = max(clock.skew_us_max, skew_us)
+        self.machines[number - 1].wall.skew_us = skew_us
+
+    def latest_ms(self, voters: tuple[ReplicaKey, ...]) -> int:
+        """
+        Return the latest time that a leader may take for the present: that of the latest right clock of the voters, or
+        of any clock if more than half of them have been wrong.
+        """
+        self.note_rates()
+        clocks = [self.clocks[int(voter.broker_id)] for voter in voters]
+        right = [clock for clock in clocks if clock.is_right]
+        counted = right if len(clocks) - len(right) <= len(clocks) // 2 else [*self.clocks.values()]
+        return max(clock.latest_ms(self._timeline.now_us) for clock in counted)
+
+    # Entries.
+
+    def appended(self, machine: ObservedTimerMachine, entry: Entry) -> None:
+        key = (machine.key, entry.index, entry.term)
+        if key in self._entries:
+            return  # a follower, or a replica that starts again
+        parsed = self._entries[key] = _parsed(entry, machine.key[0])
+        shard = self._shard_of(machine)
+        latest_ms = self.latest_ms(shard.replica.voters)
+        if isinstance(parsed, _Arrivals):
+            self._check_arrivals(machine.key, shard, parsed, latest_ms)
+        elif isinstance(parsed, _Releases):
+            self.batches[entry.partition] += 1
+            self._check_releases(machine.partitions[entry.partition], entry.partition, parsed, latest_ms)
+
+    def _shard_of(self, machine: ObservedTimerMachine) -> Shard:
+        """Return the shard of the leader that appends an entry for the first time."""
+        for broker in (it.broker for it in self.machines):
+            for shard in () if broker is None else broker.shard_table.shards.values():
+                if shard.log.machines.by_number.get(MachineNumber.TIMERS) is machine:
+                    return shard
+        raise InvariantViolation(f"an entry of {machine.key} was appended first by a broker that is not up")
+
+    def _check_arrivals(self, key: _ShardKey, shard: Shard, found: _Arrivals, latest_ms: int) -> None:
+        if shard.release_limit is None:
+            raise InvariantViolation(f"arrival {found.base} was appended while the leader does not know the time")
+        bound = self._latest_bound[key] = max(self._latest_bound.get(key, 0), latest_ms + AHEAD_MS_MAX)
+        for number, arrived in enumerate(found.timers, found.base):
+            if arrived.value in self.history.refused:
+                raise InvariantViolation(f"arrival {number}, {name_of(arrived.value)}, has headers that are not valid")
+            if arrived.stamp_ms > bound:
+                raise InvariantViolation(f"arrival {number} is stamped {arrived.stamp_ms - bound} ms too late")
+            wanted = self.history.timers[arrived.value].due_ms(arrived.stamp_ms)
+            if arrived.due_ms != wanted:
+                raise InvariantViolation(f"arrival {number} is due at {arrived.due_ms}; it was sent with {wanted}")
+
+    def _check_releases(self, timers: TimerPartition, number: int, found: _Releases, latest_ms: int) -> None:
+        """Check that nothing is early, and the order within a batch."""
+        arrivals = self.history.oracles[number].arrivals
+        self.releases += len(found.arrivals)
+        keys = []
+        for arrival in found.arrivals:
+            due = timers.waiting.due_ms(arrival, arrivals[arrival].due_ms)
+            if due > latest_ms:
+                raise InvariantViolation(f"arrival {arrival} is released {due - latest_ms} ms early")
+            keys.append((due, arrival))
+        if keys != sorted(set(keys)):
+            raise InvariantViolation(f"a batch has the order {keys}")
+
+    def committed(self, machine: ObservedTimerMachine, entry: Entry) -> None:
+        parsed = self._entries[machine.key, entry.index, entry.term]
+        if entry.index > self._applied.get(machine.key, 0):
+            self._applied[machine.key] = entry.index
+            self._apply(entry, parsed)
+        if entry.index % COMPARED_EVERY == 0:
+            for number, timers in machine.partitions.items():
+                self._compare(machine.key, number, entry.index, timers)
+        if isinstance(parsed, _Releases):
+            for arrival in parsed.arrivals:
+                self._check_over(machine.partitions[entry.partition], arrival)
+
+    def _apply(self, entry: Entry, parsed: _Parsed) -> None:
+        if isinstance(parsed, _Arrivals):
+            self.history.oracles[released_of(entry.partition)].arrive(*parsed)
+        elif isinstance(parsed, _Releases):
+            self.history.oracles[entry.partition].release(*parsed)
+        else:
+            for decision in parsed or ():
+                self.history.oracles[decision.partition].decide(decision)
+
+    def _check_over(self, timers: TimerPartition, arrival: int) -> None:
+        if timers.is_restored and timers.waiting.waits(arrival):
+            raise InvariantViolation(f"arrival {arrival} waits on a replica that has released it")
+
+    def _compare(self, key: _ShardKey, number: int, index: int, timers: TimerPartition) -> None:
+        """Compare what waits on a replica with that of the oracle, or of the first replica, at the same entry."""
+        if not timers.is_restored:
+            return  # changes are deferred
+        here = state_of(timers)
+        if index == self._applied[key]:
+            self._states.setdefault((key, number, index), self.history.oracles[number].state())
+        first = self._states.setdefault((key, number, index), here)
+        self.compared += 1
+        if here != first:
+            raise InvariantViolation(
+                f"partition {number}, entry {index}: what waits differs from that of another replica, or from the "
+                f"entries: {_difference(here, first)}"
+            )
+
+    # Releases of leaders.
+
+    def taken(self, led: LedTimers, limit: int, rows: list[DueRow]) -> None:
+        """Check that a leader releases the first of what waits, by due time and arrival number."""
+        timers, number = led.timers, led.partition.number
+        arrivals, waiting = self.history.oracles[number].arrivals, timers.waiting
+        under_way = in_flight(timers)
+        candidates = sorted(
+            (waiting.due_ms(arrival, arrivals[arrival].due_ms), arrival)
+            for arrival in waiting._bits.numbers()
+            if arrival not in under_way and not timers.is_held(arrival)
+        )
+        found = [(row.due_ms, row.arrival) for row in rows]
+        if found != candidates[: len(found)]:
+            raise InvariantViolation(f"a leader releases {found}; what waits begins with {candidates[: len(found)]}")
+        if found and found[-1][0] > limit:
+            raise InvariantViolation(f"a leader releases {found}, beyond its limit {limit}")
+
+    def check_log_starts(self, machine: BrokerMachine) -> None:
+        """Check that no replica has removed what waits."""
+        assert machine.broker is not None, f"{machine.name} is up"
+        for shard in machine.broker.shard_table.shards.values():
+            if not shard.has_timers:
+                continue
+            for number, log in shard.log.partitions.items():
+                if number & ARRIVALS:
+                    first = self.history.oracles[released_of(number)].first_waiting
+                    if log.log_start > first:
+                        raise InvariantViolation(
+                            f"{machine.name}: arrivals of {released_of(number)} start at {log.log_start}, and {first} "
+                            "waits"
+                        )
+
+
+def in_flight(timers: TimerPartition) -> set[int]:
+    """Return the arrivals whose release is appended and not committed."""
+    return {arrival for _, it in timers._pending if isinstance(it, Released) for arrival in it.arrivals}
+
+
+def state_of(timers: TimerPartition) -> tuple[object, ...]:
+    """Return the state of a replica, in the form of `TimerOracle.state`."""
+    waiting = timers.waiting
+    moved = dict(sorted(waiting._moved.items()))
+    return waiting.end, [*waiting._bits.numbers()], moved, dict(sorted(waiting._of_id.items()))
+
+
+def observed_take(take: Callable[[LedTimers, int], list[DueRow]]) -> Callable[[LedTimers, int], list[DueRow]]:
+    """Return `LedTimers._take` with a check of its result."""
+
+    def checked(self: LedTimers, limit: int) -> list[DueRow]:
+        rows = take(self, limit)
+        machine = self.partition.shard.log.machines.by_number[MachineNumber.TIMERS]
+        assert isinstance(machine, ObservedTimerMachine), "timers are observed"
+        machine.check.taken(self, limit, rows)
+        return rows
+
+    return checked
+
+
+def _parsed(entry: Entry, topic_id: bytes) -> _Parsed:
+    assert entry.payload is not None, f"{entry} has no bytes"
+    if entry.kind != BATCH:
+        return tuple(decode_command(entry.payload))
+    records = read_records(entry.payload)
+    if not is_hidden(entry.partition):
+        return _Releases(entry.base_offset, [int(record.headers[_ARRIVAL_AT][1] or b"") for record in records])
+    if entry.partition & ARRIVALS:
+        stamp_ms = read_header(entry.payload).max_timestamp
+        return _Arrivals(entry.base_offset, [_arrived(record, stamp_ms, topic_id) for record in records])
+    return None
+
+
+def _arrived(record: Record, stamp_ms: int, topic_id: bytes) -> ArrivedTimer:
+    headers = dict(record.headers)
+    due = headers.get(DELIVER_AT)
+    timer_id = headers.get("tidemill-timer-id")
+    return ArrivedTimer(
+        record.value or b"",
+        stamp_ms,
+        stamp_ms if due is None else int(due),
+        None if timer_id is None else hash_of(timer_id, topic_id),
+        "tidemill-cancel" in headers,
+    )
+
+
+def _difference(here: tuple[object, ...], first: tuple[object, ...]) -> str:
+    return "; ".join(f"{one} instead of {other}" for one, other in zip(here, first, strict=True) if one != other)

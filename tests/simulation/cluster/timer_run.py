@@ -1,0 +1,277 @@
+"""A simulated cluster with a timer topic whose records are produced, cancelled and released while faults strike."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+from tidemill.broker.timers import led_timers, timer_host
+from tidemill.broker.timers.led_timers import LedTimers
+from tidemill.shard.arrivals import timers_of
+from tidemill.shard.partition import Partition
+from tidemill.simulation.clients.timer_history import TimerHistory
+from tidemill.simulation.clients.timer_producer import HOUR_MS, RefusedProducer, TimerProducer
+from tidemill.simulation.clients.timer_reader import TimerReader
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
+from tidemill.simulation.cluster.cluster_faults import WRONG_MS_MAX
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.timer_check import TimerCheck, in_flight, observed_take, state_of
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.simulation.machine.event_loop import US
+from tidemill.simulation.machine.machine import seconds
+from tidemill.timer.due_time import UNLIMITED
+
+HEALTHY_S: Final = 2.0  # after the last fault, until which everything that is due must be released in time
+LATE_MS_MAX: Final = 100  # from the time at which the leader may release a record until it is proposed
+BUSY_MS_MAX: Final = 4_000  # while the leader reads records from a disk, or has as many batches in flight as it may
+LOOK_S: Final = 0.02
+LOOKING_S: Final = 1.5
+STEP_S: Final = 0.5  # mean time between steps of wall clocks
+SETTLED_S: Final = 2.5  # after the leap; each second, leaders look for segments of which nothing waits
+FAR_MS: Final = 20 * HOUR_MS  # `tidemill.max.delay.ms` in half of the runs; at the end, such records still wait
+LEAP_MS: Final = 2 * HOUR_MS  # more than any clock was wrong by: all other records are due after it
+RECORDS_MAX: Final = 20  # of a batch, so that many batches are in flight
+ROLL_BYTES: Final = 4 << 10
+BATCHES_WHEN_HEALTHY: Final = 8
+PAUSE_WHEN_HEALTHY_S: Final = 0.15
+
+
+class TimerRun(ClusterRun):
+    """
+    Checks that records are released once, unchanged, in order, never early, and in time when the cluster is healthy;
+    that all replicas know the same of what waits; and that segments of which nothing waits go away.
+    """
+
+    def __init__(self, seed: int, knobs: ClusterKnobs, *, wrong_clocks: int, replicas: int) -> None:
+        """
+        The wall clocks of up to `wrong_clocks` brokers step.  The topic has up to `replicas` replicas.
+        """
+        self._replication = min(knobs.brokers, replicas)
+        self._wrong_clocks = wrong_clocks
+        self._clock_random = Random(seed)
+        self._delay_ms_max = FAR_MS if seed % 2 else UNLIMITED
+        self._healthy_from_us: int | None = None
+        self._watched: dict[int, _Watched] = {}  # by partition
+        self._leapt_us: int | None = None
+        self.looks = 0  # at leaders that had something to release, when the cluster was healthy
+        self.timers = TimerCheck(TimerHistory(TOPIC))
+        super().__init__(seed, knobs, (self.timers.machine_type(),))
+        self.history = self.timers.history
+        self.timers.begin(self.machines, self.timeline)
+        for machine in self.machines:
+            machine.after_turn = self._after_turn
+        agree = self.check.agree
+        self.check.agree = partial(self._agree, agree)  # type: ignore[method-assign]
+
+    async def _prepare(self) -> None:
+        knobs, history = self.knobs, self.timers.history
+        self._client = self._new_client("admin")
+        configs = {"tidemill.kind": "timer", "internal.segment.bytes": str(self.random.choice((4, 16, 64)) << 10)}
+        if self._delay_ms_max != UNLIMITED:
+            configs["tidemill.max.delay.ms"] = str(self._delay_ms_max)
+        await self._client.create_topic(TOPIC, knobs.partitions, self._replication, configs)
+        for number in range(knobs.partitions):
+            reader = TimerReader(self._new_client(f"reader-{number}"), history, TOPIC, number)
+            self._in_client(reader.run())
+            for count in range(knobs.producers):
+                self._produce(number, f"producer-{number}-{count}", self._paces(self._fork()))
+            self._readers[TOPIC, number] = reader
+        refused = RefusedProducer(
+            self._new_client("refused"), history, TOPIC, self.random.randrange(knobs.partitions),
+            delay_ms_max=self._delay_ms_max,
+        )  # fmt: skip
+        self._producing += 1
+        pause_s = self._paces(self._fork())
+        self._in_client(refused.run(lambda: 5 * pause_s(), lambda: self.faults.is_over), self._produced)
+        if knobs.administration_s:
+            self._administer(self._client)
+        if self._wrong_clocks:
+            self._step_soon()
+
+    def _produce(self, number: int, name: str, pause_s: Any, batches_max: int | None = None) -> None:
+        producer = TimerProducer(
+            self._new_client(name),
+            self.timers.history,
+            TOPIC,
+            number,
+            in_flight=self.knobs.in_flight,
+            acks=self.knobs.acks,
+            delay_ms_max=self._delay_ms_max,
+            batches_max=batches_max,
+            are_near=batches_max is not None,
+        )
+        self._producers.append(producer)
+        self._producing += 1
+        self._in_client(producer.run(pause_s), self._produced)
+
+    def _step_soon(self) -> None:
+        """Step the wall clock of one of the brokers whose clocks are wrong, again and again until the faults end."""
+        random = self._clock_random
+
+        def step() -> None:
+            if not self.faults.is_over:
+                far, near = random.randrange(-WRONG_MS_MAX, WRONG_MS_MAX), random.randrange(-3_000, 3_000)
+                skew_ms = random.choice((far, far, near, 0))
+                self.timers.step(random.randint(1, self._wrong_clocks), skew_ms * 1_000)
+                self._step_soon()
+
+        self.timeline.after(int(random.expovariate(1 / STEP_S) * US), step)
+
+    async def _probe(self) -> None:
+        """Let a healthy quorum release records, and look whether it does so in time."""
+        self._healthy_from_us = self.timeline.now_us + seconds(HEALTHY_S)
+        self.timeline.after(seconds(HEALTHY_S), self._look)
+        for number in range(self.knobs.partitions):
+            self._produce(number, f"probe-{number}", self._healthy_pace(), BATCHES_WHEN_HEALTHY)
+        while self._producing or self.timeline.now_us < self._healthy_from_us + seconds(LOOKING_S):
+            await self._client.back_off()  # type: ignore[union-attr]
+        self._is_probed = True
+
+    def _healthy_pace(self) -> Any:
+        random = self._fork()
+        pauses = iter([HEALTHY_S])  # after the first batch
+        return lambda: next(pauses, 0.0) or random.expovariate(1 / PAUSE_WHEN_HEALTHY_S)
+
+    def _is_read(self) -> bool:
+        """Clocks may be wrong still, so nothing need be visible yet."""
+        return True
+
+    # Checks during the run.
+
+    def _after_turn(self, machine: BrokerMachine) -> None:
+        self.check.check_after_turn(machine)
+        if machine.broker is not None:
+            self.timers.note_rates()
+            self.timers.check_log_starts(machine)
+
+    def _look(self) -> None:
+        """Check that no leader leaves anything that it may release."""
+        for machine in self.machines:
+            broker = machine.broker
+            if broker is None:
+                continue
+            for number, partition in broker.shard_table.topics.get(TOPIC, {}).items():
+                led = broker.timers.led(partition)
+                if led is not None and partition.shard.accepts_writes and led.timers.is_restored:
+                    self._look_at(machine, number, led)
+        self.timeline.after(seconds(LOOK_S), self._look)
+
+    def _look_at(self, machine: BrokerMachine, number: int, led: LedTimers) -> None:
+        assert machine.broker is not None, f"{machine.name} is up"
+        limit, timers, now_us = led.partition.shard.release_limit, led.timers, self.timeline.now_us
+        under_way = in_flight(timers)
+        due = [
+            arrival
+            for arrival, due in self.timers.history.oracles[number].waiting.items()
+            if limit is not None and due <= limit and arrival not in under_way and not timers.is_held(arrival)
+        ]
+        watched = self._watched.get(number)
+        progress = (machine.name, led.partition.leader_epoch, self.timers.batches[number])
+        if not due or not machine.broker.may_release() or watched is None or watched.progress != progress:
+            self._watched[number] = _Watched(progress, now_us, now_us)
+            return
+        self.looks += 1
+        if led._is_reading or led._in_flight >= led_timers.IN_FLIGHT_MAX:
+            watched.idle_since_us = now_us
+        idle_ms, waiting_ms = (now_us - watched.idle_since_us) // 1_000, (now_us - watched.since_us) // 1_000
+        if idle_ms > LATE_MS_MAX + led.partition.config.timer_linger_ms or waiting_ms > BUSY_MS_MAX:
+            raise InvariantViolation(
+                f"{machine.name} does not release {due[:5]} of partition {number}, which have been due for "
+                f"{waiting_ms} ms; for {idle_ms} ms it has done nothing"
+            )
+
+    # Checks at the end.
+
+    def _agree(self, agree: Any) -> bool:
+        """
+        Set all clocks right, let everything become visible that is due, then what is due within two hours, and check
+        what has become of each record.
+        """
+        for machine in self.machines:
+            machine.wall.skew_us = 0 if self._leapt_us is None else LEAP_MS * 1_000
+        if not agree() or not all(map(self._is_quiet, range(self.knobs.partitions))):
+            return False
+        for number in range(self.knobs.partitions):
+            self.timers.history.check_partition(number, self._waiting_on_leader(number))
+        if self._leapt_us is None:
+            self._leapt_us = self.timeline.now_us
+            return False
+        return self.timeline.now_us >= self._leapt_us + seconds(SETTLED_S)
+
+    def _is_quiet(self, number: int) -> bool:
+        """
+        Return whether a partition has released what is due, readers have seen it, and what is not needed is gone.
+        Replicas have the same entries, so they must have the same state.
+        """
+        oracle = self.timers.history.oracles[number]
+        latest_ms = min(machine.broker.clock.wall_ms() for machine in self.machines if machine.broker is not None)
+        if any(due < latest_ms for due in oracle.waiting.values()):
+            return False
+        if self._readers[TOPIC, number].offset < len(oracle.released):
+            return False
+        replicas = self._replicas(number)
+        if not all(timers_of(it).is_restored for it in replicas):
+            return False
+        for partition in replicas:
+            if (here := state_of(timers_of(partition))) != oracle.state():
+                raise InvariantViolation(f"partition {number}: {here} on a replica, and {oracle.state()} by the entries")
+        return not any(map(_has_unneeded_segment, replicas))
+
+    def _waiting_on_leader(self, number: int) -> list[int]:
+        (leader,) = [it for it in self._replicas(number) if it.shard.is_serving]
+        return [*timers_of(leader).waiting._bits.numbers()]
+
+    def _replicas(self, number: int) -> list[Partition]:
+        found = []
+        for machine in self.machines:
+            assert machine.broker is not None, "the replicas agree"
+            partition = machine.broker.shard_table.partition(TOPIC, number)
+            found += [] if partition is None else [partition]
+        return found
+
+
+class _Watched:
+    """How long a leader has had something to release."""
+
+    def __init__(self, progress: tuple[str, int, int], since_us: int, idle_since_us: int) -> None:
+        self.progress = progress  # broker, leader epoch, and how many batches of the partition were proposed
+        self.since_us = since_us
+        self.idle_since_us = idle_since_us
+
+
+def _has_unneeded_segment(partition: Partition) -> bool:
+    assert partition.arrivals is not None, "a timer partition"
+    segments = partition.arrivals.log.segments
+    return len(segments) > 1 and segments[1].base_offset <= timers_of(partition).waiting.first_waiting()
+
+
+def timer_run(seed: int) -> TimerRun:
+    """Return a run with any faults."""
+    random = Random(seed)
+    knobs = replace(ClusterKnobs.draw(random), clock_jump=0.0, acks=-1, duration_s=random.choice((2, 4)))
+    wrong = random.choice((0, 1, 1, knobs.brokers)) if knobs.brokers > 1 else random.choice((0, 1))
+    return TimerRun(seed, knobs, wrong_clocks=wrong, replicas=random.choice((1, 2, 3, 3, 3, 3)))
+
+
+def eventful_timer_run(seed: int) -> TimerRun:
+    """Return a short run of two or three brokers whose leaders change often, and whose processes end."""
+    random = Random(seed)
+    drawn = ClusterKnobs.draw(random, random.choice((2, 3, 3, 3))).without_faults()
+    faults = replace(drawn, kill=0.3, pause=0.1, partition=0.2, leader_isolation=1.0, transfer_leadership=0.3)
+    knobs = replace(faults, duration_s=2, partitions=1, producers=2, pause_s=0.05)
+    return TimerRun(seed, knobs, wrong_clocks=random.choice((0, 1, 1, knobs.brokers)), replicas=3)
+
+
+@contextmanager
+def with_timer_settings() -> Iterator[None]:
+    """Let brokers release few records at a time and close segments early, and check what they release."""
+    with (
+        patch.object(led_timers, "RECORDS_MAX", RECORDS_MAX),
+        patch.object(timer_host, "ROLL_BYTES", ROLL_BYTES),
+        patch.object(LedTimers, "_take", observed_take(LedTimers._take)),
+    ):
+        yield
