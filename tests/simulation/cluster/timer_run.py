@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -15,7 +15,7 @@ from tidemill.shard.partition import Partition
 from tidemill.simulation.clients.timer_history import TimerHistory
 from tidemill.simulation.clients.timer_producer import HOUR_MS, RefusedProducer, TimerProducer
 from tidemill.simulation.clients.timer_reader import TimerReader
-from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.broker_machine import TICK_S, BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_faults import WRONG_MS_MAX
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
@@ -29,6 +29,7 @@ HEALTHY_S: Final = 2.0  # after the last fault, until which everything that is d
 LATE_MS_MAX: Final = 100  # from the time at which the leader may release a record until it is proposed
 BUSY_MS_MAX: Final = 4_000  # while the leader reads records from a disk, or has as many batches in flight as it may
 LOOK_S: Final = 0.02
+LEAPT_MS: Final = 50
 LOOKING_S: Final = 1.5
 STEP_S: Final = 0.5  # mean time between steps of wall clocks
 SETTLED_S: Final = 2.5  # after the leap; each second, leaders look for segments of which nothing waits
@@ -169,14 +170,18 @@ class TimerRun(ClusterRun):
             for arrival, due in self.timers.history.oracles[number].waiting.items()
             if limit is not None and due <= limit and arrival not in under_way and not timers.is_held(arrival)
         ]
-        watched = self._watched.get(number)
-        progress = (machine.name, led.partition.leader_epoch, self.timers.batches[number])
-        if not due or not machine.broker.may_release() or watched is None or watched.progress != progress:
-            self._watched[number] = _Watched(progress, now_us, now_us)
+        before = self._watched.get(number)
+        watched = self._watched[number] = _Watched(
+            (machine.name, led.partition.leader_epoch, self.timers.batches[number]), now_us, now_us, now_us, limit
+        )
+        if not due or not machine.broker.may_release() or before is None or before.progress != watched.progress:
             return
         self.looks += 1
-        if led._is_reading or led._in_flight >= led_timers.IN_FLIGHT_MAX:
-            watched.idle_since_us = now_us
+        watched.since_us = before.since_us
+        if not (led._is_reading or led._in_flight >= led_timers.IN_FLIGHT_MAX):
+            watched.idle_since_us = before.idle_since_us
+        if before.has_leapt_to(limit or 0, now_us):
+            watched.idle_since_us = now_us + seconds(TICK_S)
         idle_ms, waiting_ms = (now_us - watched.idle_since_us) // 1_000, (now_us - watched.since_us) // 1_000
         if idle_ms > LATE_MS_MAX + led.partition.config.timer_linger_ms or waiting_ms > BUSY_MS_MAX:
             raise InvariantViolation(
@@ -191,8 +196,7 @@ class TimerRun(ClusterRun):
         Set all clocks right, let everything become visible that is due, then what is due within two hours, and check
         what has become of each record.
         """
-        for machine in self.machines:
-            machine.wall.skew_us = 0 if self._leapt_us is None else LEAP_MS * 1_000
+        self.timers.set_clocks_right(0 if self._leapt_us is None else LEAP_MS * 1_000)
         if not agree() or not all(map(self._is_quiet, range(self.knobs.partitions))):
             return False
         for number in range(self.knobs.partitions):
@@ -234,13 +238,22 @@ class TimerRun(ClusterRun):
         return found
 
 
+@dataclass(slots=True)
 class _Watched:
     """How long a leader has had something to release."""
 
-    def __init__(self, progress: tuple[str, int, int], since_us: int, idle_since_us: int) -> None:
-        self.progress = progress  # broker, leader epoch, and how many batches of the partition were proposed
-        self.since_us = since_us
-        self.idle_since_us = idle_since_us
+    progress: tuple[str, int, int]  # broker, leader epoch, and how many batches of the partition were proposed
+    at_us: int
+    since_us: int
+    idle_since_us: int
+    limit: int | None
+
+    def has_leapt_to(self, limit: int, now_us: int) -> bool:
+        """
+        Return whether the limit has moved by more than the time that has passed: because clocks have stepped, or wrong
+        ones are not heard any more.  Leaders become aware of that at the next tick.
+        """
+        return self.limit is None or limit - self.limit > LEAPT_MS + (now_us - self.at_us) // 1_000
 
 
 def _has_unneeded_segment(partition: Partition) -> bool:

@@ -124,6 +124,12 @@ class TimerCheck:
         clock.skew_us_max = max(clock.skew_us_max, skew_us)
         self.machines[number - 1].wall.skew_us = skew_us
 
+    def set_clocks_right(self, leap_us: int) -> None:
+        """Let all clocks show the present, after time has leapt by `leap_us`, as if nothing had happened meanwhile."""
+        for machine, clock in zip(self.machines, self.clocks.values(), strict=True):
+            machine.wall.skew_us = leap_us
+            clock.skew_us_max = max(clock.skew_us_max, leap_us)
+
     def latest_ms(self, voters: tuple[ReplicaKey, ...]) -> int:
         """
         Return the latest time that a leader may take for the present: that of the latest right clock of the voters, or
