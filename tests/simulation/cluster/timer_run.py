@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from tidemill.broker.timers import led_timers, timer_host
+from tidemill.broker.timers import index_files, led_timers, timer_host
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
@@ -19,10 +19,13 @@ from tidemill.simulation.cluster.broker_machine import TICK_S, BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_faults import WRONG_MS_MAX
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
-from tidemill.simulation.cluster.timer_check import TimerCheck, in_flight, observed_take, state_of
+from tidemill.simulation.cluster.timer_check import TimerCheck, in_flight, observed_read, state_of
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.event_loop import US
 from tidemill.simulation.machine.machine import seconds
+from tidemill.timer import timer_partition
+from tidemill.timer.due_index import DueIndex, Sizes
+from tidemill.timer.due_row import ROW_BYTES
 from tidemill.timer.due_time import UNLIMITED
 
 HEALTHY_S: Final = 2.0  # after the last fault, until which everything that is due must be released in time
@@ -37,6 +40,17 @@ FAR_MS: Final = 20 * HOUR_MS  # `tidemill.max.delay.ms` in half of the runs; at 
 LEAP_MS: Final = 2 * HOUR_MS  # more than any clock was wrong by: all other records are due after it
 RECORDS_MAX: Final = 20  # of a batch, so that many batches are in flight
 ROLL_BYTES: Final = 4 << 10
+SIZES: Final = Sizes(
+    run_rows=16,
+    chunk_rows=4,
+    refill_rows=8,
+    window_rows=24,
+    runs_max=4,
+    merge_runs=2,
+    inline_rows=4,
+    reschedule_rows=4,
+)
+FLUSH_ROWS: Final = 12
 BATCHES_WHEN_HEALTHY: Final = 8
 PAUSE_WHEN_HEALTHY_S: Final = 0.15
 
@@ -281,10 +295,12 @@ def eventful_timer_run(seed: int) -> TimerRun:
 
 @contextmanager
 def with_timer_settings() -> Iterator[None]:
-    """Let brokers release few records at a time and close segments early, and check what they release."""
+    """Let brokers release few records at a time, keep few rows in memory, and close segments early."""
     with (
+        patch.object(timer_partition, "DueIndex", partial(DueIndex, sizes=SIZES)),
+        patch.object(index_files, "FLUSH_BYTES", FLUSH_ROWS * ROW_BYTES),
         patch.object(led_timers, "RECORDS_MAX", RECORDS_MAX),
         patch.object(timer_host, "ROLL_BYTES", ROLL_BYTES),
-        patch.object(LedTimers, "_take", observed_take(LedTimers._take)),
+        patch.object(LedTimers, "_read", observed_read(LedTimers._read)),
     ):
         yield

@@ -7,7 +7,7 @@ The checks at the end of a run, and those of time, are in the run itself.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -53,6 +53,7 @@ class _Releases(NamedTuple):
 
 _Parsed = _Arrivals | _Releases | tuple[Decision, ...] | None
 _ShardKey = tuple[bytes, int]  # topic id and first partition
+_Read = Callable[[LedTimers, Sequence[DueRow]], None]
 
 
 class ObservedTimerMachine(TimerMachine):
@@ -232,7 +233,7 @@ class TimerCheck:
 
     # Releases of leaders.
 
-    def taken(self, led: LedTimers, limit: int, rows: list[DueRow]) -> None:
+    def taken(self, led: LedTimers, rows: Sequence[DueRow]) -> None:
         """Check that a leader releases the first of what waits, by due time and arrival number."""
         timers, number = led.timers, led.partition.number
         arrivals, waiting = self.history.oracles[number].arrivals, timers.waiting
@@ -245,7 +246,8 @@ class TimerCheck:
         found = [(row.due_ms, row.arrival) for row in rows]
         if found != candidates[: len(found)]:
             raise InvariantViolation(f"a leader releases {found}; what waits begins with {candidates[: len(found)]}")
-        if found and found[-1][0] > limit:
+        limit = led.partition.shard.release_limit
+        if found and (limit is None or found[-1][0] > limit):
             raise InvariantViolation(f"a leader releases {found}, beyond its limit {limit}")
 
     def check_log_starts(self, machine: BrokerMachine) -> None:
@@ -276,15 +278,14 @@ def state_of(timers: TimerPartition) -> tuple[object, ...]:
     return waiting.end, [*waiting._bits.numbers()], moved, dict(sorted(waiting._of_id.items()))
 
 
-def observed_take(take: Callable[[LedTimers, int], list[DueRow]]) -> Callable[[LedTimers, int], list[DueRow]]:
-    """Return `LedTimers._take` with a check of its result."""
+def observed_read(read: _Read) -> _Read:
+    """Return `LedTimers._read`, which reads what is to be released now, with a check of its argument."""
 
-    def checked(self: LedTimers, limit: int) -> list[DueRow]:
-        rows = take(self, limit)
+    def checked(self: LedTimers, rows: Sequence[DueRow]) -> None:
         machine = self.partition.shard.log.machines.by_number[MachineNumber.TIMERS]
         assert isinstance(machine, ObservedTimerMachine), "timers are observed"
-        machine.check.taken(self, limit, rows)
-        return rows
+        machine.check.taken(self, rows)
+        read(self, rows)
 
     return checked
 
