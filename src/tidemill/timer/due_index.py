@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tidemill.timer.covered_offsets import CoveredOffsets
 from tidemill.timer.due_merge import Merge
 from tidemill.timer.due_refill import Refill
-from tidemill.timer.due_row import KEPT, ROW, ROW_BYTES, pack_rows, unpack_rows
+from tidemill.timer.due_row import KEPT, ROW, ROW_BYTES, arrivals_of, pack_rows, unpack_rows
 from tidemill.timer.due_run import CHUNK_ROWS, DueRun, ReadRun, UnwrittenRun
 from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window
 from tidemill.timer.native import due_scan
@@ -123,6 +123,9 @@ class DueIndex:
         """
         run = read.run
         self._serial = max(self._serial, serial_of(run.name))
+        if run.over > self._waiting.over:
+            self._unused.append(run.name)  # it lacks arrivals that wait by the saved state
+            return
         self._covered.add(run.first, run.end)
         if not due_scan.waiting_rows(read.rows, self._waiting.bits()):
             self._unused.append(run.name)
@@ -165,12 +168,19 @@ class DueIndex:
             gathered = unsorted.gather(self._sizes.run_rows, self._waiting.bits())
             if gathered is not None:
                 blocks, first, end = gathered
-                id_of = self._waiting.id_of if self._waiting.has_ids else None
                 name, chunk_rows = self._next_name(first, end), self._sizes.chunk_rows
-                run = UnwrittenRun(name, first, end, blocks, id_of, chunk_rows=chunk_rows)
+                # Now and not in the job: until then some may be over, and would have rows without ids.
+                ids = self._ids_in(blocks) if self._waiting.has_ids else []
+                run = UnwrittenRun(name, first, end, blocks, ids, over=self._waiting.over, chunk_rows=chunk_rows)
                 self._unwritten.append(run)
                 return run
         return None
+
+    def _ids_in(self, blocks: Sequence[bytes]) -> list[tuple[int, bytes]]:
+        """Return the arrivals of rows that have ids, and the ids."""
+        id_of = self._waiting.id_of
+        named = [(arrival, id_of(arrival)) for block in blocks for arrival in arrivals_of(block)]
+        return [(arrival, timer_id) for arrival, timer_id in named if timer_id is not None]
 
     def flushed(self, run: UnwrittenRun) -> None:
         """Note that the file of a run is written."""
@@ -212,7 +222,8 @@ class DueIndex:
         if found is None:
             return None
         name, bits, sizes = self._next_name(found[0].first, found[-1].end), self._fixed_bits(), self._sizes
-        self._merge = Merge(name, found, bits, sizes.refill_rows, chunk_rows=sizes.chunk_rows)
+        over = self._waiting.over
+        self._merge = Merge(name, found, bits, sizes.refill_rows, over=over, chunk_rows=sizes.chunk_rows)
         return self._merge
 
     def merged(self, merge: Merge) -> None:

@@ -23,13 +23,23 @@ _ARRIVAL: Final = Struct(">Q")
 
 class Merge:
     def __init__(
-        self, name: str, runs: Sequence[DueRun], bits: BitView, rows_min: int, *, chunk_rows: int = CHUNK_ROWS
+        self,
+        name: str,
+        runs: Sequence[DueRun],
+        bits: BitView,
+        rows_min: int,
+        *,
+        over: int,
+        chunk_rows: int = CHUNK_ROWS,
     ) -> None:
-        """`runs` follow each other in the order of offsets.  `bits` do not change.  A round reads about `rows_min`."""
+        """
+        `runs` follow each other in the order of offsets.  `bits` do not change, and say that `over` arrivals are over.
+        A round reads about `rows_min`.
+        """
         self.name = name
         self.runs = runs
         self.run = DueRun(
-            name, runs[0].first, max(run.end for run in runs), epoch=runs[-1].epoch, chunk_rows=chunk_rows
+            name, runs[0].first, max(run.end for run in runs), epoch=runs[-1].epoch, over=over, chunk_rows=chunk_rows
         )
         self.reads: list[RunRead] = []  # what to read next; none if all is merged, or a run is unreadable
         self.position = HEAD_BYTES  # where the next bytes are written

@@ -6,24 +6,29 @@
     epoch      8   int64; the leader epoch of the last batch of the range
     first      8   the first offset of the range; the highest bit is set in the log of kept records, as in rows
     end        8   the end offset of the range
+    over       8   how many arrivals of the partition were over when the run was made
     rows       4   their count
     ids        4   their count
     rows       …   `due_row`, in order
     ids        …   each: arrival uint64, timer id 16 bytes
 
-Integers are big-endian.  Runs are hints.  No run is synced, because the rows can be read from the log again.  The host
+Integers are big-endian.  The ids are those of the rows.  A state of what waits that was saved earlier may have arrivals
+that were over when the run was made, and whose rows and ids the run lacks.  The changes that ended them are to be
+applied again, and may name them by their ids; so such a run is not used.
+
+Runs are hints.  No run is synced, because the rows can be read from the log again.  The host
 compares the epoch with that of the log; the CRC of each chunk of rows is kept in memory and checked when it is read.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from struct import Struct
 from typing import Final, NamedTuple
 
 from tidemill.batches.checksum import crc32c, crc32c_joined
-from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW_BYTES, arrivals_of
+from tidemill.timer.due_row import KEPT, KEY_BYTES, ROW_BYTES
 from tidemill.timer.due_window import LAST_EDGE
 from tidemill.timer.native import due_scan
 
@@ -31,7 +36,7 @@ MAGIC: Final = b"TMDU"
 VERSION: Final = 1
 CHUNK_ROWS: Final = 512  # read and checked at once
 _PREFIX: Final = Struct(">4sHI")
-_HEAD: Final = Struct(">qQQII")
+_HEAD: Final = Struct(">qQQQII")
 _ID: Final = Struct(">Q16s")
 HEAD_BYTES: Final = _PREFIX.size + _HEAD.size
 ID_ROW_BYTES: Final = _ID.size
@@ -52,11 +57,12 @@ class RunRead(NamedTuple):
 class DueRun:
     """What is known of a run without its file: its range, and where its rows lie."""
 
-    def __init__(self, name: str, first: int, end: int, *, epoch: int, chunk_rows: int = CHUNK_ROWS) -> None:
+    def __init__(self, name: str, first: int, end: int, *, epoch: int, over: int, chunk_rows: int = CHUNK_ROWS) -> None:
         self.name = name  # of the file; no other run of this index has it
         self.first = first  # offset, as in rows
         self.end = end
         self.epoch = epoch  # the leader epoch of the last batch of the range
+        self.over = over  # how many arrivals of the partition were over when the run was made
         self.count = 0  # of rows
         self.id_count = 0
         self.fences: list[bytes] = []  # the first key of each chunk
@@ -120,7 +126,7 @@ class DueRun:
 
     def head(self, crc: int) -> bytes:
         """Return the head of the file; `crc` is that of all rows and ids."""
-        rest = _HEAD.pack(self.epoch, self.first, self.end, self.count, self.id_count)
+        rest = _HEAD.pack(self.epoch, self.first, self.end, self.over, self.count, self.id_count)
         size = self.count * ROW_BYTES + self.id_count * ID_ROW_BYTES
         return _PREFIX.pack(MAGIC, VERSION, crc32c_joined(crc32c(rest), crc, size)) + rest
 
@@ -134,17 +140,22 @@ class UnwrittenRun:
         first: int,
         end: int,
         blocks: list[bytes],
-        id_of: Callable[[int], bytes | None] | None = None,
+        ids: Sequence[tuple[int, bytes]] = (),
         *,
+        over: int,
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
-        """`blocks` are the rows in any order, and `id_of` returns the id of an arrival if one has an id."""
+        """
+        `blocks` are the rows in any order, `ids` the arrivals of them that have ids, and `over` is how many arrivals
+        of the partition are over.
+        """
         self.name = name
         self.first = first
         self.end = end
         self.blocks = blocks
         self.written: DueRun | None = None  # what is known of the file
-        self._id_of = id_of
+        self._ids = ids
+        self._over = over
         self._chunk_rows = chunk_rows
 
     @property
@@ -163,11 +174,11 @@ class UnwrittenRun:
 
         A job may do this, because it changes nothing that the index reads.
         """
-        run = DueRun(self.name, self.first, self.end, epoch=epoch, chunk_rows=self._chunk_rows)
+        run = DueRun(self.name, self.first, self.end, epoch=epoch, over=self._over, chunk_rows=self._chunk_rows)
         rows = due_scan.sorted_rows(self.blocks)
         run.append(rows)
-        ids = b"" if self._id_of is None else _packed_ids(arrivals_of(rows), self._id_of)
-        run.id_count = len(ids) // ID_ROW_BYTES
+        ids = b"".join([_ID.pack(*it) for it in self._ids])
+        run.id_count = len(self._ids)
         self.written = run
         return run.head(crc32c(ids, crc32c(rows))) + rows + ids
 
@@ -187,11 +198,11 @@ def decode_run(name: str, data: bytes, *, chunk_rows: int = CHUNK_ROWS) -> ReadR
     magic, version, crc = _PREFIX.unpack_from(data)
     if (magic, version) != (MAGIC, VERSION):
         raise MalformedRun(f"{name}: no run of version {VERSION}")
-    epoch, first, end, count, id_count = _HEAD.unpack_from(data, _PREFIX.size)
+    epoch, first, end, over, count, id_count = _HEAD.unpack_from(data, _PREFIX.size)
     rows_end = HEAD_BYTES + count * ROW_BYTES
     if len(data) != rows_end + id_count * ID_ROW_BYTES or crc32c(memoryview(data)[_PREFIX.size :]) != crc:
         raise MalformedRun(f"{name}: the file was cut or is damaged")
-    run = DueRun(name, first, end, epoch=epoch, chunk_rows=chunk_rows)
+    run = DueRun(name, first, end, epoch=epoch, over=over, chunk_rows=chunk_rows)
     rows = data[HEAD_BYTES:rows_end]
     run.append(rows)
     run.id_count = id_count
@@ -219,8 +230,3 @@ def planned(runs: Sequence[DueRun], edge: bytes, rows_min: int) -> tuple[list[tu
             heappush(pending, (runs[at].fences[chunk + 1], at, chunk + 1, chunks))
         count += runs[at].read(range(chunk, chunk + 1)).size // ROW_BYTES
     return [(runs[at], chunks) for at, chunks in ends.items()], pending[0][0] if pending else LAST_EDGE
-
-
-def _packed_ids(arrivals: Sequence[int], id_of: Callable[[int], bytes | None]) -> bytes:
-    with_ids = ((arrival, id_of(arrival)) for arrival in arrivals)
-    return b"".join([_ID.pack(arrival, timer_id) for arrival, timer_id in with_ids if timer_id is not None])

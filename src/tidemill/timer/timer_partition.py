@@ -48,7 +48,6 @@ class TimerPartition:
         self._first_needed = 0  # as it was last computed; it never goes back
         self._pending: deque[tuple[int, Change]] = deque()  # not committed
         self._deferred: deque[tuple[int, Change]] = deque()  # committed, not applied
-        self._ids_read: list[tuple[int, bytes]] = []  # while this is restored: arrivals and the hashes of their ids
         self._kept_read: list[tuple[int, int]] = []  # while this is restored: offsets of the kept log and arrivals
         self._held: Counter[int | bytes] = Counter()  # arrivals, and hashes of ids, that uncommitted changes name
 
@@ -154,7 +153,7 @@ class TimerPartition:
 
     def restore_run(self, read: ReadRun) -> None:
         """Adopt a run of the index."""
-        self._ids_read += read.ids
+        self.waiting.restore_ids(read.ids)
         if read.run.is_kept:
             self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(read.rows)]
         self.index.restore(read)
@@ -164,7 +163,7 @@ class TimerPartition:
         Adopt the rows of a range of offsets that `index.missing` has named, or of its beginning: those of records that
         wait, in order; and the hashes of their ids.
         """
-        self._ids_read += ids
+        self.waiting.restore_ids(ids)  # at once, because runs that are written meanwhile must have them
         if first >= KEPT:
             self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(rows)]
         self.index.rebuild(first, end, rows)
@@ -172,9 +171,8 @@ class TimerPartition:
     def restored(self) -> None:
         """Apply what was deferred: nothing is missing any more."""
         assert not self.is_restored, "ids and index are there already"
-        self.waiting.restore_ids(sorted(self._ids_read))
-        self.kept = ArrivalsByOffset(self.kept.end, self._kept_read)
-        self._ids_read, self._kept_read = [], []
+        self.kept = ArrivalsByOffset(self.kept.end, {*self._kept_read})  # runs that were merged have the same ones
+        self._kept_read = []
         self.is_restored = True
         while self._deferred:
             self._apply(*self._deferred.popleft())

@@ -98,6 +98,11 @@ class WaitingSet:
         """How many arrivals wait."""
         return self._bits.count
 
+    @property
+    def over(self) -> int:
+        """How many arrivals are over.  A later state never has fewer."""
+        return self.end - self.count
+
     def first_waiting(self) -> int:
         """Return the first arrival that waits, or `end`: no byte of an earlier one is needed any more."""
         return self._bits.first_waiting()
@@ -233,7 +238,7 @@ class WaitingSet:
             self.unscheduled.pop(number, None)
 
     def restore_ids(self, ids: Iterable[tuple[int, bytes]]) -> None:
-        """Add the ids of arrivals, in the order of their numbers, after the rest was decoded.  Some may be over."""
+        """Add the ids of arrivals, in any order, after the rest was decoded.  Some may be over."""
         for number, timer_id in ids:
             if self.waits(number):
                 self._name(number, timer_id)

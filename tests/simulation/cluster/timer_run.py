@@ -236,7 +236,9 @@ class TimerRun(ClusterRun):
             return False
         for partition in replicas:
             if (here := state_of(timers_of(partition))) != oracle.state():
-                raise InvariantViolation(f"partition {number}: {here} on a replica, and {oracle.state()} by the entries")
+                raise InvariantViolation(
+                    f"partition {number}: {here} on a replica, and {oracle.state()} by the entries"
+                )
         return not any(map(_has_unneeded_segment, replicas))
 
     def _waiting_on_leader(self, number: int) -> list[int]:

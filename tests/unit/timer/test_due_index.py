@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.timer.due_rows import row
 from tests.unit.timer.index_host import EVERYTHING, TINY, IndexHost, step
-from tidemill.timer.due_index import DueIndex
-from tidemill.timer.due_row import KEPT, ROW_BYTES, arrivals_of, pack_rows, unpack_rows
-from tidemill.timer.due_run import ReadRun, decode_run
+from tidemill.timer.due_index import DueIndex, Sizes
+from tidemill.timer.due_row import KEPT, ROW_BYTES, DueRow, arrivals_of, pack_rows, unpack_rows
+from tidemill.timer.due_run import ReadRun, UnwrittenRun, decode_run
 from tidemill.timer.waiting_set import Arrival, WaitingSet
 
 
@@ -515,3 +515,63 @@ def test_many_rows_that_are_added_while_a_refill_is_read_are_taken(due_scan: Mod
 
     assert len(host.index._window or ()) <= TINY.window_rows
     assert [*range(50, 99), *range(104, 130)] == [it.due_ms for it in host.take_all(200)]
+
+
+ID = b"a timer of this topic hashed"[:16]
+
+
+def unwritten_of(waiting: WaitingSet) -> UnwrittenRun:
+    """Return a run of all records that wait."""
+    index = DueIndex(WaitingSet())
+    index._waiting = waiting
+    index.add(pack_rows([DueRow(100 + number, number, number) for number in range(waiting.end)]))
+    run = index.flush()
+    assert run is not None
+    return run
+
+
+def test_a_run_has_the_ids_of_its_rows_although_some_are_over_before_it_is_written() -> None:
+    waiting = WaitingSet()
+    waiting.arrive([Arrival(100, ID), Arrival(101)])
+    run = unwritten_of(waiting)
+    waiting.cancel([0])
+    read = decode_run(run.name, run.encode(epoch=1))
+
+    assert [(0, ID)] == read.ids
+    assert [0, 1] == arrivals_of(read.rows)
+
+
+def test_a_run_is_not_used_with_a_state_from_before_what_it_lacks_was_over() -> None:
+    """
+    A broker has written a run after the state that it finds when it starts again: the change that ends a record, maybe
+    by its id, is applied once more.
+    """
+    earlier, waiting = WaitingSet(), WaitingSet()
+    for it in (earlier, waiting):
+        it.arrive([Arrival(100, ID), Arrival(101)])
+    waiting.cancel([0])
+    run = unwritten_of(waiting)
+    read = decode_run(run.name, run.encode(epoch=1))
+    index, index_of_earlier = DueIndex(waiting), DueIndex(earlier)
+    for it in (index, index_of_earlier):
+        it.restore(read)
+
+    assert ([], []) == (index.missing(), index.removable())
+    assert ([(0, 2)], [run.name]) == (index_of_earlier.missing(), index_of_earlier.removable())
+
+
+def test_a_merged_run_says_how_many_arrivals_were_over_when_it_was_made() -> None:
+    waiting = WaitingSet()
+    index = DueIndex(waiting, sizes=Sizes(run_rows=1, runs_max=1, merge_runs=2))
+    for number in range(2):
+        waiting.arrive([Arrival(100 + number)])
+        index.add(pack_rows([DueRow(100 + number, number, number)]))
+        run = index.flush()
+        assert run is not None
+        run.encode(epoch=1)
+        index.flushed(run)
+    waiting.cancel([0])
+    merge = index.merge()
+
+    assert merge is not None
+    assert (1, {0}) == (merge.run.over, {run.over for run in merge.runs})

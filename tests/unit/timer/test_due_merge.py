@@ -17,16 +17,21 @@ def id_of(arrival: int) -> bytes | None:
     return b"%16d" % arrival if arrival % 3 == 0 else None
 
 
+def ids_of(rows: list[DueRow]) -> list[tuple[int, bytes]]:
+    named = [(it.arrival, id_of(it.arrival)) for it in rows]
+    return [(arrival, timer_id) for arrival, timer_id in named if timer_id is not None]
+
+
 def files_of(*ranges: tuple[int, int, list[DueRow]]) -> Files:
     return {
-        f"{at}": UnwrittenRun(f"{at}", first, end, [pack_rows(rows)], id_of).encode(at)
+        f"{at}": UnwrittenRun(f"{at}", first, end, [pack_rows(rows)], ids_of(rows), over=at).encode(at)
         for at, (first, end, rows) in enumerate(ranges)
     }
 
 
 def merge_of(files: Files, over: list[int]) -> Merge:
     runs = [decode_run(name, data, chunk_rows=2).run for name, data in files.items()]
-    return Merge("merged", runs, bits_of(1_000, over), 3, chunk_rows=2)
+    return Merge("merged", runs, bits_of(1_000, over), 3, over=9, chunk_rows=2)
 
 
 def merged(merge: Merge, files: Files) -> bytes:

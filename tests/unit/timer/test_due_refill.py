@@ -10,7 +10,7 @@ from tidemill.timer.due_window import LAST_EDGE, NO_EDGE
 
 
 def run_of(name: str, *rows: DueRow) -> ReadRun:
-    return decode_run(name, UnwrittenRun(name, 0, 99, [pack_rows(rows)]).encode(0), chunk_rows=2)
+    return decode_run(name, UnwrittenRun(name, 0, 99, [pack_rows(rows)], over=0).encode(0), chunk_rows=2)
 
 
 def data_of(refill: Refill, *reads: ReadRun) -> list[bytes | None]:

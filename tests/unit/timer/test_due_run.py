@@ -14,7 +14,8 @@ IDS = {3: b"three".ljust(16), 4: b"four".ljust(16)}
 
 
 def encoded(rows: list[DueRow], *, name: str = "0-9-1.due", first: int = 0, end: int = 9) -> bytes:
-    return UnwrittenRun(name, first, end, [pack_rows(rows)], IDS.get).encode(7)
+    ids = [(it.arrival, IDS[it.arrival]) for it in sorted(rows) if it.arrival in IDS]
+    return UnwrittenRun(name, first, end, [pack_rows(rows)], ids, over=2).encode(7)
 
 
 def run_of(rows: list[DueRow], name: str = "0-9-1.due", chunk_rows: int = 2) -> ReadRun:
@@ -27,7 +28,8 @@ def test_a_run_has_these_bytes(due_scan: ModuleType) -> None:
 
     data = encoded([first, second], first=KEPT | 2, end=KEPT | 9)
 
-    expected = "544d4455 0001 c7894a69 0000000000000007 8000000000000002 8000000000000009 00000002 00000002"
+    range_of_it = "8000000000000002 8000000000000009"
+    expected = f"544d4455 0001 35983043 0000000000000007 {range_of_it} 0000000000000002 00000002 00000002"
     ids = "0000000000000003" + IDS[3].hex() + "0000000000000004" + IDS[4].hex()
     assert bytes.fromhex(expected) + pack_rows([second, first]) + bytes.fromhex(ids) == data
 

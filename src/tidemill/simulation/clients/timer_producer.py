@@ -243,5 +243,3 @@ def as_text(at_ns: int, digits: int, offset_minutes: int) -> tuple[bytes, int]:
     sign, minutes = ("-", -offset_minutes) if offset_minutes < 0 else ("+", offset_minutes)
     text += f"{sign}{minutes // 60:02}:{minutes % 60:02}" if offset_minutes else "Z"
     return text.encode(), -(-at_ns // 1_000_000)
-
-
