@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from tidemill.broker.timers import index_files, led_timers, timer_host
+from tidemill.broker.timers import draining, index_files, led_timers, timer_host
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
@@ -51,6 +51,9 @@ SIZES: Final = Sizes(
     reschedule_rows=4,
 )
 FLUSH_ROWS: Final = 12
+SPARE_BYTES: Final = 8 << 10
+KEPT_BYTES_MAX: Final = 2 << 10
+SOON_MS: Final = 500
 BATCHES_WHEN_HEALTHY: Final = 8
 PAUSE_WHEN_HEALTHY_S: Final = 0.15
 
@@ -236,9 +239,7 @@ class TimerRun(ClusterRun):
             return False
         for partition in replicas:
             if (here := state_of(timers_of(partition))) != oracle.state():
-                raise InvariantViolation(
-                    f"partition {number}: {here} on a replica, and {oracle.state()} by the entries"
-                )
+                raise InvariantViolation(f"partition {number}: {here} on a replica; {oracle.state()} by the entries")
         return not any(map(_has_unneeded_segment, replicas))
 
     def _waiting_on_leader(self, number: int) -> list[int]:
@@ -273,9 +274,16 @@ class _Watched:
 
 
 def _has_unneeded_segment(partition: Partition) -> bool:
-    assert partition.arrivals is not None, "a timer partition"
-    segments = partition.arrivals.log.segments
-    return len(segments) > 1 and segments[1].base_offset <= timers_of(partition).waiting.first_waiting()
+    """Return whether a log of a replica begins with a segment of which no byte is needed."""
+    assert partition.arrivals is not None and partition.kept is not None, "a timer partition"
+    timers = timers_of(partition)
+    for log, first in (
+        (partition.arrivals.log, timers.first_needed()),
+        (partition.kept.log, timers.kept.first_needed(timers.waiting.waits)),
+    ):
+        if len(log.segments) > 1 and log.segments[1].base_offset <= first:
+            return True
+    return False
 
 
 def timer_run(seed: int) -> TimerRun:
@@ -301,6 +309,9 @@ def with_timer_settings() -> Iterator[None]:
     with (
         patch.object(timer_partition, "DueIndex", partial(DueIndex, sizes=SIZES)),
         patch.object(index_files, "FLUSH_BYTES", FLUSH_ROWS * ROW_BYTES),
+        patch.object(draining, "SPARE_BYTES", SPARE_BYTES),
+        patch.object(draining, "BATCH_BYTES_MAX", KEPT_BYTES_MAX),
+        patch.object(draining, "SOON_MS", SOON_MS),
         patch.object(led_timers, "RECORDS_MAX", RECORDS_MAX),
         patch.object(timer_host, "ROLL_BYTES", ROLL_BYTES),
         patch.object(LedTimers, "_read", observed_read(LedTimers._read)),

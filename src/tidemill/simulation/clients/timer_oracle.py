@@ -5,10 +5,11 @@ The oracle reads records by itself, and shares with the brokers only the codecs 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from tidemill.simulation.invariant_violation import InvariantViolation
-from tidemill.timer.timer_command import Cancel, CancelIds, Decision, Reschedule
+from tidemill.timer.timer_command import Cancel, CancelIds, Decision, Reschedule, RescheduleIds
 
 
 class ArrivedTimer(NamedTuple):
@@ -31,6 +32,8 @@ class TimerOracle:
     ended: dict[int, str] = field(default_factory=dict)  # arrival → why it never becomes visible
     of_id: dict[bytes, int] = field(default_factory=dict)  # hash of an id → the arrival that waits with it
     moved: set[int] = field(default_factory=set)  # arrivals that wait and were rescheduled
+    kept: dict[int, int] = field(default_factory=dict)  # arrival → offset of its newest copy in the kept log
+    kept_end: int = 0
 
     def arrive(self, base: int, timers: Sequence[ArrivedTimer]) -> None:
         if base != len(self.arrivals):
@@ -45,6 +48,12 @@ class TimerOracle:
             self.waiting[number] = timer.due_ms
             if timer.timer_id is not None:
                 self.of_id[timer.timer_id] = number
+
+    def keep(self, base_offset: int, arrivals: Sequence[int]) -> None:
+        if base_offset != self.kept_end:
+            raise InvariantViolation(f"a kept record commits at {base_offset} after {self.kept_end} kept records")
+        self.kept |= {number: offset for offset, number in enumerate(arrivals, base_offset)}
+        self.kept_end += len(arrivals)
 
     def release(self, base_offset: int, arrivals: Sequence[int]) -> None:
         for offset, number in enumerate(arrivals, base_offset):
@@ -68,13 +77,14 @@ class TimerOracle:
         elif isinstance(decision, Reschedule):
             for number, due in decision.dues.items():
                 self._move(number, due)
-        else:
+        elif isinstance(decision, RescheduleIds):
             for timer_id, due in decision.dues.items():
                 self._move(self.of_id.get(timer_id, -1), due)
 
-    @property
-    def first_waiting(self) -> int:
-        return next(iter(self.waiting), len(self.arrivals))
+    def lost_by(self, arrivals_start: int, kept_start: int) -> list[int]:
+        """Return the arrivals that wait and have no copy in logs that start at these offsets."""
+        before = takewhile(lambda number: number < arrivals_start, self.waiting)
+        return [number for number in before if self.kept.get(number, -1) < kept_start]
 
     def state(self) -> tuple[object, ...]:
         """Return what all replicas must agree on: the end, what waits, new times, and ids."""

@@ -51,7 +51,12 @@ class _Releases(NamedTuple):
     arrivals: list[int]
 
 
-_Parsed = _Arrivals | _Releases | tuple[Decision, ...] | None
+class _Kept(NamedTuple):
+    base_offset: int
+    arrivals: list[int]
+
+
+_Parsed = _Arrivals | _Releases | _Kept | tuple[Decision, ...]
 _ShardKey = tuple[bytes, int]  # topic id and first partition
 _Read = Callable[[LedTimers, Sequence[DueRow]], None]
 
@@ -208,8 +213,10 @@ class TimerCheck:
             self.history.oracles[released_of(entry.partition)].arrive(*parsed)
         elif isinstance(parsed, _Releases):
             self.history.oracles[entry.partition].release(*parsed)
+        elif isinstance(parsed, _Kept):
+            self.history.oracles[released_of(entry.partition)].keep(*parsed)
         else:
-            for decision in parsed or ():
+            for decision in parsed:
                 self.history.oracles[decision.partition].decide(decision)
 
     def _check_over(self, timers: TimerPartition, arrival: int) -> None:
@@ -256,14 +263,11 @@ class TimerCheck:
         for shard in machine.broker.shard_table.shards.values():
             if not shard.has_timers:
                 continue
-            for number, log in shard.log.partitions.items():
-                if number & ARRIVALS:
-                    first = self.history.oracles[released_of(number)].first_waiting
-                    if log.log_start > first:
-                        raise InvariantViolation(
-                            f"{machine.name}: arrivals of {released_of(number)} start at {log.log_start}, and {first} "
-                            "waits"
-                        )
+            for number, partition in shard.released.items():
+                assert partition.arrivals is not None and partition.kept is not None, "a timer partition"
+                starts = partition.arrivals.log_start, partition.kept.log_start
+                if lost := self.history.oracles[number].lost_by(*starts):
+                    raise InvariantViolation(f"{machine.name}: the logs of partition {number} have lost {lost[:5]}")
 
 
 def in_flight(timers: TimerPartition) -> set[int]:
@@ -295,12 +299,11 @@ def _parsed(entry: Entry, topic_id: bytes) -> _Parsed:
     if entry.kind != BATCH:
         return tuple(decode_command(entry.payload))
     records = read_records(entry.payload)
-    if not is_hidden(entry.partition):
-        return _Releases(entry.base_offset, [int(record.headers[_ARRIVAL_AT][1] or b"") for record in records])
     if entry.partition & ARRIVALS:
         stamp_ms = read_header(entry.payload).max_timestamp
         return _Arrivals(entry.base_offset, [_arrived(record, stamp_ms, topic_id) for record in records])
-    return None
+    arrivals = [int(record.headers[_ARRIVAL_AT][1] or b"") for record in records]
+    return (_Kept if is_hidden(entry.partition) else _Releases)(entry.base_offset, arrivals)
 
 
 def _arrived(record: Record, stamp_ms: int, topic_id: bytes) -> ArrivedTimer:
