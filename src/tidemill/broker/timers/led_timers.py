@@ -153,17 +153,19 @@ class LedTimers:
         if index in self._awaited:
             self._outcomes[index] = outcome
 
-    def release(self, now_ms: int) -> None:
-        """Release what is due.  `now_ms` is monotonic time."""
-        index = self.timers.index
-        while self.next_due is not None:
+    def release(self, now_ms: int, records_max: int) -> int:
+        """Release what is due, and return the number of records.  `now_ms` is monotonic time."""
+        index, left = self.timers.index, records_max
+        while left > 0 and self.next_due is not None:
             self._refill()
             limit = self.partition.shard.release_limit
-            taken = b"" if limit is None else index.take(limit, RECORDS_MAX, BYTES_MAX)
-            if not taken:
-                return
+            rows = [] if limit is None else [*unpack_rows(index.take(limit, min(left, RECORDS_MAX), BYTES_MAX))]
+            if not rows:
+                break
+            left -= len(rows)
             self.released_at = now_ms
-            self._read(self._free([*unpack_rows(taken)]))
+            self._read(self._free(rows))
+        return records_max - left
 
     def _refill(self) -> None:
         """Read the rows that are due next from the runs of the index, if few are in memory."""

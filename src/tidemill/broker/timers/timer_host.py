@@ -33,6 +33,7 @@ from tidemill.telemetry.metrics import Metrics
 from tidemill.timer.timer_partition import TimerPartition
 
 LOG_START_MS: Final = 1_000  # between two looks at the segments of which nothing waits
+TURN_RECORDS_MAX: Final = 10_000  # released in one turn of the event loop, which serves other requests between two
 ROLL_BYTES: Final = 1 << 20  # a segment of which nothing waits is closed from this size on, so that it can be removed
 
 T = TypeVar("T")
@@ -253,28 +254,32 @@ class TimerHost:
 
     def _evaluate(self) -> None:
         moved, self._moved = self._moved, {}
-        now_ms = self._machine.clock.monotonic_ms()
+        now_ms, left = self._machine.clock.monotonic_ms(), TURN_RECORDS_MAX
         for led in moved:
-            self._release(led, now_ms)
+            if left > 0:
+                left -= self._release(led, now_ms, left)
+            else:
+                self._wake(led)
         self._arm(now_ms)
 
-    def _release(self, led: LedTimers, now_ms: int) -> None:
+    def _release(self, led: LedTimers, now_ms: int, records_max: int) -> int:
+        """Release what is due of a partition, and return the number of records."""
         if self._led.get((led.partition.shard, led.partition.number)) is not led:  # type: ignore[arg-type]
-            return
+            return 0
         led.compute_occurrences()
+        released = 0
         if now_ms - led.released_at >= led.partition.config.timer_linger_ms:
-            led.release(now_ms)
+            released = led.release(now_ms, records_max)
         due = led.next_due
         if due is None:
             self._armed.pop(led, None)
         elif self._armed.get(led) != due:
             self._armed[led] = due
             heappush(self._due, (due, next(self._serial), led))
+        return released
 
     def _fire(self) -> None:
         """Release what is due now, by the release clock of each shard."""
-        now_ms = self._machine.clock.monotonic_ms()
-        again: list[LedTimers] = []
         while self._due:
             due, _, led = self._due[0]
             if self._armed.get(led) != due:
@@ -285,10 +290,8 @@ class TimerHost:
                 break
             heappop(self._due)
             del self._armed[led]
-            again.append(led)
-        for led in again:
-            self._release(led, now_ms)
-        self._arm(now_ms)
+            self._wake(led)
+        self._arm(self._machine.clock.monotonic_ms())
 
     def _arm(self, now_ms: int) -> None:
         """Wait for the first time in the heap."""
