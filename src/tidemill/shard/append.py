@@ -124,17 +124,17 @@ def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchH
     return Appended(errors.NONE, base_offset, index, log_append_time, record_count=header.record_count)
 
 
-def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:
+def append_own(partition: Partition, batch: bytearray, now_ms: int, *, append_time_min: int = 0) -> int:
     """
-    Append a batch that the broker itself has built (metadata, group offsets), and return its log index.  Raises
-    ValueError if the batch is too large.
+    Append a batch that the broker itself has built (metadata, group offsets), and return its log index.  Its append
+    time is at least `append_time_min`.  Raises ValueError if the batch is too large.
     """
     if len(batch) > partition.shard.batch_bytes_max:  # the batch would block the journal's queue forever
         raise ValueError(
             f"a batch of {len(batch)} B for {partition.topic}-{partition.number} is too large: "
             f"the journal takes at most {partition.shard.batch_bytes_max} B"
         )
-    append_time = partition.shard.append_time(now_ms)
+    append_time = max(partition.shard.append_time(now_ms), append_time_min)
     if partition.config.is_log_append_time:
         stamp_log_append_time(batch, append_time)
     return _propose(partition, batch, read_header(batch), append_time).log_index

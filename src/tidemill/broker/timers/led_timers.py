@@ -241,7 +241,10 @@ class LedTimers:
 
     def _propose(self, found: Sequence[Waiting]) -> None:
         shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
-        stamp = shard.append_time(wall_ms)
+        # The time of each record had come when it was taken.  The release clock may have gone back since then, if the
+        # clock of a voter has stepped; consumers rely on timestamps that are not before the times of their records.
+        latest_ms = max((it.due_ms for it in found), default=0)
+        stamp = max(shard.append_time(wall_ms), latest_ms)
         if self.timers.waiting.recurring:
             found = [it for it in found if not self._recurrences.is_missed(it, stamp)]
         if not found:
@@ -259,7 +262,7 @@ class LedTimers:
             if is_committed and not self._is_over:
                 self._ready(self)
 
-        shard.when_committed(append_own(self.partition, batch, wall_ms), committed)
+        shard.when_committed(append_own(self.partition, batch, wall_ms, append_time_min=stamp), committed)
 
     def _count(self, released: Sequence[Waiting]) -> None:
         """Count records whose release has just been committed."""

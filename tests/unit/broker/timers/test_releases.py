@@ -12,6 +12,7 @@ from tests.unit.broker.timers.timer_topic import (
     due_at,
     named,
     released,
+    resolve,
     send,
     send_batch,
     timers,
@@ -20,6 +21,7 @@ from tests.unit.broker.timers.timer_topic import (
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.model import errors
+from tidemill.peer.timer_resolve import RESCHEDULE
 
 MINUTE_MS = 60_000
 
@@ -198,6 +200,23 @@ def test_many_records_of_one_time_come_in_batches(world: BrokerWorld) -> None:
 
     found = released(world)
     assert [b"%d" % at for at in range(25_000)] == [it.value for it in found]
+
+
+def test_no_timestamp_is_before_the_time_of_its_record(world: BrokerWorld) -> None:
+    """
+    The clock steps back while a record that is due is read: what was certain stays so.
+    """
+    due_ms = world.clock.now_ms + 1_000
+    send(world, (b"x", due_at(due_ms + 60_000)))
+    resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=due_ms)  # so that it is read by a job
+    world.reads = False
+    world.pass_time(1_000)
+
+    world.clock.wrong_ms = -30_000
+    world.reads = True
+    world.stabilize()
+
+    assert [(b"x", due_ms)] == [(it.value, it.timestamp) for it in released(world)]
 
 
 def test_a_restart_forgets_nothing_and_repeats_nothing(world: BrokerWorld) -> None:
