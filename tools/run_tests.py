@@ -58,7 +58,7 @@ LANES: Final = (
         Stage(name="commands", share_s=270, paths=("tests/integration/cli",)),
     ),
     (
-        Stage(name="faults", share_s=420, paths=("tests/fault",)),
+        Stage(name="faults", share_s=510, paths=("tests/fault",)),
         Stage(name="clients", share_s=180, paths=("tests/integration/clients",)),
     ),
 )

@@ -353,7 +353,7 @@ class ClusterProcesses:
     def wait_until_equal(self, topic: str, *, seconds_max: float = 30.0) -> None:
         """Wait until the committed bytes on the disks of all brokers are the same."""
         topic_id = self.ask_any([topic]).topics[0].topic_id
-        ends = self._end_offsets(topic)
+        ends = self.end_offsets(topic)
         directories = {number: self.data_directory(number) for number in self.numbers}
         problems: list[str] = []
 
@@ -366,7 +366,7 @@ class ClusterProcesses:
         except AssertionError:
             raise AssertionError(problems) from None
 
-    def _end_offsets(self, topic: str) -> dict[int, int]:
+    def end_offsets(self, topic: str) -> dict[int, int]:
         reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "end offsets", "log_level": 0})
         try:
             return {number: _end_offset(reader, TopicPartition(topic, number)) for number in self.leaders(topic)}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / ".ci" / "run"
-TOOLS = ("fusermount3", "strace", "promtool", "chromium", "ip", "curl")
-PACKAGES = "fuse3 strace prometheus chromium iproute2 curl"
+TOOLS = ("fusermount3", "strace", "promtool", "chromium", "ip", "curl", "faketime")
+PACKAGES = "fuse3 strace prometheus chromium iproute2 curl faketime"
 INSTALL = "noninteractive apt-get install -y --no-install-recommends"
 UPDATE, TEST = "noninteractive apt-get update", "make test"
 SUCCEEDS, FAILS = "exit 0", "exit 100"
@@ -56,7 +56,7 @@ def test_nothing_is_installed_if_nothing_is_missing(tmp_path: Path, user: int) -
 
 
 @pytest.mark.parametrize(
-    ("tools", "packages"), [((), PACKAGES), (TOOLS[1:], "fuse3"), (TOOLS[:2], "prometheus chromium iproute2 curl")]
+    ("tools", "packages"), [((), PACKAGES), (TOOLS[1:], "fuse3"), (TOOLS[:2], "prometheus chromium iproute2 curl faketime")]
 )
 def test_root_installs_what_is_missing(tmp_path: Path, tools: tuple[str, ...], packages: str) -> None:
     """Root installs the packages of the missing tools, without asking questions, before the tests run."""

@@ -1,0 +1,100 @@
+"""Produces the records of a run, and later those that cancel or replace some of them."""
+
+import threading
+import time
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.fault.steady_load import QUICK
+from tests.fault.timers.delayed_records import BY_RECORD, DelayedRecords, Plan
+
+LEFT_S = 120.0  # the longest wait for the last acknowledgements
+REQUEST_MS_MAX = 1_500
+PAUSE_S = 0.05
+
+
+class TimerProducer(threading.Thread):
+    """
+    Produces the records at once, then the changes at their times.  Every record must be acknowledged.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, records: DelayedRecords) -> None:
+        super().__init__(name="timer producer", daemon=True)
+        self._topic = topic
+        self._records = records
+        self._client = Producer({
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "message.timeout.ms": 600_000,
+            "request.timeout.ms": REQUEST_MS_MAX,
+            "socket.timeout.ms": REQUEST_MS_MAX,
+            **QUICK,
+        })  # fmt: skip
+        self.has_produced = threading.Event()  # all records but the changes
+        self.failures: list[str] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._produce_all()
+            self.has_produced.set()
+            self._change()
+            left = self._client.flush(LEFT_S)
+            assert left == 0, f"{left} records were not acknowledged"
+        except BaseException as error:
+            self.error = error
+            self.has_produced.set()
+            raise
+
+    def _produce_all(self) -> None:
+        records = self._records
+        for number in range(records.count):
+            headers = [("tidemill-deliver-at", b"%d" % records.due_ms[number])]
+            if records.has_id(number):
+                headers.append(("tidemill-timer-id", records.timer_id(number)))
+            self._produce(number, headers, number)
+        left = self._client.flush(LEFT_S)
+        assert left == 0, f"{left} records were not acknowledged"
+
+    def _change(self) -> None:
+        records = self._records
+        for number in records.changes(BY_RECORD):
+            while time.time() * 1_000 < records.change_ms[number]:
+                self._client.poll(PAUSE_S)
+            headers = [("tidemill-timer-id", records.timer_id(number))]
+            if records.plans[number] == Plan.REPLACE:
+                headers.append(("tidemill-deliver-at", b"%d" % records.new_due_ms[number]))
+                self._produce(number + records.count, headers, number)
+            else:
+                headers.append(("tidemill-cancel", b""))
+                self._produce(None, headers, number)
+
+    def _produce(self, number: int | None, headers: list[tuple[str, bytes]], concerned: int) -> None:
+        """Produce a record with a number, or one that only cancels.  It may concern another record that waits."""
+        records = self._records
+
+        def answered(error: KafkaError | None, message: Message) -> None:
+            now_ms = time.time_ns() // 1_000_000
+            if error is not None:
+                self.failures.append(f"{number}, which concerns {concerned}: {error}")
+                return
+            if number is not None:
+                records.arrivals[number] = message.offset()
+                records.acknowledged_ms[number] = now_ms
+            if number != concerned:
+                records.gone_ms[concerned] = now_ms
+
+        while True:
+            try:
+                self._client.produce(
+                    self._topic,
+                    b"" if number is None else b"%d" % number,
+                    partition=records.partition(concerned),
+                    headers=headers,
+                    on_delivery=answered,
+                )
+                break
+            except BufferError:
+                self._client.poll(PAUSE_S)
+        self._client.poll(0)

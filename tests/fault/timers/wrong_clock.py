@@ -1,0 +1,40 @@
+"""The wall clock of one broker, which a test sets wrong while the broker runs, by Debian's libfaketime.
+
+The library is loaded into the broker's process and reads a file whenever the process asks for the time.  Monotonic
+clocks stay right, as when an administrator or NTP sets the clock of a machine.
+"""
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1")
+
+
+class WrongClock:
+    def __init__(self, directory: Path) -> None:
+        """The clock is right at first.  Skip the test if the library is missing."""
+        if not LIBRARY.exists():
+            pytest.skip("libfaketime is not installed (Debian package faketime)")
+        self._file = directory / "clock"
+        self.set(0)
+
+    @property
+    def command(self) -> Sequence[str]:
+        """A prefix of the command of a process that has this clock."""
+        return (
+            "env",
+            f"LD_PRELOAD={LIBRARY}",
+            f"FAKETIME_TIMESTAMP_FILE={self._file}",
+            "FAKETIME_NO_CACHE=1",
+            "FAKETIME_DONT_FAKE_MONOTONIC=1",
+            "NO_FAKE_STAT=1",
+        )
+
+    def set(self, ahead_s: float) -> None:
+        """Set the clock so many seconds ahead of the right time, or behind it if negative."""
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{ahead_s:+.3f}")
+        new.replace(self._file)  # at once: a reader of half a file would see another time
