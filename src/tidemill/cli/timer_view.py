@@ -10,9 +10,11 @@ from tidemill.cli.output import print_fields
 from tidemill.cli.queue_records import RECORD_COLUMNS, moment, record_cells
 from tidemill.cli.record_json import bytes_as_json
 from tidemill.client.timer_choice import Listed
+from tidemill.model.delayed_record import MISSED, SCHEDULE, TIMEZONE
 
 BAR_MAX: Final = 40  # characters
 COLUMNS: Final = ("due", "in", "partition", "arrival", "id", "key")
+SCHEDULE_COLUMNS: Final = ("id", "schedule", "time zone", "missed", "next due", "in", "partition")
 
 
 def time_left(due_ms: int, now_ms: int) -> str:
@@ -32,6 +34,15 @@ def cells(listed: Listed, now_ms: int, *, has_value: bool) -> list[object]:
 
 def columns(*, has_value: bool) -> tuple[str, ...]:
     return (*COLUMNS, RECORD_COLUMNS[1]) if has_value else COLUMNS
+
+
+def schedule_cells(listed: Listed, now_ms: int) -> list[object]:
+    """Return the cells for SCHEDULE_COLUMNS."""
+    due_ms, partition, _ = listed.order
+    headers = {it.name: (it.value or b"").decode(errors="replace") for it in listed.record.headers}
+    (timer_id, _) = record_cells(_plain(listed)._replace(key=listed.record.timer_id))
+    zone, missed = headers.get(TIMEZONE), headers.get(MISSED, "one")
+    return [timer_id, headers.get(SCHEDULE), zone, missed, moment(due_ms), time_left(due_ms, now_ms), partition]
 
 
 def row(topic: str, listed: Listed, *, has_value: bool) -> dict[str, Any]:

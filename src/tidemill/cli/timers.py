@@ -52,7 +52,7 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=Fals
 
 def register(application: typer.Typer) -> None:
     timers = CommandGroup("timers", __doc__)
-    for command in (list_records, show, stats, histogram, cancel, reschedule):
+    for command in (list_records, show, schedules, stats, histogram, cancel, reschedule):
         timers.command(name="list" if command is list_records else command.__name__)(command)
     application.add_typer(timers)
 
@@ -162,6 +162,36 @@ def show(
             else:
                 print(end="\n" if number else "")
                 print_record(it, _now_ms())
+
+
+def schedules(
+    topic: TopicArgument,
+    partition: PartitionOption = None,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    List records that recur, with their schedules, in the order in which they are due next.
+
+    To end a schedule, cancel it by its id.
+
+    Example: tidemill timers schedules reminders --json
+    """
+    address = resolve(bootstrap)
+
+    from tidemill.cli.output import pipe_may_close, print_json, print_table
+    from tidemill.cli.timer_view import SCHEDULE_COLUMNS, row, schedule_cells
+    from tidemill.client.timer_choice import TimerChoice
+
+    with _client(address, topic) as timers:
+        found = list(timers.records(topic, TimerChoice(partition=partition, is_recurring=True)))
+    with pipe_may_close():
+        if as_json:
+            for it in found:
+                print_json(row(topic, it, has_value=False))
+        else:
+            now_ms = _now_ms()
+            print_table(SCHEDULE_COLUMNS, [schedule_cells(it, now_ms) for it in found])
 
 
 def stats(

@@ -36,6 +36,7 @@ class TimerChoice:
     key_prefix: bytes | None = None
     due_from_ms: int | None = None
     due_before_ms: int | None = None
+    is_recurring: bool = False  # only records with schedules
 
     @property
     def selection(self) -> Selection:
@@ -44,6 +45,7 @@ class TimerChoice:
             key_prefix=self.key_prefix,
             due_from_ms=UNBOUNDED if self.due_from_ms is None else self.due_from_ms,
             due_before_ms=UNBOUNDED if self.due_before_ms is None else self.due_before_ms,
+            is_recurring=self.is_recurring,
         )
 
     @property

@@ -23,6 +23,7 @@ class Selection(Message):
     key_prefix: bytes | None = field(BYTES, default=None)
     due_from_ms: int = field(INT64, default=UNBOUNDED)
     due_before_ms: int = field(INT64, default=UNBOUNDED)
+    is_recurring: bool = field(BOOL, default=False)  # it has a schedule
 
 
 class Request(Message):

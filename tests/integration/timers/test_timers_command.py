@@ -66,6 +66,22 @@ def test_options_choose_records_and_how_many_are_shown(timers: Timers) -> None:
     assert "" == timers.run("list", "--max", f"{COUNT}").err
 
 
+def test_records_that_recur_are_listed_with_their_schedules(timers: Timers) -> None:
+    """
+    Other records are not among them.
+    """
+    headers = [["tidemill-schedule", "cron 30 8 * * *"], ["tidemill-timezone", "Europe/Berlin"]]
+    timers.topic.produce({"value": "daily", "timer_id": "daily", "headers": headers, "partition": 0})
+
+    (row,) = timers.rows("schedules")
+    header, cells = (line.split("\t") for line in timers.run("schedules").out.splitlines())
+
+    assert ("daily", None) == (row["timer_id"], row.get("value"))
+    assert ["id", "schedule", "time zone", "missed", "next due", "in", "partition"] == header
+    assert ["daily", "cron 30 8 * * *", "Europe/Berlin", "one"] == cells[:4]
+    assert "daily" in {it["timer_id"] for it in timers.topic.listed(query="recurring=true")}
+
+
 def test_a_timer_is_shown_by_its_id(timers: Timers) -> None:
     (row,) = timers.rows("show", "t2")
     assert ("v2", "k2", 2) == (row["value"], row["key"], row["partition"])

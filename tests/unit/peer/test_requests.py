@@ -166,14 +166,14 @@ REQUESTS: list[tuple[Api, Message, str]] = [
             is_trial=True,
         ),
         TOPIC.hex() + "00000002" + "00" + "ff" * 8 + "01" + "01" + "01" + "026b" + NULL + "ff" * 8 + "0000000000000009"
-        + NO_TAGS + "01" + NO_TAGS,
+        + "00" + NO_TAGS + "01" + NO_TAGS,
     ),
     (
         timer_list.API,
         timer_list.Request(
             topic_id=TOPIC,
             partition=2,
-            selection=timer_resolve.Selection(key_prefix=b"k", due_from_ms=8),
+            selection=timer_resolve.Selection(key_prefix=b"k", due_from_ms=8, is_recurring=True),
             timer_ids=[b"id"],
             after_due_ms=5,
             after_arrival=6,
@@ -181,7 +181,7 @@ REQUESTS: list[tuple[Api, Message, str]] = [
             has_values=True,
             edges_ms=[9],
         ),
-        TOPIC.hex() + "00000002" + "01" + NULL + "026b" + "0000000000000008" + "ff" * 8 + NO_TAGS + "02" + "036964"
+        TOPIC.hex() + "00000002" + "01" + NULL + "026b" + "0000000000000008" + "ff" * 8 + "01" + NO_TAGS + "02" + "036964"
         + "0000000000000005" + "0000000000000006" + "00" + "00000003" + "01" + "02" + "0000000000000009" + NO_TAGS,
     ),
     (

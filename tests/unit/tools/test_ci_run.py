@@ -56,7 +56,8 @@ def test_nothing_is_installed_if_nothing_is_missing(tmp_path: Path, user: int) -
 
 
 @pytest.mark.parametrize(
-    ("tools", "packages"), [((), PACKAGES), (TOOLS[1:], "fuse3"), (TOOLS[:2], "prometheus chromium iproute2 curl faketime")]
+    ("tools", "packages"),
+    [((), PACKAGES), (TOOLS[1:], "fuse3"), (TOOLS[:2], "prometheus chromium iproute2 curl faketime")],
 )
 def test_root_installs_what_is_missing(tmp_path: Path, tools: tuple[str, ...], packages: str) -> None:
     """Root installs the packages of the missing tools, without asking questions, before the tests run."""

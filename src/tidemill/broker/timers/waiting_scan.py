@@ -17,7 +17,7 @@ from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.peer.timer_resolve import UNBOUNDED, Selection
 from tidemill.timer.arrival_records import arrival_of_kept, records_of
 from tidemill.timer.due_time import DELIVER_AT
-from tidemill.timer.timer_headers import TIMER_ID
+from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID
 from tidemill.timer.waiting_set import WaitingView
 
 NOTHING_SELECTED: Final = Selection()
@@ -107,6 +107,8 @@ def _is_selected(selection: Selection, timer_ids: Collection[bytes], found: Wait
     if selection.key is not None and key != selection.key:
         return False
     if selection.key_prefix is not None and (key is None or not key.startswith(selection.key_prefix)):
+        return False
+    if selection.is_recurring and all(name != SCHEDULE for name, _ in found.record.headers):
         return False
     if selection.due_from_ms != UNBOUNDED and found.due_ms < selection.due_from_ms:
         return False

@@ -47,6 +47,7 @@ class SelectQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ) = UNSET
     due_before: Annotated[TimeText, Meta(description="Due earlier.")] | UnsetType = UNSET
     partition: Annotated[Number, Meta(description="Records of this partition.")] | None = None
+    recurring: Annotated[bool, Meta(description="Only records with schedules.")] = False
 
 
 class ListQuery(SelectQuery, frozen=True, forbid_unknown_fields=True):
@@ -180,6 +181,7 @@ def choice_of_query(query: SelectQuery) -> TimerChoice:
         key_prefix=_encoded(query.key_prefix),
         due_from_ms=None if query.due_from is UNSET else _parsed(DELIVER_AT, query.due_from, "due_from"),
         due_before_ms=None if query.due_before is UNSET else _parsed(DELIVER_AT, query.due_before, "due_before"),
+        is_recurring=query.recurring,
     )
 
 

@@ -21,7 +21,7 @@ from tests.unit.broker.timers.timer_topic import (
     values,
 )
 from tidemill.model import errors
-from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
 
 HOUR_MS = 3_600_000
 
@@ -54,6 +54,16 @@ def test_a_record_comes_at_each_occurrence(world: BrokerWorld) -> None:
     assert [began + 10_000 * at for at in range(4)] == dues(world)
     assert {b"0"} == {it.headers["tidemill-arrival"] for it in released(world)}
     assert (1, began + 40_000) == (timers(world).waiting.count, listed(world).next_due_ms)
+
+
+def test_only_records_with_schedules_are_listed_on_demand(world: BrokerWorld) -> None:
+    send(world, (b"a", every("10s", "a")), (b"once", named("b", delay("1h"))), (b"c", every("5s", "c")))
+    world.pass_time(7_000)
+
+    page = listed(world, max_records=10, selection=Selection(is_recurring=True))
+
+    began = world.clock.now_ms - 7_000
+    assert [(b"a", began + 10_000), (b"c", began + 10_000)] == [(it.timer_id, it.due_ms) for it in page.records]
 
 
 def test_cron_has_a_time_zone(world: BrokerWorld) -> None:
