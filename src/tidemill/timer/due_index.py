@@ -142,7 +142,7 @@ class DueIndex:
         """
         arrivals = self._covered.gaps(self.arrivals_start, self._ends[0])
         kept = self._covered.gaps(KEPT | self.kept_start, self._ends[1])
-        return [(first, end) for first, end in arrivals if self._waiting.count_between(first, end)] + kept
+        return [(first, end) for first, end in arrivals if self._waiting.any_between(first, end)] + kept
 
     # Runs, whose files the host writes, reads and removes in jobs
 
@@ -207,7 +207,8 @@ class DueIndex:
         finished = {
             run.name
             for run in self._runs
-            if run.name not in merging and (run.end <= starts[run.is_kept] or not self.waiting_in(run))
+            if run.name not in merging
+            and (run.end <= starts[run.is_kept] or not self._waiting.any_between(run.arrivals.start, run.arrivals.stop))
         }
         self._runs = [run for run in self._runs if run.name not in finished]
         names = [name for name in self._unused if name not in merging] + sorted(finished)
@@ -364,6 +365,8 @@ class DueIndex:
             window.trim(self._sizes.refill_rows)
 
     def _add_rescheduled(self, rows: bytes) -> None:
+        if not rows:
+            return
         waits, rescheduled = self._waiting.waits, self._waiting.rescheduled
         for row in unpack_rows(rows):
             is_known = rescheduled.get(row.arrival) == row.due_ms or not waits(row.arrival)
@@ -390,12 +393,7 @@ class DueIndex:
         """Add the rows of arrivals that are not due any more when these rows say."""
         rescheduled = self._waiting.rescheduled
         if rescheduled:
-            current = [
-                row._replace(due_ms=rescheduled[row.arrival])
-                for row in unpack_rows(rows)
-                if rescheduled.get(row.arrival, row.due_ms) != row.due_ms
-            ]
-            self._add_rescheduled(pack_rows(current))
+            self._add_rescheduled(due_scan.rescheduled_rows(rows, rescheduled))
 
     def _blocks(self) -> list[bytes]:
         """Return all rows in memory."""

@@ -329,6 +329,21 @@ def waiting_rows(rows: bytes, bits: Any) -> bytes:
     return bytes(memoryview(out)[:size])
 
 
+def rescheduled_rows(rows: bytes, rescheduled: dict[int, int]) -> bytes:
+    """Return the rows whose arrivals are due at another time now, with that time."""
+    data: cython.pointer[cython.const[cython.uchar]] = rows
+    end: cython.Py_ssize_t = len(rows)
+    index: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    found = []
+    for index in range(end // ROW_BYTES):
+        row = index * ROW_BYTES
+        due = rescheduled.get(_word(data, row + 8))
+        if due is not None and due != _word(data, row):
+            found.append(due.to_bytes(8, "big") + data[row + 8 : row + ROW_BYTES])
+    return b"".join(found)
+
+
 def taken_still(taken: dict[bytes, bytes], row_filter: Any) -> dict[bytes, bytes]:
     """Return the rows of `taken` that count."""
     counting: Counting = Counting(row_filter)

@@ -11,7 +11,6 @@ An edge is a key, so a pair (due, arrival): it divides even rows with one due ti
 """
 
 from collections import deque
-from collections.abc import Mapping
 from heapq import heappush
 from struct import Struct
 from typing import Final, NamedTuple
@@ -33,7 +32,7 @@ class RowFilter(NamedTuple):
     base: int
     first: int
     end: int
-    rescheduled: Mapping[int, int]  # arrivals, and when they are due now
+    rescheduled: dict[int, int]  # arrivals, and when they are due now
     arrivals_start: int  # the first offset of the arrivals log
     kept_start: int  # the first offset of the log of kept records, with `KEPT`
 

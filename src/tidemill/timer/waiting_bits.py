@@ -89,6 +89,11 @@ class WaitingBits:
         over = int.from_bytes(self._over[head : tail + 1], "little") >> (first - self._base) % 8
         return end - first - (over & ((1 << (end - first)) - 1)).bit_count()
 
+    def any_between(self, first: int, end: int) -> bool:
+        """Return whether an arrival from `first` until before `end` waits."""
+        chunks = range(max(first, self._first), min(end, self.end), CHUNK)
+        return any(self.count_between(at, min(at + CHUNK, end)) for at in chunks)
+
     def first_waiting(self) -> int:
         """Return the first arrival that waits, or `end` if none does."""
         byte = (self._first - self._base) // 8

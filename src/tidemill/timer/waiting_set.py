@@ -118,7 +118,7 @@ class WaitingSet:
         return WaitingView(deepcopy(self._bits), dict(self._moved))
 
     @property
-    def rescheduled(self) -> Mapping[int, int]:
+    def rescheduled(self) -> dict[int, int]:
         """The arrivals that were rescheduled and wait, and when they are due."""
         return self._moved
 
@@ -138,6 +138,10 @@ class WaitingSet:
     def count_between(self, first: int, end: int) -> int:
         """Return how many of the arrivals from `first` until before `end` wait."""
         return self._bits.count_between(first, end)
+
+    def any_between(self, first: int, end: int) -> bool:
+        """Return whether an arrival from `first` until before `end` waits."""
+        return self._bits.any_between(first, end)
 
     def arrival_of(self, timer_id: bytes) -> int | None:
         """Return the arrival that waits with an id."""

@@ -88,6 +88,17 @@ def test_the_bounds_of_arrivals_are_found(due_scan: ModuleType, seed: int) -> No
     assert (min(arrivals), max(arrivals)) == due_scan.arrival_bounds(pack_rows(rows or [row(1, 5)]))
 
 
+@seeds
+def test_rows_of_rescheduled_arrivals_get_their_new_times(due_scan: ModuleType, seed: int) -> None:
+    random, rows = drawn(seed)
+    rescheduled = {it: random.randrange(9) for it in random.sample(range(50), random.choice((0, 10)))}
+
+    found = due_scan.rescheduled_rows(pack_rows(rows), rescheduled)
+
+    moved = (it for it in rows if rescheduled.get(it.arrival, it.due_ms) != it.due_ms)
+    assert [it._replace(due_ms=rescheduled[it.arrival]) for it in moved] == [*unpack_rows(found)]
+
+
 def row_filter(end: int, over: list[int], rescheduled: dict[int, int], starts: tuple[int, int] = (0, 0)) -> RowFilter:
     return RowFilter(*bits_of(end, over), rescheduled, starts[0], KEPT | starts[1])
 

@@ -83,6 +83,7 @@ def test_the_index_sees_ids_bits_and_new_times() -> None:
     assert waiting.has_ids
     assert ([None, None, B], {1: 50}) == ([*map(waiting.id_of, range(3))], waiting.rescheduled)
     assert (2, 1) == (waiting.count_between(0, 3), waiting.count_between(0, 2))
+    assert (True, False) == (waiting.any_between(0, 2), waiting.any_between(0, 1))
     assert [False, True, True] == [*map(waiting.bits().waits, range(3))]
 
 
