@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tidemill.sdk.async_mill import AsyncMill as AsyncMill
     from tidemill.sdk.async_mill import connect_async as connect_async
     from tidemill.sdk.async_queue import AsyncQueue as AsyncQueue
+    from tidemill.sdk.async_timers import AsyncTimers as AsyncTimers
+    from tidemill.sdk.async_timers import Waiting as Waiting
     from tidemill.sdk.back_offs import constant as constant
     from tidemill.sdk.back_offs import exponential as exponential
     from tidemill.sdk.back_offs import linear as linear
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
     from tidemill.sdk.problems import TidemillError as TidemillError
     from tidemill.sdk.queue import Queue as Queue
     from tidemill.sdk.record import Sent as Sent
+    from tidemill.sdk.timers import Timers as Timers
 
 _MODULES = {
     "AsyncMessage": "message",
     "AsyncMill": "async_mill",
     "AsyncQueue": "async_queue",
+    "AsyncTimers": "async_timers",
     "BrokersUnavailable": "problems",
     "LeaseExpired": "problems",
     "Message": "message",
@@ -39,6 +43,8 @@ _MODULES = {
     "SendFailed": "problems",
     "Sent": "record",
     "TidemillError": "problems",
+    "Timers": "timers",
+    "Waiting": "async_timers",
     "connect": "mill",
     "connect_async": "async_mill",
     "constant": "back_offs",

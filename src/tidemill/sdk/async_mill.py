@@ -13,6 +13,7 @@ from typing import Final, Self, TypeVar
 from tidemill.model.back_off import BackOff
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.async_queue import AsyncQueue
+from tidemill.sdk.async_timers import AsyncTimers
 from tidemill.sdk.discovery import http_addresses
 from tidemill.sdk.durations import Duration, milliseconds
 from tidemill.sdk.loop_thread import check_process
@@ -196,6 +197,10 @@ class AsyncMill:
         with self._lock:
             self._queues = [*(it for it in self._queues if not it.is_closed), queue]
         return queue
+
+    def timers(self, topic: str) -> AsyncTimers:
+        """Return the records that wait in a timer topic, to list, cancel and reschedule them."""
+        return AsyncTimers(self.api, topic)
 
     def worker(
         self,

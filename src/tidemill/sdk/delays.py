@@ -24,17 +24,19 @@ def timer_headers(
     if delay is not None:
         yield DELAY, b"%d" % milliseconds("delay", delay, at_most_ms=DUE_MS_MAX)
     if at is not None:
-        yield DELIVER_AT, b"%d" % _due_ms(at)
+        yield DELIVER_AT, b"%d" % due_ms(at)
     if timer_id is not None:
         yield TIMER_ID, _id(timer_id)
 
 
-def _due_ms(at: datetime) -> int:
-    """Return a time in ms since the epoch, rounded up.  What is past is due at once, however long ago it was."""
+def due_ms(at: datetime, *, name: str = "at") -> int:
+    """
+    Return the argument `name` in ms since the epoch, rounded up.  What is past is due at once, however long ago it was.
+    """
     if not isinstance(at, datetime):
-        raise TypeError(f"at={at!r}: use a datetime with a time zone; a duration is a delay")
+        raise TypeError(f"{name}={at!r}: use a datetime with a time zone; a duration is a delay")
     if at.tzinfo is None:
-        raise ValueError(f"at={at!r}: give its time zone, such as tzinfo=datetime.UTC")
+        raise ValueError(f"{name}={at!r}: give its time zone, such as tzinfo=datetime.UTC")
     return min(max(-((_EPOCH - at) // timedelta(milliseconds=1)), DUE_MS_MIN), DUE_MS_MAX)
 
 

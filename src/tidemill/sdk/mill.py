@@ -15,6 +15,7 @@ from tidemill.sdk.queue import Queue
 from tidemill.sdk.record import Headers, Sent, new_record
 from tidemill.sdk.sender import HEADROOM_S
 from tidemill.sdk.signals import stopped_by_signals
+from tidemill.sdk.timers import Timers
 
 
 class Mill:
@@ -140,6 +141,10 @@ class Mill:
             topic, group, lease=lease, prefetch=prefetch, partition=partition, idle=idle, consumer=consumer
         )
         return Queue(queue, self._loop.call)
+
+    def timers(self, topic: str) -> Timers:
+        """Return the records that wait in a timer topic, to list, cancel and reschedule them."""
+        return Timers(self._mill.timers(topic), self._loop.call)
 
     def worker(
         self,

@@ -1,0 +1,232 @@
+"""The records that wait in a timer topic, for asyncio: they are listed, cancelled and rescheduled."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from tidemill.sdk.api_client import ApiClient
+from tidemill.sdk.delays import DUE_MS_MAX, due_ms
+from tidemill.sdk.durations import Duration, milliseconds
+
+PAGE_MAX: Final = 1_000  # records in a response
+Id = str | bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """
+    A record that waits.
+
+    `arrival` is its number in its partition.  `value` is None, too, if values were not asked for.
+    """
+
+    topic: str
+    partition: int
+    arrival: int
+    due: datetime
+    timer_id: bytes | None
+    timestamp: datetime | None
+    size: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class AsyncTimers:
+    """
+    The records that wait in one topic.
+
+    Every method raises RequestRefused, such as for a topic of another kind, or BrokersUnavailable.
+    """
+
+    def __init__(self, api: ApiClient, topic: str) -> None:
+        self.topic = topic
+        self._api = api
+        self._path = f"/v1/topics/{quote(topic, safe='')}/timers"
+
+    async def list(
+        self,
+        *,
+        timer_id: str | None = None,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        due_from: datetime | None = None,
+        due_before: datetime | None = None,
+        partition: int | None = None,
+        limit: int = PAGE_MAX,
+        values: bool = False,
+    ) -> list[Waiting]:
+        """
+        Return records that wait, in the order in which they are due: those with all of these properties.
+
+        Args:
+            limit: Return at most so many records.
+            values: Whether the records have their values.
+        """
+        chosen: dict[str, object] = {
+            **_selection(timer_id, key, key_prefix, due_from, due_before, partition),
+            **({"values": "true"} if values else {}),
+        }
+        found: list[Waiting] = []
+        while len(found) < limit:
+            query = urlencode({**chosen, "limit": min(limit - len(found), PAGE_MAX)})
+            page = await self._api.call("GET", f"{self._path}?{query}")
+            found += [_waiting(self.topic, it) for it in page["records"]]
+            if page["cursor"] is None:
+                break
+            chosen["cursor"] = page["cursor"]
+        return found
+
+    async def cancel(
+        self,
+        *records: Waiting,
+        timer_id: Id | Sequence[Id] | None = None,
+        key: str | bytes | None = None,
+        key_prefix: str | bytes | None = None,
+        due_from: datetime | None = None,
+        due_before: datetime | None = None,
+        partition: int | None = None,
+        all: bool = False,
+    ) -> int:
+        """
+        Cancel records that wait, and return how many: they are never delivered.
+
+        Choose `records`, those with one or several ids, or those with all of the other properties.  To choose all
+        records, of the topic or of a partition, set `all`.  What was released or cancelled before is not counted.
+        """
+        body = _choice(records, timer_id, key, key_prefix, due_from, due_before, partition, is_all=all)
+        response = await self._api.call("POST", f"{self._path}:cancel", body)
+        count: int = response["cancelled"]
+        return count
+
+    async def reschedule(
+        self,
+        *records: Waiting,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        shift: Duration | None = None,
+        timer_id: Id | Sequence[Id] | None = None,
+        key: str | bytes | None = None,
+        key_prefix: str | bytes | None = None,
+        due_from: datetime | None = None,
+        due_before: datetime | None = None,
+        partition: int | None = None,
+        all: bool = False,
+    ) -> int:
+        """
+        Change when records that wait are due, and return how many.  Choose them as in `cancel`.
+
+        Args:
+            at: When they are due.
+            delay: How much later than now, by the clock of the brokers.
+            shift: How much later than now set, or earlier: such as `"-5m"`.
+        """
+        times: dict[str, object] = {}
+        if at is not None:
+            times["at"] = due_ms(at)
+        if delay is not None:
+            times["delay"] = milliseconds("delay", delay, at_most_ms=DUE_MS_MAX)
+        if shift is not None:
+            times["shift"] = _shift_ms(shift)
+        if len(times) != 1:
+            raise ValueError(f"at={at!r}, delay={delay!r}, shift={shift!r}: give exactly one of them")
+        body = _choice(records, timer_id, key, key_prefix, due_from, due_before, partition, is_all=all) | times
+        response = await self._api.call("POST", f"{self._path}:reschedule", body, is_repeatable=shift is None)
+        count: int = response["rescheduled"]
+        return count
+
+    async def stats(self) -> dict[str, Any]:
+        """Return how much waits in the topic and in each partition, as `GET /v1/topics/{topic}/timers/stats` does."""
+        found: dict[str, Any] = await self._api.call("GET", f"{self._path}/stats")
+        return found
+
+
+def _selection(
+    timer_id: str | None,
+    key: object,
+    key_prefix: object,
+    due_from: datetime | None,
+    due_before: datetime | None,
+    partition: int | None,
+) -> dict[str, object]:
+    fields = {
+        "id": timer_id,
+        "key": key,
+        "key_prefix": key_prefix,
+        "due_from": None if due_from is None else due_ms(due_from, name="due_from"),
+        "due_before": None if due_before is None else due_ms(due_before, name="due_before"),
+        "partition": partition,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _choice(
+    records: Sequence[Waiting],
+    timer_id: Id | Sequence[Id] | None,
+    key: str | bytes | None,
+    key_prefix: str | bytes | None,
+    due_from: datetime | None,
+    due_before: datetime | None,
+    partition: int | None,
+    *,
+    is_all: bool,
+) -> dict[str, object]:
+    """Return the body that chooses records.  A broker refuses one that chooses in two ways."""
+    body = _selection(None, _text(key), _text(key_prefix), due_from, due_before, partition)
+    if records:
+        body["arrivals"] = [[it.partition, it.arrival] for it in records]
+    if timer_id is not None:
+        ids = [timer_id] if isinstance(timer_id, str | bytes) else timer_id
+        body["ids"] = [_text(it) for it in ids]
+    if is_all:
+        body["all"] = True
+    return body
+
+
+def _text(content: str | bytes | None) -> object:
+    return {"base64": b64encode(content).decode()} if isinstance(content, bytes) else content
+
+
+def _shift_ms(shift: Duration) -> int:
+    """Return a duration that may be negative in ms."""
+    distance: Duration
+    if isinstance(shift, str):
+        is_earlier, distance = shift.startswith("-"), shift.removeprefix("-")
+    elif isinstance(shift, timedelta):
+        is_earlier, distance = shift < timedelta(), abs(shift)
+    else:
+        is_earlier, distance = shift < 0, abs(shift)
+    found = milliseconds("shift", distance, at_most_ms=DUE_MS_MAX)
+    return -found if is_earlier else found
+
+
+def _waiting(topic: str, found: Mapping[str, Any]) -> Waiting:
+    timestamp = found["timestamp"]
+    return Waiting(
+        topic=topic,
+        partition=found["partition"],
+        arrival=found["arrival"],
+        due=_time(found["due"]),
+        timer_id=_bytes(found["timer_id"]),
+        timestamp=None if timestamp is None else _time(timestamp),
+        size=found["size"],
+        key=_bytes(found["key"]),
+        value=_bytes(found.get("value")),
+        headers=tuple((name, _bytes(value)) for name, value in found["headers"]),
+    )
+
+
+def _time(milliseconds_since_epoch: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds_since_epoch)
+
+
+def _bytes(text: Any) -> bytes | None:
+    match text:
+        case None:
+            return None
+        case str():
+            return text.encode()
+    return b64decode(text["base64"])

@@ -1,0 +1,169 @@
+"""What waits in timer topics, in the Python client: the requests that it sends, and what it returns."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tidemill.sdk.async_timers import AsyncTimers, Waiting
+
+DUE_MS = 1_800_000_000_000
+DUE = datetime(2027, 1, 15, 8, tzinfo=UTC)
+
+
+def record(arrival: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "partition": 3,
+        "arrival": arrival,
+        "due": DUE_MS + arrival,
+        "timer_id": None,
+        "timestamp": None,
+        "size": 70,
+        "key": None,
+        "headers": [],
+        **fields,
+    }
+
+
+class Api:
+    """Answers requests with `responses`, in turn."""
+
+    def __init__(self, *responses: dict[str, Any]) -> None:
+        self.responses = [*responses]
+        self.requests: list[tuple[str, str, Any, dict[str, Any]]] = []
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
+        self.requests.append((method, path, body, options))
+        return self.responses.pop(0)
+
+    def queries(self) -> list[dict[str, list[str]]]:
+        return [parse_qs(urlsplit(path).query) for _, path, _, _ in self.requests]
+
+
+def ask(api: Api, work: Callable[[AsyncTimers], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        return await work(AsyncTimers(api, "a b"))  # type: ignore[arg-type]
+
+    return asyncio.run(run())
+
+
+def test_a_list_has_all_pages() -> None:
+    """
+    Each page continues where the last one ended, with what is left of the limit.
+    """
+    api = Api({"records": [record(1), record(2)], "cursor": "c"}, {"records": [record(3)], "cursor": None})
+
+    found = ask(api, lambda timers: timers.list(key="k&", due_before=DUE, partition=0, limit=5, values=True))
+
+    assert [1, 2, 3] == [it.arrival for it in found]
+    first, second = api.queries()
+    assert {"key": ["k&"], "due_before": [f"{DUE_MS}"], "partition": ["0"], "limit": ["5"], "values": ["true"]} == first
+    assert {**first, "limit": ["3"], "cursor": ["c"]} == second
+    assert "/v1/topics/a%20b/timers" == urlsplit(api.requests[0][1]).path
+
+
+def test_a_list_ends_at_its_limit() -> None:
+    api = Api({"records": [record(1)], "cursor": "c"})
+
+    assert 1 == len(ask(api, lambda timers: timers.list(limit=1)))
+    assert 1 == len(api.requests)
+
+
+def test_a_record_has_bytes_and_times() -> None:
+    given = record(
+        1, timer_id="id", key={"base64": "/w=="}, value="v", headers=[["h", None]], timestamp=DUE_MS
+    )  # fmt: skip
+
+    (found,) = ask(Api({"records": [given], "cursor": None}), lambda timers: timers.list())
+
+    assert (
+        Waiting(
+            topic="a b",
+            partition=3,
+            arrival=1,
+            due=DUE + timedelta(milliseconds=1),
+            timer_id=b"id",
+            timestamp=DUE,
+            size=70,
+            key=b"\xff",
+            value=b"v",
+            headers=(("h", None),),
+        )
+        == found
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ({"timer_id": "a"}, {"ids": ["a"]}),
+        ({"timer_id": ["a", b"\xff"]}, {"ids": ["a", {"base64": "/w=="}]}),
+        ({"key": b"k", "due_from": DUE}, {"key": {"base64": "aw=="}, "due_from": DUE_MS}),
+        ({"key_prefix": "k", "partition": 0}, {"key_prefix": "k", "partition": 0}),
+        ({"all": True}, {"all": True}),
+        ({}, {}),
+    ],
+)
+def test_a_cancel_chooses_records(choice: dict[str, Any], expected: dict[str, Any]) -> None:
+    """
+    Without a choice, the broker refuses the request.
+    """
+    api = Api({"cancelled": 2})
+
+    assert 2 == ask(api, lambda timers: timers.cancel(**choice))
+    assert [("POST", "/v1/topics/a%20b/timers:cancel", expected, {})] == api.requests
+
+
+def test_listed_records_are_cancelled_by_their_numbers() -> None:
+    api = Api({"records": [record(1), record(2)], "cursor": None}, {"cancelled": 2})
+
+    async def work(timers: AsyncTimers) -> int:
+        return await timers.cancel(*await timers.list())
+
+    assert 2 == ask(api, work)
+    assert {"arrivals": [[3, 1], [3, 2]]} == api.requests[-1][2]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "is_repeatable"),
+    [
+        ({"at": DUE}, {"at": DUE_MS}, True),
+        ({"delay": "5m"}, {"delay": 300_000}, True),
+        ({"delay": 0}, {"delay": 0}, True),
+        ({"shift": "-5m"}, {"shift": -300_000}, False),
+        ({"shift": 1.5}, {"shift": 1_500}, False),
+        ({"shift": -1.5}, {"shift": -1_500}, False),
+        ({"shift": timedelta(hours=-1)}, {"shift": -3_600_000}, False),
+    ],
+)
+def test_a_reschedule_says_when(change: dict[str, Any], expected: dict[str, Any], is_repeatable: bool) -> None:
+    """
+    A shift is not sent again if its outcome is unknown, because it would move the records twice.
+    """
+    api = Api({"rescheduled": 1})
+
+    assert 1 == ask(api, lambda timers: timers.reschedule(timer_id="a", **change))
+    path, body = "/v1/topics/a%20b/timers:reschedule", {"ids": ["a"], **expected}
+    assert [("POST", path, body, {"is_repeatable": is_repeatable})] == api.requests
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({}, "give exactly one"),
+        ({"at": DUE, "delay": 1}, "give exactly one"),
+        ({"at": datetime(2027, 1, 1)}, "at=.*time zone"),  # noqa: DTZ001
+        ({"delay": "-5m"}, "delay='-5m'"),
+        ({"shift": "soon"}, "shift='soon'"),
+        ({"at": DUE, "due_from": datetime(2027, 1, 1)}, "due_from=.*time zone"),  # noqa: DTZ001
+    ],
+)
+def test_a_time_that_cannot_be_one_is_an_error(change: dict[str, Any], problem: str) -> None:
+    api = Api()
+
+    with pytest.raises(ValueError, match=problem):
+        ask(api, lambda timers: timers.reschedule(timer_id="a", **change))
+    assert [] == api.requests
