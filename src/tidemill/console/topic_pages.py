@@ -10,7 +10,9 @@ from starlette.responses import HTMLResponse
 from tidemill.console.cluster_reader import PARTITIONS_MAX, Offsets
 from tidemill.console.cluster_view import STATES, PartitionRow, TopicRow
 from tidemill.console.site import Visit
+from tidemill.console.timer_reader import read_waiting
 from tidemill.model.partition import TopicPartition
+from tidemill.model.topic_kind import KIND, TopicKind
 
 Number = TypeVar("Number", int, float)
 
@@ -56,8 +58,13 @@ def topic(visit: Visit) -> HTMLResponse:
     if partitions is None:
         raise HTTPException(404, f"There is no topic {name[:300]}.")
     page = visit.slice(partitions)
+    settings = visit.view.settings(name)
+    waiting = None
     with visit.reader() as reader:
         offsets, problems = reader.offsets({name: partitions})
+        if any((it.key, it.value) == (KIND, TopicKind.TIMER) for it in settings):
+            waiting, missing = read_waiting(reader.settings, name, visit.wall_ms)
+            problems += missing
     rates = visit.rates.observe({it: known.end for it, known in offsets.items()})
     by_number = {row.number: TopicPartition(name, row.number) for row in partitions}
     return visit.render(
@@ -67,7 +74,8 @@ def topic(visit: Visit) -> HTMLResponse:
         offsets={number: offsets.get(it) for number, it in by_number.items()},
         rates={number: rates.get(it) for number, it in by_number.items()},
         volume=_volume(name, partitions, offsets, rates),
-        settings=visit.view.settings(name),
+        settings=settings,
+        waiting=waiting,
         problems=problems,
     )
 

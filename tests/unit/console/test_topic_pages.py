@@ -1,10 +1,17 @@
 """The pages about topics."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from tests.unit.client.fake_cluster import FakeCluster, Topic
 from tests.unit.console.console_world import View, broker, closed_port, get, get_all, shard
 from tidemill.client.connection_settings import Endpoint
 from tidemill.console.cluster_view import LEADERLESS, UNDER_REPLICATED, LocalReplica, Setting
+from tidemill.model import errors
+from tidemill.peer import timer_list
+from tidemill.wire.schema import Message
 
 
 def cells(text: str, row_id: str) -> list[str]:
@@ -123,3 +130,46 @@ def test_a_list_of_very_large_topics_is_shown_without_their_volume() -> None:
     text = get(view, "/topics").text
 
     assert ["1,200", "–"] == [cells(text, f"topic-{name}")[4] for name in ("a", "b")]
+
+
+@contextmanager
+def timer_topic(*answers: Message) -> Iterator[View]:
+    """Yield a view of a timer topic whose leader answers requests about timers, in turn."""
+    left = [*answers]
+    with FakeCluster() as cluster:
+        cluster.topics["orders"] = Topic()
+        cluster.unlisted = {timer_list.API.key: timer_list.API}
+        cluster.hook = lambda _, name, __: left.pop(0) if name == "timer_list" else None
+        ((host, port),) = cluster.settings().bootstrap
+        view = View(shard(1), brokers=[broker(1, kafka=Endpoint(host, port))])
+        view.setting_rows = [Setting(key="tidemill.kind", value="timer", source="this topic", documentation="Kind.")]
+        yield view
+
+
+def test_a_timer_topic_shows_what_waits() -> None:
+    """
+    The bars are as long as their share of the greatest count.
+    """
+    stats = timer_list.Response(waiting=1_234, waiting_bytes=2_048, next_due_ms=1_700_000_001_000)
+    by_time = timer_list.Response(counts=[4, 0, 0, 1_200, 0, 0, 0, 0, 0, 30])
+    with timer_topic(stats, by_time) as view:
+        text = get(view, "/topics/orders").text
+
+    assert ["1,234", "2.00 KiB", "2023-11-14"] == [it for it in ("1,234", "2.00 KiB", "2023-11-14") if it in text]
+    assert [["within 1s", "4"], ["10m to 1h", "0"], ["after 30d", "30"]] == [
+        cells(text, f"due-{it}")[:2] for it in (0, 4, 9)
+    ]
+    assert 'width="100.0"' in text and 'width="2.5"' in text
+
+
+def test_a_timer_topic_says_why_it_is_not_known_what_waits() -> None:
+    refused = timer_list.Response(error_code=errors.INVALID_REQUEST, error_message="it is being deleted")
+    with timer_topic(refused) as view:
+        text = get(view, "/topics/orders").text
+
+    assert "What waits is not known: it is being deleted" in text
+    assert "Records that wait" not in text
+
+
+def test_other_topics_show_nothing_that_waits() -> None:
+    assert "Records that wait" not in get(View(shard(1)), "/topics/orders").text
