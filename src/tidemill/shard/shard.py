@@ -19,6 +19,7 @@ from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, log_start, read_
 from tidemill.raft.messages import AppendEntries, Message
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
+from tidemill.shard.arrivals import timers_of
 from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.commit_waiters import Waiter
 from tidemill.shard.damage import Damage
@@ -64,6 +65,8 @@ class Shard:
 
     __slots__ = (
         "_catch_up",
+        "_hidden_starts",
+        "_hidden_trims",
         "_install",
         "_is_damaged",
         "_is_stopped",
@@ -143,6 +146,10 @@ class Shard:
         self._served = False  # `is_serving`, as last reported to the observer
         self._is_damaged = False  # whether the replica is damaged, as last reported to the observer
         self._yields_from = 0
+        # Of logs in which records wait, by number: committed log starts that do not hold yet; and trims, each with the
+        # number of the checkpoint for which it waits.
+        self._hidden_starts: dict[int, int] = {}
+        self._hidden_trims: dict[int, tuple[int, int]] = {}
         uncommitted = [entry for entry in log.entries if entry.index > log.commit_index]
         self._uncommitted = Uncommitted(uncommitted)
         self.waiters = EntryWaiters(self.replica, self._uncommitted)
@@ -474,10 +481,42 @@ class Shard:
         """
         assert entry.payload is not None, f"{entry} has lost its command"
         number, offset = read_log_start(entry.payload)
-        if offset > self.partitions[number].log.log_start:
-            self.partitions[number].log.log_start = offset
-            self.store.trim(self.log, number, offset)
-            self.wake()
+        partition = self.partitions[number]
+        if not is_hidden(number):
+            if offset > partition.log.log_start:
+                partition.log.log_start = offset
+                self._trim(number, offset)
+        elif offset > self.hidden_start(number):
+            self._hidden_starts[number] = offset
+            self.trim_hidden(number)
+
+    def hidden_start(self, number: int) -> int:
+        """Return the log start of a log in which records wait, even if it does not hold yet (`trim_hidden`)."""
+        return max(self._hidden_starts.get(number, 0), self.partitions[number].log.log_start)
+
+    def trim_hidden(self, number: int) -> None:
+        """
+        Remove what is not needed any more of a log in which records wait, as soon as a later start of this broker
+        cannot need it either.  Call this a few times a second.
+
+        A start begins with the state of the newest checkpoint, and reads the ids of what waits by that state from the
+        log.  So the log start holds once the ids are restored, and bytes go when it is in a checkpoint, with its state.
+        """
+        partition = self.partitions[number]
+        if number in self._hidden_starts and timers_of(partition).is_restored:
+            partition.log.log_start = self._hidden_starts.pop(number)
+            self.log.changed = True
+        if number in self._hidden_trims:
+            offset, checkpoint = self._hidden_trims[number]
+            if self.store.checkpoints.number >= checkpoint:
+                del self._hidden_trims[number]
+                self._trim(number, offset)
+        if partition.log.trimmed < partition.log_start and number not in self._hidden_trims:
+            self._hidden_trims[number] = partition.log_start, self.store.await_checkpoint()
+
+    def _trim(self, number: int, offset: int) -> None:
+        self.store.trim(self.log, number, offset)
+        self.wake()
 
     def _redo_trims(self) -> None:
         """
@@ -520,6 +559,8 @@ class Shard:
     def install_changed(self) -> None:
         """Adjust the high watermarks: an install has changed the log and the partitions, or has ended."""
         self._uncommitted.clear()
+        self._hidden_starts.clear()
+        self._hidden_trims.clear()
         is_there = self.replica.installing is None
         for partition in self.partitions.values():
             end_offset = partition.log.end_offset

@@ -82,6 +82,7 @@ class Store:
         self.blocks = BlockQueue(key, journal, options.block_bytes_max)
         self.write_back = WriteBackQueue(shards, self.dirty)
         self.removals = Removals(disk, self.dirty)
+        self._awaited_checkpoint = 0
         self.checkpoints = Checkpointer(
             disk, key, journal, shards, closed, self.blocks, self.write_back, self.removals, self.dirty
         )
@@ -275,8 +276,18 @@ class Store:
 
     @property
     def can_checkpoint(self) -> bool:
-        """Whether no checkpoint is running and a block is newer than the last checkpoint."""
-        return not self.is_checkpointing and self.journal.sequence > self.checkpoints.sequence
+        """Whether no checkpoint is running, and a block is newer than the last one, or another one is awaited."""
+        checkpoints = self.checkpoints
+        is_outdated = self.journal.sequence > checkpoints.sequence or checkpoints.number < self._awaited_checkpoint
+        return not self.is_checkpointing and is_outdated
+
+    def await_checkpoint(self) -> int:
+        """
+        Return the number of a checkpoint that will contain the present state.  It is taken even if no row is written
+        until then.
+        """
+        self._awaited_checkpoint = self.checkpoints.next_number
+        return self._awaited_checkpoint
 
     def begin_checkpoint(self) -> None:
         self.checkpoints.begin()

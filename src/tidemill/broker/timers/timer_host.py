@@ -206,6 +206,8 @@ class TimerHost:
         replica = self._replica(shard, number)
         timers, logs = replica.timers, replica.files.logs
         timers.index.arrivals_start, timers.index.kept_start = logs.arrivals.log_start, logs.kept.log_start
+        for hidden in (arrivals_of(number), kept_of(number)):
+            shard.trim_hidden(hidden)
         if timers.is_restored:
             replica.files.flush_if_large()
             replica.files.merge()
@@ -241,7 +243,7 @@ class TimerHost:
             log = hidden.log
             if first == log.end_offset and log.segments and log.segments[-1].size >= ROLL_BYTES:
                 log.roll()
-            if first > log.log_start and log.frees(first):
+            if log.frees(first, shard.hidden_start(hidden.number)):
                 shard.move_log_start(hidden.number, first, wall_ms)
 
     # Releases.

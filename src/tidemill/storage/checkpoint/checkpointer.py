@@ -74,6 +74,11 @@ class Checkpointer:
         """The block that must be written back before the checkpoint can continue; None if there is none."""
         return None if self.capture is None else self.capture.sequence
 
+    @property
+    def next_number(self) -> int:
+        """The number of the first checkpoint of which it is certain that it will contain the present state."""
+        return self.number + (1 if self.capture is None else 2)
+
     def begin(self) -> None:
         """
         Choose block P and capture the state now, before a later row changes it.  The captured state excludes the

@@ -234,9 +234,9 @@ class PartitionLog:
         self.epochs.advance(self.log_start)
         return segments[:count]
 
-    def frees(self, offset: int) -> bool:
-        """Return whether trimming to `offset` would remove a segment."""
-        return bool(self._trimmed_count(offset))
+    def frees(self, offset: int, former: int = 0) -> bool:
+        """Return whether trimming to `offset` would remove a segment, and one that trimming to `former` would not."""
+        return self._trimmed_count(offset) > self._trimmed_count(former)
 
     def _trimmed_count(self, offset: int) -> int:
         segments = self.segments

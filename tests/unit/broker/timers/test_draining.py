@@ -15,6 +15,7 @@ from tests.unit.broker.timers.timer_topic import (
     timers,
     values,
 )
+from tidemill.broker.shards import ready_loop
 from tidemill.broker.timers import draining
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
 
@@ -25,6 +26,7 @@ HOUR_MS = 3_600_000
 def world(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
     """Return a broker whose topic holds ten records that wait long, among many that are out, all moved meanwhile."""
     monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    monkeypatch.setattr(ready_loop, "CHECKPOINT_MS", 500)  # segments are removed after a checkpoint
     world = BrokerWorld()
     create(world, internal_segment_bytes="3000")
     for at in range(10):

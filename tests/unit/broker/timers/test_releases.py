@@ -20,6 +20,7 @@ from tests.unit.broker.timers.timer_topic import (
 )
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
+from tidemill.broker.shards.ready_loop import CHECKPOINT_MS
 from tidemill.model import errors
 from tidemill.peer.timer_resolve import RESCHEDULE
 
@@ -258,12 +259,37 @@ def test_segments_of_which_nothing_waits_are_removed() -> None:
     send(world, (b"late", delay("1h")))
 
     world.pass_time(5_000)
+    for _ in range(2):
+        world.pass_time(CHECKPOINT_MS)
 
     log = arrivals(world).log
     assert 21 == timers(world).waiting.end and 20 == timers(world).waiting.first_waiting()
     assert 1 == len(log.segments) and log.log_start <= 20
     world.pass_time(3_600_000)
     assert b"late" == values(world)[-1]
+
+
+def test_bytes_of_arrivals_stay_until_a_checkpoint_knows_that_they_are_not_needed() -> None:
+    """
+    A start begins with the state of the newest checkpoint.  By that state, the replaced record waits, so its bytes must
+    be there: its id is read from them, and the change that ends it, which names it by its id, is applied again.
+    """
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="2000")
+    send(world, (b"replaced", named("x", delay("1h"))))
+    world.pass_time(CHECKPOINT_MS)
+    send(world, (b"new", named("x", delay("1h"))))
+    for _ in range(5):
+        send(world, (bytes(1_000), named("x", delay("1h"))))
+    world.pass_time(2_000)
+    world.pass_time(1_000)
+    is_moved = arrivals(world).log.log_start > 0
+    again = world.restarted()
+    again.pass_time(500)
+    again.pass_time(500)
+
+    assert is_moved
+    assert (7, 1) == (timers(again).waiting.end, timers(again).waiting.count)
 
 
 def test_released_records_leave_a_full_disk(world: BrokerWorld) -> None:
