@@ -127,8 +127,12 @@ class TimerPartition:
 
     def _moved(self, arrival: int, due_ms: int) -> bytes:
         """Return the row of an arrival whose time has changed.  Its bytes are looked up when it is released."""
-        offset = self.kept.offset_of(arrival) if arrival in self.kept else None
+        offset = self.kept_offset(arrival)
         return ROW.pack(*DueRow(due_ms, arrival, arrival if offset is None else offset | KEPT))
+
+    def kept_offset(self, arrival: int) -> int | None:
+        """Return the offset of an arrival that waits in the kept log; None if it was not moved there."""
+        return self.kept.offset_of(arrival) if arrival in self.kept else None
 
     def _at_present_times(self, rows: bytes) -> bytes:
         """Return rows with the times at which their records are due now: some may have been rescheduled."""

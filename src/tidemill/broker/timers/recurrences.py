@@ -85,7 +85,7 @@ class Recurrences:
 
     def _read(self, arrival: int) -> None:
         """Read the record of an arrival, and propose its next occurrence."""
-        kept = self._timers.kept.offset_of(arrival) if arrival in self._timers.kept else None
+        kept = self._timers.kept_offset(arrival)
         row = DueRow(0, arrival, arrival if kept is None else kept | KEPT)
 
         def read() -> list[Waiting] | Exception:

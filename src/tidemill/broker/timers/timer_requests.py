@@ -52,7 +52,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
         if request.selection is None and request.operation != SHIFT:
             self._decide_named()
             return
-        scan, wanted = self._led.scan(), {*request.arrivals}
+        scan, wanted = self._led.scan({*request.timer_ids}), {*request.arrivals}
         ids = {*request.timer_ids}
 
         def named() -> dict[int, int]:
@@ -190,7 +190,7 @@ class TimerListing(Pending[timer_list.Response]):
         if not leads:
             self._refuse(KafkaError(*LOST))
             return
-        request, scan = self._request, self._led.scan()
+        request, scan = self._request, self._led.scan({*self._request.timer_ids})
         edges, after = [*request.edges_ms], (request.after_due_ms, request.after_arrival)
 
         selection, ids = request.selection or NOTHING_SELECTED, {*request.timer_ids}

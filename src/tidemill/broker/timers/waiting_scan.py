@@ -3,7 +3,7 @@
 The scan runs on another thread, with a copy of the bits: what it finds waited when it began.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import merge, nsmallest
 from itertools import chain, islice
@@ -32,6 +32,11 @@ class WaitingRecord(NamedTuple):
     record: Record  # with the producer's timestamp
 
 
+class Place(NamedTuple):
+    arrival: int
+    kept: int | None  # its offset in the kept log, if it was moved there
+
+
 class WaitingScan(NamedTuple):
     """What to read of a partition, as of the turn in which it was made."""
 
@@ -39,10 +44,12 @@ class WaitingScan(NamedTuple):
     view: WaitingView
     kept_start: int
     kept_end: int
+    only: Sequence[Place] | None = None  # where these records are, and no others are read
 
     def records(self, selection: Selection, timer_ids: Collection[bytes] = ()) -> Iterator[WaitingRecord]:
         """Yield the records of a selection, in no order.  Waits for the disk.  Raise OSError or LookupError."""
-        return filter(partial(_is_selected, selection, timer_ids), chain(self._kept(), self._arrived(UNBOUNDED)))
+        every = chain(self._kept(), self._arrived(UNBOUNDED)) if self.only is None else self._placed(self.only)
+        return filter(partial(_is_selected, selection, timer_ids), every)
 
     def first_arrived(
         self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int
@@ -58,6 +65,15 @@ class WaitingScan(NamedTuple):
         arrived = filter(is_selected, self._arrived(after_arrival))
         found = list(islice(merge(kept, arrived, key=_arrival), count + 1))
         return found[:count], len(found) > count
+
+    def _placed(self, places: Iterable[Place]) -> Iterator[WaitingRecord]:
+        for arrival, kept in places:
+            log, offset = (self.logs.arrivals, arrival) if kept is None else (self.logs.kept, kept)
+            for _, batch in positioned_batches(log, offset, offset + 1):
+                header = read_header(batch)
+                for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
+                    if number == offset and self.view.waits(arrival):
+                        yield _waiting(self.view, arrival, record, end - start, header.max_timestamp)
 
     def _kept(self) -> Iterator[WaitingRecord]:
         view = self.view
