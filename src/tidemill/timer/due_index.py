@@ -119,12 +119,13 @@ class DueIndex:
         """
         Add a run that was read when the broker started, before anything is rebuilt.
 
-        If it is not needed, `removable` returns its name.
+        If it is not needed, or ends after what is known of its log, `removable` returns its name.
         """
         run = read.run
         self._serial = max(self._serial, serial_of(run.name))
-        if run.over > self._waiting.over:
-            self._unused.append(run.name)  # it lacks arrivals that wait by the saved state
+        if run.over > self._waiting.over or run.end > self._ends[run.is_kept]:
+            # It lacks arrivals that wait by the saved state, or has some that come again with their entries.
+            self._unused.append(run.name)
             return
         self._covered.add(run.first, run.end)
         if not due_scan.waiting_rows(read.rows, self._waiting.bits()):

@@ -177,6 +177,22 @@ def test_the_ranges_of_damaged_runs_are_missing(due_scan: ModuleType) -> None:
     assert [(KEPT | 1, KEPT | 3)] == index.missing()
 
 
+def test_a_run_that_ends_after_its_log_is_not_used(due_scan: ModuleType) -> None:
+    """Rule 14: the log has been cut, or its last entries are not known to be committed yet."""
+    host = host_with(*range(100, 106), leads=False)
+    host.keep([0, 1])
+    flushed(host)
+    for arrivals, kept_end, is_used in ((6, 2, True), (5, 2, False), (6, 1, False)):
+        waiting = WaitingSet()
+        waiting.arrive([Arrival(1)] * arrivals)
+        index = DueIndex(waiting, kept_end)
+        for name, data in host.files.items():
+            index.restore(decode_run(name, data))
+
+        assert (2 if is_used else 1) == len(index.runs)
+        assert is_used == (index.missing() == []) == (index.removable() == [])
+
+
 def test_a_stale_row_is_not_taken(due_scan: ModuleType) -> None:
     """Rule 14: the bits decide, and the new time of an arrival that was rescheduled."""
     host = host_with(*range(100, 106), leads=False)

@@ -26,6 +26,7 @@ from tidemill.timer.due_row import DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.release_batch import Waiting, released_batch
 from tidemill.timer.timer_command import Cancel, CancelIds, Decision, Recur, encode_command
+from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.waiting_set import Outcome
 
 RECORDS_MAX: Final = 10_000  # of one batch
