@@ -69,7 +69,8 @@ class WaitingScan(NamedTuple):
     def _placed(self, places: Iterable[Place]) -> Iterator[WaitingRecord]:
         for arrival, kept in places:
             log, offset = (self.logs.arrivals, arrival) if kept is None else (self.logs.kept, kept)
-            for _, batch in positioned_batches(log, offset, offset + 1):
+            end = self.view.end if kept is None else self.kept_end
+            for _, batch in islice(positioned_batches(log, offset, end), 1):
                 header = read_header(batch)
                 for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
                     if number == offset and self.view.waits(arrival):
