@@ -11,6 +11,7 @@ from tidemill.cli.deadline import Deadline
 from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import client_config, error_name
 from tidemill.cli.output import counted
+from tidemill.cli.timer_problem import timer_problem
 from tidemill.cli.topic_admin import TopicAdmin, check_partition
 from tidemill.client.producer_properties import PRODUCER_PROPERTIES
 
@@ -74,7 +75,9 @@ class LineProducer:
             elif error.code() == KafkaError._MSG_TIMED_OUT:
                 self.timed_out[message.partition()] += 1
             else:
-                self.refuse(f"line {line_number}: {error_name(error)}: {error.str()}")
+                is_invalid = error.code() == KafkaError.INVALID_RECORD
+                problem = timer_problem(record.get("headers", ())) if is_invalid else None
+                self.refuse(f"line {line_number}: {error_name(error)}: {problem or error.str()}")
 
         while True:
             try:

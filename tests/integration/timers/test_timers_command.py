@@ -186,3 +186,15 @@ def test_a_topic_of_another_kind_is_named(cluster: Cluster) -> None:
     assert 1 == finished.exit_code
     assert "topic plain-log is not of kind timer" in finished.err
     assert "tidemill.kind=timer" in finished.err
+
+
+def test_produce_says_why_a_record_is_refused(timers: Timers) -> None:
+    """
+    librdkafka knows only the name of the error; the command looks at the headers.
+    """
+    refused = tidemill(
+        "produce", timers.topic.name, "--header", "tidemill-delay=soon", bootstrap=timers.bootstrap, stdin=b"v\n"
+    )
+
+    assert 1 == refused.exit_code
+    assert "refused: line 1: INVALID_RECORD: tidemill-delay='soon': write whole milliseconds" in refused.err
