@@ -18,6 +18,7 @@ int64 overflow, because C wraps around where Python does not.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
 import cython
 
@@ -51,6 +52,11 @@ INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 INT64_MIN = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
 # The largest timestamp that can be converted to microseconds without an overflow.
 MILLISECONDS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)
+# No header of a record decides on a number.
+AMBIGUOUS = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
+# Rows of the index by due time (`timer/due_row.py`).
+ROW_BYTES = cython.declare(cython.Py_ssize_t, 48)
+UNPLACED = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 # The largest block for which the GIL is kept: for fewer bytes, releasing it costs more than it gains.
 GIL_BYTES_MAX = cython.declare(cython.Py_ssize_t, 64 << 10)
 
@@ -404,6 +410,174 @@ def _headers(walk: Walk) -> object:
         position = stop + length if length > 0 else stop
         left -= 1
     return tuple(found)
+
+
+# Records → numbers, for timer topics
+
+
+def record_starts(block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t) -> array[int]:
+    """Return where each record of block[position:end] begins, and `end`.  Raise MalformedRecords."""
+    walk: Walk = Walk(block, position, end, 0)
+    starts = array("I")
+    while walk.position < end:
+        starts.append(walk.position)
+        if not walk.step():
+            raise MalformedRecords(f"record {len(starts) - 1}: {PROBLEMS[walk.problem]}")
+    starts.append(end)
+    return starts
+
+
+def header_numbers(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    name: bytes,
+    prefix: bytes,
+    otherwise: cython.longlong,
+) -> list[int] | None:
+    """
+    Return for each record the number that its header `name` has as decimal digits; `otherwise` if it has no such
+    header.
+
+    Return None if a caller must look closer: if a record has such a header twice, or with anything but 1 to 18 digits,
+    or another header whose name begins with `prefix`, as `name` does.  Raise MalformedRecords.
+    """
+    walk: Walk = Walk(block, position, end, 0)
+    found: list[int] = []
+    number: cython.longlong
+    index: cython.int
+    for index in range(record_count):
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        number = otherwise if walk.header_count == 0 else _header_number(walk, name, prefix, otherwise)
+        if number == AMBIGUOUS:
+            return None
+        found.append(number)
+    return found
+
+
+@cython.cfunc
+def _header_number(walk: Walk, name: bytes, prefix: bytes, otherwise: cython.longlong) -> cython.longlong:
+    """Return the number for the current record, or AMBIGUOUS.  `walk.step` has checked the lengths."""
+    number: cython.longlong = otherwise
+    is_found: cython.bint = False
+    position: cython.Py_ssize_t = walk.headers
+    start: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    left: cython.Py_ssize_t = walk.header_count
+    while left > 0:
+        start = _stop(walk.data, position, walk.end, 5)
+        stop = start + _number(walk.data, position, start)
+        position = _stop(walk.data, stop, walk.end, 5)
+        length = _number(walk.data, stop, position)
+        if _begins_with(walk.data, start, stop, prefix):
+            if is_found or stop - start != len(name) or not _begins_with(walk.data, start, stop, name):
+                return AMBIGUOUS
+            is_found = True
+            number = _digits(walk.data, position, length)
+            if number < 0:
+                return AMBIGUOUS
+        position = position + length if length > 0 else position
+        left -= 1
+    return number
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _begins_with(
+    data: cython.pointer[cython.const[cython.uchar]],
+    start: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    prefix: bytes,
+) -> cython.bint:
+    wanted: cython.pointer[cython.const[cython.uchar]] = prefix
+    length: cython.Py_ssize_t = len(prefix)
+    index: cython.Py_ssize_t = 0
+    if stop - start < length:
+        return False
+    while index < length and data[start + index] == wanted[index]:
+        index += 1
+    return index == length
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _digits(
+    data: cython.pointer[cython.const[cython.uchar]], position: cython.Py_ssize_t, length: cython.Py_ssize_t
+) -> cython.longlong:
+    """Return the number that 1 to 18 decimal digits write; -1 for anything else."""
+    number: cython.longlong = 0
+    index: cython.Py_ssize_t
+    if length < 1 or length > 18:
+        return -1
+    for index in range(position, position + length):
+        if data[index] < 48 or data[index] > 57:
+            return -1
+        number = 10 * number + (data[index] - 48)
+    return number
+
+
+def index_rows(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    base_timestamp: cython.longlong,
+    dues: list[int],
+    arrivals: list[int],
+    first_offset: cython.ulonglong,
+    file_position: cython.longlong,
+    crc32c: Callable[..., int],
+) -> bytes:
+    """
+    Return a row of the index by due time for each record, packed (`timer/due_row.py`).
+
+    `dues` and `arrivals` have one number for each record.  `file_position` is that of the block in the file of its
+    segment, or negative if it is not known; the rows then say so.  Raise MalformedRecords.
+    """
+    walk: Walk = Walk(block, position, end, base_timestamp)
+    view = memoryview(block)  # type: ignore[arg-type]
+    count: cython.Py_ssize_t = len(dues)
+    if len(arrivals) != count:
+        raise ValueError(f"{count} due times for {len(arrivals)} arrivals")
+    packed = bytearray(ROW_BYTES * count)
+    out: cython.uchar[::1] = packed
+    index: cython.Py_ssize_t
+    at: cython.Py_ssize_t = 0
+    start: cython.Py_ssize_t
+    for index in range(count):
+        start = walk.position
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        _put_number(out, at, 8, dues[index])
+        _put_number(out, at + 8, 8, arrivals[index])
+        _put_number(out, at + 16, 8, first_offset + index)
+        if file_position < 0:
+            _put_number(out, at + 24, 4, UNPLACED)
+        else:
+            _put_number(out, at + 24, 4, file_position + start)
+            _put_number(out, at + 28, 4, walk.position - start)
+            _put_number(out, at + 32, 4, crc32c(view[start : walk.position]))
+        if walk.key_length >= 0:
+            _put_number(out, at + 36, 4, crc32c(view[walk.key : walk.key + walk.key_length]))
+        _put_number(out, at + 40, 8, cython.cast(cython.ulonglong, walk.timestamp))
+        at += ROW_BYTES
+    return bytes(packed)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_number(
+    out: cython.uchar[::1], position: cython.Py_ssize_t, size: cython.int, number: cython.ulonglong
+) -> cython.void:
+    """Write the lowest `size` bytes of a number, big-endian."""
+    index: cython.int
+    for index in range(size):
+        out[position + size - 1 - index] = number >> (8 * index) & 0xFF
 
 
 # Records → columns

@@ -5,16 +5,18 @@ batch of released records names the arrivals that it consumes.  A batch of the k
 moved there.  All replicas read the same digits, so they build the same state.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
 from tidemill.batches.checksum import crc32c
 from tidemill.batches.native import scan
 from tidemill.batches.records import OFFSET_MAX, Record
-from tidemill.timer.due_row import KEPT, UNPLACED, DueRow, pack_rows
+from tidemill.timer.due_row import KEPT
 from tidemill.timer.due_time import DELIVER_AT
-from tidemill.timer.timer_headers import CANCEL, SCHEDULE, TIMER_ID, hash_of
+from tidemill.timer.timer_headers import ARRIVAL, CANCEL, PREFIX, SCHEDULE, TIMER_ID, hash_of
 from tidemill.timer.waiting_set import Arrival
 
 
@@ -31,30 +33,39 @@ def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id:
     that of the batch in its segment, if it is known.
     """
     header = read_header(batch)
-    arrivals, rows = [], []
-    for number, (record, span) in enumerate(records_of(batch, header), base_offset):
-        due, timer_id, only_cancels, is_recurring = header.max_timestamp, None, False, False
-        for name, value in record.headers:
-            if name == DELIVER_AT:
-                due = int(value or b"")
-            elif name == TIMER_ID:
-                timer_id = hash_of(value or b"", topic_id)
-            elif name == CANCEL:
-                only_cancels = True
-            elif name == SCHEDULE:
-                is_recurring = True
-        arrivals.append(Arrival(due, timer_id, only_cancels, is_recurring))
-        rows.append(_row(batch, due, number, number, position, span, record))
-    return Arrivals(arrivals, pack_rows(rows))
+    dues = numbers_in(batch, header, DELIVER_AT, PREFIX, header.max_timestamp)
+    if dues is not None:
+        arrivals = [*map(Arrival, dues)]
+    else:
+        arrivals = [_arrival(record, header.max_timestamp, topic_id) for record in decoded_records(batch, header)]
+        dues = [it.due_ms for it in arrivals]
+    numbers = [*range(base_offset, base_offset + len(dues))]
+    return Arrivals(arrivals, _rows(batch, header, dues, numbers, base_offset, position))
+
+
+def _arrival(record: Record, otherwise: int, topic_id: bytes) -> Arrival:
+    due, timer_id, only_cancels, is_recurring = otherwise, None, False, False
+    for name, value in record.headers:
+        if name == DELIVER_AT:
+            due = int(value or b"")
+        elif name == TIMER_ID:
+            timer_id = hash_of(value or b"", topic_id)
+        elif name == CANCEL:
+            only_cancels = True
+        elif name == SCHEDULE:
+            is_recurring = True
+    return Arrival(due, timer_id, only_cancels, is_recurring)
 
 
 def kept_in(batch: Buffer, base_offset: int, position: int | None) -> bytes:
     """Return the rows of the records of a batch of the kept log."""
-    rows = []
-    for offset, (record, span) in enumerate(records_of(batch, read_header(batch)), base_offset):
+    header = read_header(batch)
+    dues, numbers = [], []
+    for record in decoded_records(batch, header):
         (_, due), (_, arrival) = record.headers[-2:]
-        rows.append(_row(batch, int(due or b""), int(arrival or b""), offset | KEPT, position, span, record))
-    return pack_rows(rows)
+        dues.append(int(due or b""))
+        numbers.append(int(arrival or b""))
+    return _rows(batch, header, dues, numbers, base_offset | KEPT, position)
 
 
 def deliver_at(record: Record, otherwise: int) -> int:
@@ -69,7 +80,20 @@ def arrival_of_kept(record: Record) -> int:
 
 def consumed_by(batch: Buffer) -> list[int]:
     """Return the arrivals of which a batch of released records holds the copies, by their last header."""
-    return [int(record.headers[-1][1] or b"") for record, _ in records_of(batch, read_header(batch))]
+    header = read_header(batch)
+    numbers = numbers_in(batch, header, ARRIVAL, ARRIVAL)
+    return [arrival_of_kept(it) for it in decoded_records(batch, header)] if numbers is None else numbers
+
+
+def numbers_in(batch: Buffer, header: BatchHeader, name: str, prefix: str, otherwise: int = -1) -> list[int] | None:
+    """
+    Return the number in a header of each record of an uncompressed batch; `otherwise` for records without it.
+
+    Return None if records must be decoded to know: one has the header twice, or with other bytes than digits, or has
+    other headers whose names begin with `prefix`.
+    """
+    size, count = header.size_bytes, header.record_count
+    return scan.header_numbers(batch, HEADER_BYTES, size, count, name.encode(), prefix.encode(), otherwise)
 
 
 def records_at(batch: Buffer, offsets: Iterable[int]) -> Iterator[tuple[bytes, int]]:
@@ -78,55 +102,40 @@ def records_at(batch: Buffer, offsets: Iterable[int]) -> Iterator[tuple[bytes, i
 
     The batch is walked once, because it may have many records, and many of them may be wanted.
     """
-    header, spans = read_header(batch), spans_of(batch)
+    header, starts = read_header(batch), starts_of(batch)
     for offset in offsets:
-        start, end = spans[offset - header.base_offset]
+        index = offset - header.base_offset
+        start, end = starts[index], starts[index + 1]
         ((_, _, _, timestamp, _),) = scan.decode_records(
             batch, start, end, 1, 0, header.base_timestamp, 0, OFFSET_MAX, OFFSET_MAX
         )
         yield bytes(memoryview(batch)[start:end]), timestamp
 
 
-def _row(
-    batch: Buffer, due: int, arrival: int, offset: int, position: int | None, span: tuple[int, int], record: Record
-) -> DueRow:
-    start, end = span
-    hashed = 0 if record.key is None else crc32c(record.key)
-    if position is None:
-        return DueRow(due, arrival, offset, UNPLACED, 0, 0, hashed, record.timestamp)
-    crc = crc32c(memoryview(batch)[start:end])
-    return DueRow(due, arrival, offset, position + start, end - start, crc, hashed, record.timestamp)
+def _rows(
+    batch: Buffer, header: BatchHeader, dues: list[int], arrivals: list[int], first_offset: int, position: int | None
+) -> bytes:
+    """Return the rows of the records of a batch; `first_offset` is that of the first one, as in rows."""
+    where = -1 if position is None else position
+    size, timestamp = header.size_bytes, header.base_timestamp
+    return scan.index_rows(batch, HEADER_BYTES, size, timestamp, dues, arrivals, first_offset, where, crc32c)
+
+
+def decoded_records(batch: Buffer, header: BatchHeader) -> list[Record]:
+    """Return the records of an uncompressed batch, with the timestamps of their producers."""
+    size, count = header.size_bytes, header.record_count
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    found = scan.decode_records(
+        batch, HEADER_BYTES, size, count, base_offset, base_timestamp, 0, OFFSET_MAX, OFFSET_MAX
+    )
+    return [*map(Record._make, found)]
 
 
 def records_of(batch: Buffer, header: BatchHeader) -> Iterator[tuple[Record, tuple[int, int]]]:
     """Yield each record, with the producer's timestamp, and where it lies in the batch."""
-    found = scan.decode_records(
-        batch,
-        HEADER_BYTES,
-        header.size_bytes,
-        header.record_count,
-        header.base_offset,
-        header.base_timestamp,
-        0,
-        OFFSET_MAX,
-        OFFSET_MAX,
-    )
-    return zip(map(Record._make, found), spans_of(batch), strict=True)
+    return zip(decoded_records(batch, header), pairwise(starts_of(batch)), strict=True)
 
 
-def spans_of(batch: Buffer) -> list[tuple[int, int]]:
-    """Return start and end of each record of an uncompressed batch, with its length."""
-    spans = []
-    at, end = HEADER_BYTES, read_header(batch).size_bytes
-    while at < end:
-        start, length, shift = at, 0, 0
-        while True:
-            byte = batch[at]
-            at += 1
-            length |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        at += length >> 1  # the lengths of records are not negative, so their zigzag code is twice the length
-        spans.append((start, at))
-    return spans
+def starts_of(batch: Buffer) -> "array[int]":
+    """Return where each record of an uncompressed batch begins, with its length, and where the last one ends."""
+    return scan.record_starts(batch, HEADER_BYTES, read_header(batch).size_bytes)

@@ -1,6 +1,7 @@
 """Scanning records with both implementations, on valid and malformed blocks."""
 
 import random
+import re
 import struct
 
 import pytest
@@ -13,7 +14,9 @@ from tidemill.batches import native
 from tidemill.batches import scan as plain
 from tidemill.batches.batch import HEADER_BYTES, read_header
 from tidemill.batches.builder import build_batch
+from tidemill.batches.checksum import crc32c
 from tidemill.batches.records import Record, read_records
+from tidemill.timer.due_row import UNPLACED, DueRow, unpack_rows
 
 OFFSET_MAX = (1 << 63) - 1
 
@@ -59,6 +62,100 @@ def test_the_first_record_at_or_after_a_timestamp_is_found(scan, records, timest
 
     late = [(index, record.timestamp) for index, record in enumerate(records) if record.timestamp >= timestamp]
     assert found == (late[0] if late else None)
+
+
+def spans_of(block):
+    """Return where each record lies, found by its length only."""
+    spans, at = [], 0
+    while at < len(block):
+        end = at + 1
+        while block[end - 1] > 0x7F:
+            end += 1
+        length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(block[at:end])) >> 1
+        spans.append((at, end + length))
+        at = end + length
+    return spans
+
+
+@settings(max_examples=40)
+@given(records=record_lists, noise=st.binary(max_size=20))
+def test_the_starts_of_records_are_found(scan, records, noise):
+    """There is one for each record, and at last the end of the block, wherever the block lies."""
+    block, _ = block_of(records)
+    starts = [len(noise) + start for start, _ in spans_of(block)]
+
+    assert [*starts, len(noise + block)] == [*scan.record_starts(noise + block + noise, len(noise), len(noise + block))]
+
+
+names = st.sampled_from(["due", "due-at", "du", "other", "", "düe"])
+numbers = st.integers(0, 10**19).map(lambda it: b"%d" % it)
+numeric = numbers | numbers | st.sampled_from([None, b"", b"-1", b" 1", b"1 ", b"007", b"9" * 18, b"/", b":"])
+numbered_headers = st.lists(st.tuples(names, numeric), max_size=3).map(tuple)
+
+
+def number_in(headers, otherwise):
+    """Return the number that the headers of a record say by the documentation; None if a caller must look closer."""
+    own = [(name, value) for name, value in headers if name.startswith("due")]
+    if not own:
+        return otherwise
+    if len(own) > 1 or own[0][0] != "due" or not re.fullmatch(rb"[0-9]{1,18}", own[0][1] or b""):
+        return None
+    return int(own[0][1])
+
+
+@settings(max_examples=300)
+@given(headers=st.lists(numbered_headers, min_size=1, max_size=4), otherwise=st.integers(-1, OFFSET_MAX))
+def test_numbers_in_headers_are_read(scan, headers, otherwise):
+    """What is no plain number, or may mean something else, is left to the caller, for all records of the block."""
+    block, _ = block_of([Record(b"key", b"value", it) for it in headers])
+    wanted = [number_in(it, otherwise) for it in headers]
+
+    found = scan.header_numbers(block, 0, len(block), len(headers), b"due", b"due", otherwise)
+
+    assert found == (None if None in wanted else wanted)
+
+
+@settings(max_examples=40)
+@given(
+    records=record_lists,
+    first_arrival=st.integers(0, 1 << 62),
+    first_offset=st.integers(0, (1 << 64) - 100),
+    position=st.none() | st.integers(0, 1 << 31),
+)
+def test_rows_of_the_index_are_packed(scan, records, first_arrival, first_offset, position):
+    """They say where the records lie in the file, if that is known, and have the CRCs of records and keys."""
+    block, base = block_of(records)
+    dues = [7 * number for number, _ in enumerate(records)]
+    arrivals = [first_arrival + 3 * number for number, _ in enumerate(records)]
+    wanted = []
+    for number, (found, (start, end)) in enumerate(zip(records, spans_of(block), strict=True)):
+        place = (UNPLACED, 0, 0) if position is None else (position + start, end - start, crc32c(block[start:end]))
+        hashed = 0 if found.key is None else crc32c(found.key)
+        row = DueRow(dues[number], arrivals[number], first_offset + number, *place, hashed, found.timestamp)
+        wanted.append(row)
+
+    where = -1 if position is None else position
+    packed = scan.index_rows(block, 0, len(block), base, dues, arrivals, first_offset, where, crc32c)
+
+    assert wanted == [*unpack_rows(packed)]
+
+
+def test_rows_need_an_arrival_for_each_due_time(scan):
+    block, base = block_of([Record(b"key", b"value")])
+    with pytest.raises(ValueError, match="1 due times for 0 arrivals"):
+        scan.index_rows(block, 0, len(block), base, [1], [], 0, 0, crc32c)
+
+
+def test_malformed_records_have_no_numbers_and_no_rows(scan):
+    """A record that is cut off is refused, and nothing beyond the block is read."""
+    block, base = block_of([Record(b"key", b"value", (("due", b"1"),))])
+    cut = block[:-1]
+    with pytest.raises(scan.MalformedRecords, match="record 0"):
+        scan.record_starts(cut, 0, len(cut))
+    with pytest.raises(scan.MalformedRecords, match="record 0"):
+        scan.header_numbers(cut, 0, len(cut), 1, b"due", b"due", 0)
+    with pytest.raises(scan.MalformedRecords, match="record 1"):
+        scan.index_rows(block, 0, len(block), base, [1, 2], [1, 2], 0, 0, crc32c)
 
 
 def record(body: bytes) -> bytes:

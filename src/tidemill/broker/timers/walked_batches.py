@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.tail_cache import Tail
-from tidemill.timer.arrival_records import spans_of
+from tidemill.timer.arrival_records import starts_of
 
 
 class WalkedBatches:
@@ -44,9 +44,7 @@ class WalkedBatches:
         walked = self._walked.get(base)
         if walked is not None and walked[0] is batch:  # another batch has the same offsets after a truncation
             return walked[1]
-        spans = spans_of(batch)
-        starts = array("I", [start for start, _ in spans])
-        starts.append(spans[-1][1])
+        starts = starts_of(batch)
         self._walked[base] = batch, starts
         if len(self._walked) > 2 * len(self._tail):
             known = list(self._walked.items())  # a copy: other threads add to it

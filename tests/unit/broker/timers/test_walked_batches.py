@@ -7,7 +7,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.broker.timers import walked_batches
 from tidemill.broker.timers.walked_batches import WalkedBatches
 from tidemill.storage.partition.tail_cache import Tail
-from tidemill.timer.arrival_records import spans_of
+from tidemill.timer.arrival_records import starts_of
 from tidemill.timer.release_batch import decoded
 
 
@@ -36,7 +36,7 @@ def test_records_are_found_by_their_offsets(tail: Tail) -> None:
 
 def test_a_batch_is_walked_once(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[int] = []
-    monkeypatch.setattr(walked_batches, "spans_of", lambda batch: walked.append(len(batch)) or spans_of(batch))
+    monkeypatch.setattr(walked_batches, "starts_of", lambda batch: walked.append(len(batch)) or starts_of(batch))
     batches = WalkedBatches(tail)
 
     for offset in (10, 11, 10, 20, 22):
