@@ -80,3 +80,28 @@ def build_batch(
     write_header(batch, header)
     stamp_crc(batch)
     return batch
+
+
+def batch_of_encoded(batch: bytearray, record_count: int, *, log_append_time: int) -> bytearray:
+    """
+    Write the header of a batch whose encoded records, which have no timestamp deltas, follow the space for it, and
+    return the batch.  `log_append_time` is in milliseconds since the epoch.
+    """
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=len(batch) - LENGTH_BYTES,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=LOG_APPEND_TIME,
+        last_offset_delta=record_count - 1,
+        base_timestamp=log_append_time,
+        max_timestamp=log_append_time,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=record_count,
+    )
+    write_header(batch, header)
+    stamp_crc(batch)
+    return batch

@@ -180,6 +180,7 @@ class Walk:
 
     timestamp: cython.longlong
     offset_delta: cython.longlong
+    key_start: cython.Py_ssize_t  # of its length
     key: cython.Py_ssize_t
     key_length: cython.Py_ssize_t  # -1: null
     value: cython.Py_ssize_t
@@ -272,6 +273,7 @@ class Walk:
             return self.refuse(OFFSET_PROBLEM)
         position = stop
 
+        self.key_start = position
         stop = _stop(data, position, end, 5)
         if stop < 0:
             return self.refuse(KEY_PROBLEM)
@@ -1259,6 +1261,86 @@ def _put_varint(out: cython.uchar[::1], position: cython.Py_ssize_t, number: cyt
         zigzag >>= 7
     out[position] = zigzag
     return position + 1
+
+
+# Records → records
+
+
+def copied_records(
+    block: object,
+    name: bytes,
+    values: list[bytes],
+    dropped: tuple[bytes, ...],
+    added: list[bytes],
+    added_count: cython.Py_ssize_t,
+    reserved: cython.Py_ssize_t,
+) -> bytearray:
+    """
+    Return `reserved` zero bytes, followed by copies of the records of a block, with the offset deltas 0, 1, 2 and so
+    on, and the timestamp delta 0.
+
+    `values` and `added` have an item for each record: the new value of its headers with the name `name`, and
+    `added_count` encoded headers that follow the others.  Headers whose names are in `dropped` are left out.  Raise
+    MalformedRecords.
+    """
+    walk: Walk = Walk(block, 0, len(block), 0)  # type: ignore[arg-type]
+    if len(added) != len(values):
+        raise ValueError(f"added headers for {len(added)} records of {len(values)}")
+    parts: list[bytes] = [bytes(reserved)]
+    index: cython.Py_ssize_t
+    for index in range(len(values)):
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        contents = bytes(walk.data[walk.key_start : walk.value + max(walk.value_length, 0)])
+        headers: list[bytes] = _copied_headers(walk, name, values[index], dropped)
+        count = _varint(len(headers) + added_count)
+        copied = b"".join([b"\0\0", _varint(index), contents, count, *headers, added[index]])
+        parts.append(_varint(len(copied)))
+        parts.append(copied)
+    return bytearray().join(parts)
+
+
+@cython.cfunc
+def _copied_headers(walk: Walk, name: bytes, value: bytes, dropped: tuple[bytes, ...]) -> list[bytes]:
+    """Return the headers of the current record, encoded.  `walk.step` has checked their lengths."""
+    found: list[bytes] = []
+    position: cython.Py_ssize_t = walk.headers
+    begin: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    left: cython.Py_ssize_t = walk.header_count
+    while left > 0:
+        begin = position
+        start = _stop(walk.data, position, walk.end, 5)
+        stop = start + _number(walk.data, position, start)
+        position = _stop(walk.data, stop, walk.end, 5)
+        length = _number(walk.data, stop, position)
+        position = position + length if length > 0 else position
+        own = bytes(walk.data[start:stop])
+        if own == name:
+            found.append(bytes(walk.data[begin:stop]) + _varint(len(value)) + value)
+        elif own not in dropped:
+            found.append(bytes(walk.data[begin:position]))
+        left -= 1
+    return found
+
+
+@cython.cfunc
+def _varint(number: cython.longlong) -> bytes:
+    """Return the varint of a number that is not negative."""
+    if number < 64:
+        return SHORT_VARINTS[number]
+    zigzag: cython.ulonglong = _zigzag(number)
+    encoded = bytearray()
+    while zigzag > 0x7F:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+SHORT_VARINTS = [bytes([2 * number]) for number in range(64)]
 
 
 # Rows → partitions

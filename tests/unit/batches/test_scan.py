@@ -146,6 +146,26 @@ def test_rows_need_an_arrival_for_each_due_time(scan):
         scan.index_rows(block, 0, len(block), base, [1], [], 0, 0, crc32c)
 
 
+@settings(max_examples=100)
+@given(records=record_lists, count=st.integers(0, 2))
+def test_records_are_copied_with_other_headers(scan, records, count):
+    """Headers that are replaced, left out and added can be anywhere; all others stay, in order."""
+    named = [it._replace(headers=(*it.headers, ("due", b"1"), ("own", None), *it.headers[:1])) for it in records]
+    named[0] = records[0]
+    block, _ = block_of(named)
+    values = [b"9" * number for number, _ in enumerate(named)]
+    added = [("new", b"%d" % number) for number, _ in enumerate(named)]
+    encoded = [b"".join([b"\6new", bytes([2 * len(value)]), value] * count) for _, value in added]
+
+    copied = scan.copied_records(block, b"due", values, (b"own", b"none"), encoded, count, 3)
+
+    wanted = []
+    for it, value, new in zip(named, values, added, strict=True):
+        headers = [(name, value if name == "due" else content) for name, content in it.headers if name != "own"]
+        wanted.append(it._replace(headers=(*headers, *[new] * count), timestamp=0))
+    assert scan.encode_records(wanted, 0, 3) == copied
+
+
 def test_malformed_records_have_no_numbers_and_no_rows(scan):
     """A record that is cut off is refused, and nothing beyond the block is read."""
     block, base = block_of([Record(b"key", b"value", (("due", b"1"),))])
@@ -156,6 +176,8 @@ def test_malformed_records_have_no_numbers_and_no_rows(scan):
         scan.header_numbers(cut, 0, len(cut), 1, b"due", b"due", 0)
     with pytest.raises(scan.MalformedRecords, match="record 1"):
         scan.index_rows(block, 0, len(block), base, [1, 2], [1, 2], 0, 0, crc32c)
+    with pytest.raises(scan.MalformedRecords, match="record 0"):
+        scan.copied_records(cut, b"due", [b"2"], (), [b""], 0, 0)
 
 
 def record(body: bytes) -> bytes:
