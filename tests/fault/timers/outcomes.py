@@ -119,7 +119,7 @@ class Outcomes:
                     )
 
     def _decided(self, decision: Decision) -> Iterator[str]:
-        """As many records are over as the leader says, and the others were cancelled or have the new time."""
+        """Check that as many records are over as the leader says, and others cancelled, or due at the new time."""
         records, named = self._records, decision.records
         often = [number for number in named if self._times[number] > 1]
         if often:

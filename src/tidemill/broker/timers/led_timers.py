@@ -15,7 +15,7 @@ from tidemill.broker.timers.draining import Draining
 from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.recurrences import Recurrences
 from tidemill.broker.timers.waiting_reader import read_waiting
-from tidemill.broker.timers.waiting_scan import Place, WaitingScan
+from tidemill.broker.timers.waiting_scan import NamedArrival, WaitingScan
 from tidemill.raft.entry import COMMAND, Entry
 from tidemill.shard.append import append_own
 from tidemill.shard.arrivals import timers_of
@@ -131,7 +131,7 @@ class LedTimers:
         """Return what waits now, or only what waits with one of these ids, to be read on another thread."""
         timers, topic_id = self.timers, self.partition.log.topic_id
         named = (timers.waiting.arrival_of(hash_of(it, topic_id)) for it in timer_ids)
-        only = [Place(it, timers.kept_offset(it)) for it in named if it is not None] if timer_ids else None
+        only = [NamedArrival(it, timers.kept_offset(it)) for it in named if it is not None] if timer_ids else None
         return WaitingScan(self._logs, timers.waiting.view(), timers.kept.start, timers.kept.end, only)
 
     def decide(self, decision: Decision, then: Callable[[Outcome | None], None]) -> None:

@@ -32,7 +32,7 @@ class WaitingRecord(NamedTuple):
     record: Record  # with the producer's timestamp
 
 
-class Place(NamedTuple):
+class NamedArrival(NamedTuple):
     arrival: int
     kept: int | None  # its offset in the kept log, if it was moved there
 
@@ -44,7 +44,7 @@ class WaitingScan(NamedTuple):
     view: WaitingView
     kept_start: int
     kept_end: int
-    only: Sequence[Place] | None = None  # where these records are, and no others are read
+    only: Sequence[NamedArrival] | None = None  # where these records are, and no others are read
 
     def records(self, selection: Selection, timer_ids: Collection[bytes] = ()) -> Iterator[WaitingRecord]:
         """Yield the records of a selection, in no order.  Waits for the disk.  Raise OSError or LookupError."""
@@ -66,7 +66,7 @@ class WaitingScan(NamedTuple):
         found = list(islice(merge(kept, arrived, key=_arrival), count + 1))
         return found[:count], len(found) > count
 
-    def _placed(self, places: Iterable[Place]) -> Iterator[WaitingRecord]:
+    def _placed(self, places: Iterable[NamedArrival]) -> Iterator[WaitingRecord]:
         for arrival, kept in places:
             log, offset = (self.logs.arrivals, arrival) if kept is None else (self.logs.kept, kept)
             end = self.view.end if kept is None else self.kept_end

@@ -121,7 +121,7 @@ class TimerHistory(History):
             if values != [value for value in arrived if value in own]:
                 raise InvariantViolation(f"{where}: what has arrived of producer {producer_id} is not what it sent")
         if len(arrived) != sum(map(len, partition.sent.values())):
-            raise InvariantViolation(f"{where}: a record has arrived that nobody sent")
+            raise InvariantViolation(f"{where}: a record has arrived that was not sent")
         if self._visible[number] != oracle.released:
             raise InvariantViolation(f"{where}: readers saw other records than the leader has released")
         if [*oracle.waiting] != [*waiting]:

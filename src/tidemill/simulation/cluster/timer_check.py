@@ -51,12 +51,12 @@ class _Releases(NamedTuple):
     arrivals: list[int]
 
 
-class _Kept(NamedTuple):
+class _Moved(NamedTuple):
     base_offset: int
     arrivals: list[int]
 
 
-_Parsed = _Arrivals | _Releases | _Kept | tuple[Decision, ...]
+_Parsed = _Arrivals | _Releases | _Moved | tuple[Decision, ...]
 _ShardKey = tuple[bytes, int]  # topic id and first partition
 _Read = Callable[[LedTimers, Sequence[DueRow]], None]
 
@@ -213,7 +213,7 @@ class TimerCheck:
             self.history.oracles[released_of(entry.partition)].arrive(*parsed)
         elif isinstance(parsed, _Releases):
             self.history.oracles[entry.partition].release(*parsed)
-        elif isinstance(parsed, _Kept):
+        elif isinstance(parsed, _Moved):
             self.history.oracles[released_of(entry.partition)].keep(*parsed)
         else:
             for decision in parsed:
@@ -303,7 +303,7 @@ def _parsed(entry: Entry, topic_id: bytes) -> _Parsed:
         stamp_ms = read_header(entry.payload).max_timestamp
         return _Arrivals(entry.base_offset, [_arrived(record, stamp_ms, topic_id) for record in records])
     arrivals = [int(record.headers[_ARRIVAL_AT][1] or b"") for record in records]
-    return (_Kept if is_hidden(entry.partition) else _Releases)(entry.base_offset, arrivals)
+    return (_Moved if is_hidden(entry.partition) else _Releases)(entry.base_offset, arrivals)
 
 
 def _arrived(record: Record, stamp_ms: int, topic_id: bytes) -> ArrivedTimer:
