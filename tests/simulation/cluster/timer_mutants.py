@@ -1,0 +1,205 @@
+"""Plants bugs in the production code of timer topics; the simulated clusters must find them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from tidemill.broker.timers.timer_host import TimerHost
+from tidemill.raft.replica import Replica
+from tidemill.shard import arrivals, catch_up
+from tidemill.shard.shard import Shard
+from tidemill.simulation.cluster.cluster_check import ClusterCheck
+from tidemill.storage.machine.shard_machine import MachineNumber
+from tidemill.storage.machine.timer_machine import TimerMachine
+from tidemill.timer import normalize
+from tidemill.timer.due_index import DueIndex
+from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.release_clock import ReleaseClock
+from tidemill.timer.timer_changes import Released
+from tidemill.timer.timer_partition import TimerPartition
+from tidemill.timer.waiting_set import WaitingSet
+
+
+@dataclass(frozen=True, slots=True)
+class TimerMutant:
+    planted: Callable[[], AbstractContextManager[None]]
+    seed: int  # of the first run that found it, of `timer_run` unless the next field says otherwise
+    is_eventful: bool = True
+
+
+@contextmanager
+def consumes_at_append() -> Iterator[None]:
+    """Let a release consume its arrivals when it is appended, so that a truncation does not undo it."""
+    appended, apply = TimerPartition.appended, TimerPartition._apply
+
+    def hasty(self: Any, index: int, change: Any) -> None:
+        if isinstance(change, Released) and self.is_restored:
+            apply(self, index, change)
+            change = Released([], change.append_time)
+        appended(self, index, change)
+
+    with patch.object(TimerPartition, "appended", hasty):
+        yield
+
+
+@contextmanager
+def releases_before_an_entry_of_its_term() -> Iterator[None]:
+    with (
+        patch.object(Replica, "is_confirmed", property(lambda self: self.leads)),
+        patch.object(ClusterCheck, "_check_served", lambda self, shard: None),
+    ):
+        yield
+
+
+@contextmanager
+def keeps_in_flight_over_a_term() -> Iterator[None]:
+    """Let a leader that leads again know of what it has taken before."""
+    lead = DueIndex.lead
+
+    def lead_once(self: Any) -> None:
+        if self._window is None:
+            lead(self)
+
+    with patch.object(DueIndex, "follow", lambda self: None), patch.object(DueIndex, "lead", lead_once):
+        yield
+
+
+@contextmanager
+def forgets_holds() -> Iterator[None]:
+    with patch.object(TimerPartition, "is_held", lambda self, arrival: False):
+        yield
+
+
+def _limit(self: Any, voters: Any, me: Any, wall_ms: int, monotonic_ms: int) -> list[int | None]:
+    """Return the readings in order, the missing ones first."""
+    known = [wall_ms if voter == me else self._now_at(voter, monotonic_ms) for voter in voters]
+    return sorted(known, key=lambda it: -1 if it is None else it)
+
+
+@contextmanager
+def takes_the_upper_median() -> Iterator[None]:
+    def upper(self: Any, voters: Any, *rest: Any) -> int | None:
+        readings = _limit(self, voters, *rest)
+        return readings[len(readings) // 2] if readings else None
+
+    with patch.object(ReleaseClock, "limit", upper):
+        yield
+
+
+@contextmanager
+def drops_missing_readings() -> Iterator[None]:
+    def of_known(self: Any, voters: Any, *rest: Any) -> int | None:
+        readings = [it for it in _limit(self, voters, *rest) if it is not None]
+        return readings[(len(readings) - 1) // 2] if readings else None
+
+    with patch.object(ReleaseClock, "limit", of_known):
+        yield
+
+
+@contextmanager
+def counts_all_of_the_time_since_a_reading() -> Iterator[None]:
+    begin = ReleaseClock.__init__
+
+    with patch.object(ReleaseClock, "__init__", lambda self, drift_max=0.0: begin(self, 0.0)):
+        yield
+
+
+@contextmanager
+def stamps_by_its_own_clock() -> Iterator[None]:
+    with patch.object(Shard, "append_time", lambda self, now_ms: max(now_ms, self.log.last_append_time)):
+        yield
+
+
+@contextmanager
+def takes_arrivals_without_a_limit() -> Iterator[None]:
+    arrival_batch = arrivals.arrival_batch
+
+    class Lax:
+        """A partition whose shard always knows the time."""
+
+        def __init__(self, of: Any) -> None:
+            self._of = of
+
+        def __getattr__(self, name: str) -> Any:
+            return 0 if name == "release_limit" else Lax(self._of.shard) if name == "shard" else getattr(self._of, name)
+
+    def lax(partition: Any, batch: Any, append_time: int) -> Any:
+        return arrival_batch(Lax(partition), batch, append_time)  # type: ignore[arg-type]
+
+    with patch("tidemill.shard.append.arrival_batch", lax):
+        yield
+
+
+@contextmanager
+def rounds_due_times_down() -> Iterator[None]:
+    due_ms = normalize.due_ms
+
+    def early(headers: Sequence[Any], *rest: Any) -> int:
+        due = due_ms(headers, *rest)
+        value = dict(headers).get(DELIVER_AT)
+        fraction = value.split(b".")[-1].rstrip(b"Z0123456789:+-"[:0]) if value and b"." in value else b""
+        digits = fraction[: len(fraction) - len(fraction.lstrip(b"0123456789"))]
+        return due - bool(digits[3:].strip(b"0"))
+
+    with patch.object(normalize, "due_ms", early):
+        yield
+
+
+@contextmanager
+def replaces_no_id_at_apply() -> Iterator[None]:
+    arrive = WaitingSet.arrive
+
+    def forgetful(self: Any, arriving: Any) -> Any:
+        self._of_id.clear()
+        self._ids.clear()
+        return arrive(self, arriving)
+
+    with patch.object(WaitingSet, "arrive", forgetful):
+        yield
+
+
+@contextmanager
+def offers_no_bits() -> Iterator[None]:
+    """Leave the state of timers out of offers of snapshots."""
+    encode = catch_up.encode_sections
+
+    def without(machines: Any, commit_index: int, last_index: int) -> bytes:
+        if MachineNumber.TIMERS not in machines.by_number:
+            return encode(machines, commit_index, last_index)
+        with patch.object(TimerMachine, "save", lambda self, commit_index, last_index: {}):
+            return encode(machines, commit_index, last_index)
+
+    with patch.object(catch_up, "encode_sections", without):
+        yield
+
+
+@contextmanager
+def arms_its_timer_once() -> Iterator[None]:
+    """Let an earlier record that arrives not re-arm the wake-up."""
+    arm = TimerHost._arm
+
+    def once(self: Any, now_ms: int) -> None:
+        if self._timer is None:
+            arm(self, now_ms)
+
+    with patch.object(TimerHost, "_arm", once):
+        yield
+
+
+MUTANTS = (
+    TimerMutant(consumes_at_append, 0),
+    TimerMutant(releases_before_an_entry_of_its_term, 0),
+    TimerMutant(keeps_in_flight_over_a_term, 0),
+    TimerMutant(forgets_holds, 0),
+    TimerMutant(takes_the_upper_median, 0),
+    TimerMutant(drops_missing_readings, 0),
+    TimerMutant(counts_all_of_the_time_since_a_reading, 0),
+    TimerMutant(stamps_by_its_own_clock, 0),
+    TimerMutant(takes_arrivals_without_a_limit, 0),
+    TimerMutant(rounds_due_times_down, 0),
+    TimerMutant(replaces_no_id_at_apply, 0),
+    TimerMutant(offers_no_bits, 0, is_eventful=False),
+    TimerMutant(arms_its_timer_once, 0),
+)
