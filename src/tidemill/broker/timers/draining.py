@@ -24,6 +24,7 @@ from tidemill.timer.waiting_set import WaitingView
 
 SPARE_BYTES: Final = 64 << 20  # beyond twice the bytes that wait, before records are moved
 BATCH_BYTES_MAX: Final = 1 << 20
+SHARE_MAX: Final = 0.5  # of the records of a log that wait, for it to be drained
 SOON_MS: Final = 60_000  # what is due within this time leaves by itself
 
 
@@ -53,9 +54,10 @@ class Draining:
         if self._is_busy or held <= 2 * waiting_bytes(self._partition) + SPARE_BYTES:
             return
         limit = self._partition.shard.release_limit
-        log = min((self._logs.arrivals, self._logs.kept), key=self._waiting_share)
-        if limit is None or len(log.segments) < 2:
+        logs = [log for log in (self._logs.arrivals, self._logs.kept) if self._may_shrink(log)]
+        if limit is None or not logs:
             return
+        log = min(logs, key=self._waiting_share)
         first, end = max(self._next.get(log, 0), log.log_start), log.segments[1].base_offset
         if first >= end:
             return  # the rest of the segment is due soon
@@ -96,11 +98,25 @@ class Draining:
         batch = kept_batch(records, shard.append_time(wall_ms))
         shard.when_committed(append_own(kept, batch, wall_ms), committed)
 
-    def _waiting_share(self, log: PartitionLog) -> float:
-        """Return which share of the records of the oldest segment of a log wait; 2 if the log has no second one."""
+    def _may_shrink(self, log: PartitionLog) -> bool:
+        """
+        Return whether less than half of the records of a log wait, apart from its newest segment.  Otherwise it would
+        be copied for ever, while it is the other log that is large.
+        """
         if len(log.segments) < 2:
-            return 2.0
-        first, end = log.log_start, log.segments[1].base_offset
+            return False
+        waiting, arrivals = self._timers.waiting, self._logs.arrivals
+        if log is arrivals:
+            first, end = log.segments[0].base_offset, log.segments[-1].base_offset
+            count = waiting.count_between(first, end)
+        else:
+            first, end = log.segments[0].base_offset, log.end_offset
+            count = waiting.count_between(0, arrivals.log_start)  # the kept log holds all of these
+        return count < (end - first) * SHARE_MAX
+
+    def _waiting_share(self, log: PartitionLog) -> float:
+        """Return which share of the records of the oldest segment of a log wait."""
+        first, end = log.segments[0].base_offset, log.segments[1].base_offset
         timers = self._timers
         if log is self._logs.arrivals:
             count = timers.waiting.count_between(first, end)

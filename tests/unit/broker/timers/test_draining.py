@@ -134,3 +134,21 @@ def test_the_kept_log_is_drained_as_well(world: BrokerWorld) -> None:
         world.pass_time(HOUR_MS)
 
     assert [b"%d" % at for at in range(10)] == [it for it in long_waiting(world) if it != b"x"]
+
+
+def test_a_log_of_which_most_records_wait_is_left_alone(world: BrokerWorld) -> None:
+    """
+    The newest segment of the arrivals is what is large, and cannot be removed yet.
+    """
+    kept = world.partition(TOPIC).kept
+    assert kept is not None
+    kept.log.roll()
+    send(world, (b"x", delay("5h")), *[(b"", delay(10))] * 40)
+    for _ in range(20):
+        world.pass_time(500)
+    before = kept_end(world)
+    for _ in range(20):
+        world.pass_time(500)
+
+    assert before == kept_end(world) == 10
+    assert [1, 2] == [len(it.log.segments) for it in (arrivals(world), kept)]
