@@ -19,7 +19,6 @@ from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, log_start, read_
 from tidemill.raft.messages import AppendEntries, Message
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
-from tidemill.shard.arrivals import timers_of
 from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.commit_waiters import Waiter
 from tidemill.shard.damage import Damage
@@ -31,6 +30,7 @@ from tidemill.shard.partition import Partition
 from tidemill.shard.raft_transport import RaftTransport
 from tidemill.shard.read_index import ReadIndex
 from tidemill.shard.uncommitted import BYTES_MAX, Uncommitted
+from tidemill.shard.waiting_trims import WaitingTrims
 from tidemill.storage.journal.block import Report
 from tidemill.storage.journal.shard_log import TIMER_KIND, ShardLog
 from tidemill.storage.machine.shard_machine import UnknownCommand
@@ -65,8 +65,6 @@ class Shard:
 
     __slots__ = (
         "_catch_up",
-        "_hidden_starts",
-        "_hidden_trims",
         "_install",
         "_is_damaged",
         "_is_stopped",
@@ -88,6 +86,7 @@ class Shard:
         "store",
         "topic",
         "waiters",
+        "waiting_trims",
         "wake",
     )
 
@@ -146,10 +145,6 @@ class Shard:
         self._served = False  # `is_serving`, as last reported to the observer
         self._is_damaged = False  # whether the replica is damaged, as last reported to the observer
         self._yields_from = 0
-        # Of logs in which records wait, by number: committed log starts that do not hold yet; and trims, each with the
-        # number of the checkpoint for which it waits.
-        self._hidden_starts: dict[int, int] = {}
-        self._hidden_trims: dict[int, tuple[int, int]] = {}
         uncommitted = [entry for entry in log.entries if entry.index > log.commit_index]
         self._uncommitted = Uncommitted(uncommitted)
         self.waiters = EntryWaiters(self.replica, self._uncommitted)
@@ -160,6 +155,7 @@ class Shard:
             for number, partition in self.released.items():
                 partition.arrivals = self.partitions[arrivals_of(number)]
                 partition.kept = self.partitions[kept_of(number)]
+        self.waiting_trims = WaitingTrims(store, log, self.partitions, self._trim)
         self._restore_watermarks(uncommitted)
         if log.damage is None:
             self._redo_trims()
@@ -486,33 +482,8 @@ class Shard:
             if offset > partition.log.log_start:
                 partition.log.log_start = offset
                 self._trim(number, offset)
-        elif offset > self.hidden_start(number):
-            self._hidden_starts[number] = offset
-            self.trim_hidden(number)
-
-    def hidden_start(self, number: int) -> int:
-        """Return the log start of a log in which records wait, even if it does not hold yet (`trim_hidden`)."""
-        return max(self._hidden_starts.get(number, 0), self.partitions[number].log.log_start)
-
-    def trim_hidden(self, number: int) -> None:
-        """
-        Remove what is not needed any more of a log in which records wait, as soon as a later start of this broker
-        cannot need it either.  Call this a few times a second.
-
-        A start begins with the state of the newest checkpoint, and reads the ids of what waits by that state from the
-        log.  So the log start holds once the ids are restored, and bytes go when it is in a checkpoint, with its state.
-        """
-        partition = self.partitions[number]
-        if number in self._hidden_starts and timers_of(partition).is_restored:
-            partition.log.log_start = self._hidden_starts.pop(number)
-            self.log.changed = True
-        if number in self._hidden_trims:
-            offset, checkpoint = self._hidden_trims[number]
-            if self.store.checkpoints.number >= checkpoint:
-                del self._hidden_trims[number]
-                self._trim(number, offset)
-        if partition.log.trimmed < partition.log_start and number not in self._hidden_trims:
-            self._hidden_trims[number] = partition.log_start, self.store.await_checkpoint()
+        else:
+            self.waiting_trims.committed(number, offset)
 
     def _trim(self, number: int, offset: int) -> None:
         self.store.trim(self.log, number, offset)
@@ -559,8 +530,7 @@ class Shard:
     def install_changed(self) -> None:
         """Adjust the high watermarks: an install has changed the log and the partitions, or has ended."""
         self._uncommitted.clear()
-        self._hidden_starts.clear()
-        self._hidden_trims.clear()
+        self.waiting_trims.clear()
         is_there = self.replica.installing is None
         for partition in self.partitions.values():
             end_offset = partition.log.end_offset

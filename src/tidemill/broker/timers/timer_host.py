@@ -186,8 +186,8 @@ class TimerHost:
         self._clock_handover.tick({shard for shard, _ in self._led}, self._broker.cluster.clocks.offsets())
         if now_ms - self._log_start_at >= LOG_START_MS:
             self._log_start_at = now_ms
-            for led in self._led.values():
-                self._move_log_starts(led.partition, led.timers)
+            for (shard, _), led in self._led.items():
+                self._move_log_starts(shard, led.partition, led.timers)
 
     def _replica(self, shard: Shard, number: int) -> _Replica:
         """Return what this broker does for a replica; begin again if an install has replaced its state."""
@@ -207,7 +207,7 @@ class TimerHost:
         timers, logs = replica.timers, replica.files.logs
         timers.index.arrivals_start, timers.index.kept_start = logs.arrivals.log_start, logs.kept.log_start
         for hidden in (arrivals_of(number), kept_of(number)):
-            shard.trim_hidden(hidden)
+            shard.waiting_trims.tick(hidden)
         if timers.is_restored:
             replica.files.flush_if_large()
             replica.files.merge()
@@ -228,9 +228,8 @@ class TimerHost:
         )
         replica.restoring.begin()
 
-    def _move_log_starts(self, partition: Partition, timers: TimerPartition) -> None:
+    def _move_log_starts(self, shard: Shard, partition: Partition, timers: TimerPartition) -> None:
         """Remove segments of which nothing waits, on all replicas."""
-        shard = partition.shard
         if not timers.is_restored or not shard.accepts_writes:
             return
         wall_ms = self._machine.clock.wall_ms()
@@ -243,7 +242,7 @@ class TimerHost:
             log = hidden.log
             if first == log.end_offset and log.segments and log.segments[-1].size >= ROLL_BYTES:
                 log.roll()
-            if log.frees(first, shard.hidden_start(hidden.number)):
+            if log.frees(first, shard.waiting_trims.start(hidden.number)):
                 shard.move_log_start(hidden.number, first, wall_ms)
 
     # Releases.
