@@ -14,7 +14,7 @@ import pytest
 from tests.java_options import JAVA_OPTIONS
 
 # Failed assertions show their values in modules that are not named test_*, too.
-pytest.register_assert_rewrite("tests.integration", "tests.simulation", "tests.unit")
+pytest.register_assert_rewrite("tests.fault", "tests.integration", "tests.simulation", "tests.unit")
 
 # An example on a busy machine can take longer than Hypothesis permits by default.
 hypothesis.settings.register_profile("tidemill", deadline=None)

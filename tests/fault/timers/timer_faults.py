@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from tests.fault.cluster_processes import ClusterProcesses
-from tests.fault.timers.wrong_clock import WrongClock
+from tests.fault.timers.wrong_clock import SET_S_MAX, WrongClock
 
 AWAY_S = 3.0  # a broker that is silent for so long loses its leadership
 DEAD_S = 1.0
+LAG_S = 0.2  # between two looks at replicas that lag
 STEP_S = 3_000.0
 WRONG = 3  # the broker whose clock is set wrong
 
@@ -30,14 +31,19 @@ class TimerFaults:
         self.counts: Counter[str] = Counter()
 
     def strike(self) -> None:
-        """Let the next fault strike, and end it: all kinds in turn, in an order that is drawn for each round."""
+        """
+        Let the next fault strike, and end it: all kinds in turn, in an order that is drawn for each round.  Do nothing
+        while a broker still lags after the last one.
+        """
+        if not self._cluster.is_in_sync(self._topic):
+            time.sleep(LAG_S)
+            return
         if not self._left:
             self._left = [self._kill, self._pause, self._cut, self._ahead, self._behind]
             self._random.shuffle(self._left)
         fault = self._left.pop()
         fault()
         self.counts[fault.__name__.strip("_")] += 1
-        self._cluster.wait_until_in_sync(self._topic)
 
     def _leader(self, *, but: int = 0) -> int:
         """Return a leader of the topic that is not the broker `but`."""
@@ -67,7 +73,7 @@ class TimerFaults:
     def _ahead(self) -> None:
         """A clock that is ahead is harmless even while another broker is down."""
         self._clock.set(STEP_S)
-        time.sleep(DEAD_S)
+        time.sleep(SET_S_MAX)
         self._kill_one(self._leader(but=WRONG))
         self._clock.set(0)
 
@@ -75,3 +81,4 @@ class TimerFaults:
         self._clock.set(-STEP_S)
         time.sleep(AWAY_S)
         self._clock.set(0)
+        time.sleep(SET_S_MAX)  # before another broker is struck
