@@ -53,6 +53,7 @@ SAMPLE: Final = 5_000  # messages that show the rate of insertion
 LEAD_SECONDS: Final = 4.0  # from the order to insert until the first message is due, and twice the time of inserting
 ATTEMPTS: Final = 3  # to insert all messages before the first is due
 WAIT_SECONDS: Final = 30.0  # after the last message is due: what comes later, counts as this late
+SLOW_SECONDS_MAX: Final = 5  # for which messages are due at random, if the system syncs each of them
 FAR_SECONDS: Final = 3_600.0
 CLIENT_SECONDS_MAX: Final = 1_800.0
 SOON_SECONDS: Final = 2.0  # until a message is due for which the restarted broker is awaited
@@ -304,12 +305,13 @@ def chosen(options: argparse.Namespace) -> list[TimerCase]:
     for case in CASES:
         if options.only is None or case.name in options.only:
             records = case.rate * options.seconds or case.records
+            slow_records = case.rate * min(options.seconds, SLOW_SECONDS_MAX) or case.slow_records
             part = QUICK_PART if options.quick else 1
             cases.append(
                 replace(
                     case,
                     records=records // part,
-                    slow_records=case.slow_records // part,
+                    slow_records=slow_records // part,
                     rounds_max=1 if options.quick else min(case.rounds_max, options.rounds),
                 )
             )
