@@ -51,7 +51,10 @@ class HttpAttacker:
         with self.connect() as client:
             with contextlib.suppress(ConnectionError):  # the broker may close before it has read everything
                 client.sendall(data)
-            return status_of(client)
+            try:
+                return status_of(client)
+            except TimeoutError:
+                raise AssertionError(f"no answer within {ANSWER_S_MAX} s to {data[:200]!r}, {len(data)} B") from None
 
     def json(self, path: str) -> tuple[int, Any]:
         """Return the status and the body of a response to a GET request of a well-behaved client."""
