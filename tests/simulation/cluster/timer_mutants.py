@@ -1,20 +1,20 @@
 """Plants bugs in the production code of timer topics; the simulated clusters must find them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from tests.simulation.cluster.timer_run import TimerRun, contended_timer_run, eventful_timer_run, timer_run
+from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.timer_host import TimerHost
-from tidemill.raft.replica import Replica
 from tidemill.shard import arrivals, catch_up
 from tidemill.shard.shard import Shard
-from tidemill.simulation.cluster.cluster_check import ClusterCheck
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
 from tidemill.timer import normalize
-from tidemill.timer.due_index import DueIndex
 from tidemill.timer.due_time import DELIVER_AT
 from tidemill.timer.release_clock import ReleaseClock
 from tidemill.timer.timer_changes import Released
@@ -25,8 +25,8 @@ from tidemill.timer.waiting_set import WaitingSet
 @dataclass(frozen=True, slots=True)
 class TimerMutant:
     planted: Callable[[], AbstractContextManager[None]]
-    seed: int  # of the first run that found it, of `timer_run` unless the next field says otherwise
-    is_eventful: bool = True
+    seed: int  # of a run that has found it
+    run: Callable[[int], TimerRun] = eventful_timer_run
 
 
 @contextmanager
@@ -46,23 +46,38 @@ def consumes_at_append() -> Iterator[None]:
 
 @contextmanager
 def releases_before_an_entry_of_its_term() -> Iterator[None]:
-    with (
-        patch.object(Replica, "is_confirmed", property(lambda self: self.leads)),
-        patch.object(ClusterCheck, "_check_served", lambda self, shard: None),
-    ):
+    """Let a leader release records as soon as it is elected."""
+    tick = TimerHost.tick
+
+    def hasty(self: Any) -> None:
+        for shard in self._broker.shard_table.shards.values():
+            is_led = any(key[0] is shard for key in self._led)
+            if shard.has_timers and shard.is_unconfirmed and not is_led:
+                with patch.object(Shard, "is_serving", True):
+                    self.serving_changed(shard)
+        tick(self)
+
+    is_able = property(lambda self: not self._is_stopped and self.replica.leads and self.replica.may_propose)
+    with patch.object(TimerHost, "tick", hasty), patch.object(Shard, "accepts_writes", is_able):
         yield
 
 
 @contextmanager
 def keeps_in_flight_over_a_term() -> Iterator[None]:
-    """Let a leader that leads again know of what it has taken before."""
-    lead = DueIndex.lead
+    """Let a leader that leads again count the batches that were in flight when it lost leadership."""
+    begin, stop = LedTimers.__init__, LedTimers.stop
+    left: Counter[int] = Counter()
 
-    def lead_once(self: Any) -> None:
-        if self._window is None:
-            lead(self)
+    def begin_with_them(self: Any, *rest: Any, **named: Any) -> None:
+        begin(self, *rest, **named)
+        self._in_flight = left[id(self.timers)]
 
-    with patch.object(DueIndex, "follow", lambda self: None), patch.object(DueIndex, "lead", lead_once):
+    def leave(self: Any) -> None:
+        pending = [change for _, change in self.timers._pending if isinstance(change, Released)]
+        left[id(self.timers)] += len(pending)
+        stop(self)
+
+    with patch.object(LedTimers, "__init__", begin_with_them), patch.object(LedTimers, "stop", leave):
         yield
 
 
@@ -190,16 +205,16 @@ def arms_its_timer_once() -> Iterator[None]:
 
 MUTANTS = (
     TimerMutant(consumes_at_append, 0),
-    TimerMutant(releases_before_an_entry_of_its_term, 0),
-    TimerMutant(keeps_in_flight_over_a_term, 0),
-    TimerMutant(forgets_holds, 0),
-    TimerMutant(takes_the_upper_median, 0),
-    TimerMutant(drops_missing_readings, 0),
-    TimerMutant(counts_all_of_the_time_since_a_reading, 0),
-    TimerMutant(stamps_by_its_own_clock, 0),
-    TimerMutant(takes_arrivals_without_a_limit, 0),
+    TimerMutant(releases_before_an_entry_of_its_term, 23),
+    TimerMutant(keeps_in_flight_over_a_term, 0, contended_timer_run),
+    TimerMutant(forgets_holds, 2),
+    TimerMutant(takes_the_upper_median, 10),
+    TimerMutant(drops_missing_readings, 241),
+    TimerMutant(counts_all_of_the_time_since_a_reading, 5),
+    TimerMutant(stamps_by_its_own_clock, 5),
+    TimerMutant(takes_arrivals_without_a_limit, 8),
     TimerMutant(rounds_due_times_down, 0),
     TimerMutant(replaces_no_id_at_apply, 0),
-    TimerMutant(offers_no_bits, 0, is_eventful=False),
+    TimerMutant(offers_no_bits, 7, timer_run),
     TimerMutant(arms_its_timer_once, 0),
 )
