@@ -24,7 +24,7 @@ from tidemill.simulation.cluster.timer_check import TimerCheck, in_flight, obser
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.event_loop import US
 from tidemill.simulation.machine.machine import seconds
-from tidemill.timer import timer_partition
+from tidemill.timer import release_clock, timer_partition
 from tidemill.timer.due_index import DueIndex, Sizes
 from tidemill.timer.due_row import ROW_BYTES
 from tidemill.timer.due_time import UNLIMITED
@@ -52,6 +52,7 @@ SIZES: Final = Sizes(
     reschedule_rows=4,
 )
 FLUSH_ROWS: Final = 12
+READING_MS_MAX: Final = 1_000  # so that a leader does not know the time soon after it is isolated
 CHECKPOINT_MS: Final = 700  # segments of which nothing waits are removed after a checkpoint
 SPARE_BYTES: Final = 8 << 10
 KEPT_BYTES_MAX: Final = 2 << 10
@@ -237,7 +238,7 @@ class TimerRun(ClusterRun):
         if self._readers[TOPIC, number].offset < len(oracle.released):
             return False
         replicas = self._replicas(number)
-        if not all(timers_of(it).is_restored for it in replicas):
+        if not all(timers_of(it).is_restored for it in replicas) or not any(it.shard.is_serving for it in replicas):
             return False
         for partition in replicas:
             if (here := state_of(timers_of(partition))) != oracle.state():
@@ -306,6 +307,16 @@ def eventful_timer_run(seed: int) -> TimerRun:
     return TimerRun(seed, knobs, wrong_clocks=random.choice((0, 1, 1, knobs.brokers)), replicas=3)
 
 
+def contended_timer_run(seed: int) -> TimerRun:
+    """Return a run of two brokers that live on, lead again and again, and read slowly."""
+    random = Random(seed)
+    drawn = ClusterKnobs.draw(random, 2).without_faults()
+    faults = replace(drawn, partition=0.8, leader_isolation=1.0, transfer_leadership=0.3, sync_us=20_000)
+    options = replace(drawn.options, cache_bytes_max=0)
+    knobs = replace(faults, duration_s=6, partitions=1, producers=2, pause_s=0.02, options=options)
+    return TimerRun(seed, knobs, wrong_clocks=random.choice((0, 1)), replicas=2)
+
+
 @contextmanager
 def with_timer_settings() -> Iterator[None]:
     """Let brokers release few records at a time, keep few rows in memory, and close segments early."""
@@ -313,6 +324,7 @@ def with_timer_settings() -> Iterator[None]:
         patch.object(timer_partition, "DueIndex", partial(DueIndex, sizes=SIZES)),
         patch.object(index_files, "FLUSH_BYTES", FLUSH_ROWS * ROW_BYTES),
         patch.object(ready_loop, "CHECKPOINT_MS", CHECKPOINT_MS),
+        patch.object(release_clock, "READING_MS_MAX", READING_MS_MAX),
         patch.object(draining, "SPARE_BYTES", SPARE_BYTES),
         patch.object(draining, "BATCH_BYTES_MAX", KEPT_BYTES_MAX),
         patch.object(draining, "SOON_MS", SOON_MS),
