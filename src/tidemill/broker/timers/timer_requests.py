@@ -70,8 +70,15 @@ class TimerResolution(Pending[timer_resolve.Response]):
         if request.arrivals and request.timer_ids:
             raise KafkaError(errors.INVALID_REQUEST, "arrivals and ids are both there: send two requests")
         if request.operation == RESCHEDULE:
-            limit = self._led.partition.shard.release_limit or 0
-            latest = DUE_MS_MAX if config.max_delay_ms == UNLIMITED else limit + config.max_delay_ms
+            latest, limit = DUE_MS_MAX, self._led.partition.shard.release_limit
+            if config.max_delay_ms != UNLIMITED:
+                if limit is None:
+                    raise KafkaError(
+                        errors.NOT_ENOUGH_REPLICAS,
+                        "too few brokers of the partition are heard to know the time; retry, and check the brokers of "
+                        "its replicas",
+                    )
+                latest = limit + config.max_delay_ms
             if not 0 <= request.due_ms <= latest:
                 raise KafkaError(
                     errors.INVALID_REQUEST,

@@ -24,6 +24,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
+from tidemill.shard.shard import Shard
 from tidemill.wire.messages import produce
 
 HOUR_MS = 3_600_000
@@ -305,3 +306,14 @@ def test_a_shift_says_what_was_named_and_does_not_wait(world: BrokerWorld) -> No
     assert (2, 1, 1) == outcome(resolve(world, arrivals=[0, 1, 2, 9], **shift))
     assert (1, 0, 1) == outcome(resolve(world, timer_ids=[b"a", b"none"], is_trial=True, **shift))
     assert (0, 0, 0) == outcome(resolve(world, timer_ids=[b"a"], selection=Selection(key=b"x"), **shift))
+
+
+def test_a_new_time_is_refused_for_now_while_the_time_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is later than `tidemill.max.delay.ms` allows cannot be told, so clients ask again."""
+    world = BrokerWorld()
+    create(world, tidemill_max_delay_ms="60000")
+    send(world, (b"a", delay("10s")))
+    monkeypatch.setattr(Shard, "release_limit", None)
+    answer = resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=world.clock.now_ms + 1_000)
+
+    assert errors.NOT_ENOUGH_REPLICAS == answer.error_code
