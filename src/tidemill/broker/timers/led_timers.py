@@ -137,6 +137,9 @@ class LedTimers:
     def decide(self, decision: Decision, then: Callable[[Outcome | None], None]) -> None:
         """Propose a decision.  `then` takes what became of the records, or None if leadership was lost before."""
         shard = self.partition.shard
+        if self._is_over or not shard.accepts_writes:
+            then(None)
+            return
         append_time = shard.append_time(self._machine.clock.wall_ms())
         index = shard.propose(
             Entry(COMMAND, encode_command([decision]), self.partition.number, append_time=append_time)

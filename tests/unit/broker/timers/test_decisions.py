@@ -10,6 +10,7 @@ from tests.unit.broker.timers.timer_topic import (
     create,
     delay,
     due_at,
+    led,
     listed,
     named,
     released,
@@ -25,6 +26,8 @@ from tidemill.model import errors
 from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
 from tidemill.shard.shard import Shard
+from tidemill.timer.timer_command import Cancel
+from tidemill.timer.waiting_set import Outcome
 from tidemill.wire.messages import produce
 
 HOUR_MS = 3_600_000
@@ -317,3 +320,20 @@ def test_a_new_time_is_refused_for_now_while_the_time_is_not_known(monkeypatch: 
     answer = resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=world.clock.now_ms + 1_000)
 
     assert errors.NOT_ENOUGH_REPLICAS == answer.error_code
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_nothing_is_decided_after_leadership_was_lost(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    """A scan that names records, or the decision before, may take longer than leadership lasts."""
+    send(world, (b"a", delay("10s")))
+    timers_led, found = led(world), [Outcome()]
+    if is_over:
+        timers_led.stop()
+    else:
+        monkeypatch.setattr(Shard, "accepts_writes", False)
+    timers_led.decide(Cancel(0, [0]), lambda outcome: found.append(outcome))  # type: ignore[arg-type]
+
+    assert [Outcome(), None] == found
+    assert 1 == timers(world).waiting.count
