@@ -19,7 +19,7 @@ from tidemill.timer.due_time import DELIVER_AT
 from tidemill.timer.release_clock import ReleaseClock
 from tidemill.timer.timer_changes import Released
 from tidemill.timer.timer_partition import TimerPartition
-from tidemill.timer.waiting_set import WaitingSet
+from tidemill.timer.waiting_set import Outcome, WaitingSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +176,29 @@ def replaces_no_id_at_apply() -> Iterator[None]:
 
 
 @contextmanager
+def releases_by_the_old_copy() -> Iterator[None]:
+    """Let the row of a record count although the record was rescheduled to a later time."""
+    with (
+        patch.object(WaitingSet, "due_ms", lambda self, number, at_arrival_ms: at_arrival_ms),
+        patch.object(WaitingSet, "rescheduled", {}),
+    ):
+        yield
+
+
+@contextmanager
+def answers_before_the_decision_commits() -> Iterator[None]:
+    decide = LedTimers.decide
+
+    def hasty(self: Any, decision: Any, then: Any) -> None:
+        decide(self, decision, lambda _: None)
+        named = decision.ids if hasattr(decision, "ids") else getattr(decision, "arrivals", None) or decision.dues
+        then(Outcome(len(named)))
+
+    with patch.object(LedTimers, "decide", hasty):
+        yield
+
+
+@contextmanager
 def offers_no_bits() -> Iterator[None]:
     """Leave the state of timers out of offers of snapshots."""
     encode = catch_up.encode_sections
@@ -205,11 +228,11 @@ def arms_its_timer_once() -> Iterator[None]:
 
 MUTANTS = (
     TimerMutant(consumes_at_append, 0),
-    TimerMutant(releases_before_an_entry_of_its_term, 23),
+    TimerMutant(releases_before_an_entry_of_its_term, 7),
     TimerMutant(keeps_in_flight_over_a_term, 0, contended_timer_run),
     TimerMutant(forgets_holds, 2),
     TimerMutant(takes_the_upper_median, 10),
-    TimerMutant(drops_missing_readings, 241),
+    TimerMutant(drops_missing_readings, 82, contended_timer_run),
     TimerMutant(counts_all_of_the_time_since_a_reading, 5),
     TimerMutant(stamps_by_its_own_clock, 5),
     TimerMutant(takes_arrivals_without_a_limit, 8),
@@ -217,4 +240,6 @@ MUTANTS = (
     TimerMutant(replaces_no_id_at_apply, 0),
     TimerMutant(offers_no_bits, 7, timer_run),
     TimerMutant(arms_its_timer_once, 0),
+    TimerMutant(releases_by_the_old_copy, 1),
+    TimerMutant(answers_before_the_decision_commits, 1),
 )

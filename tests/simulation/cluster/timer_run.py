@@ -13,6 +13,7 @@ from tidemill.broker.timers import draining, index_files, led_timers, timer_host
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
+from tidemill.simulation.clients.timer_administrator import TimerAdministrator
 from tidemill.simulation.clients.timer_history import TimerHistory
 from tidemill.simulation.clients.timer_producer import HOUR_MS, RefusedProducer, TimerProducer
 from tidemill.simulation.clients.timer_reader import TimerReader
@@ -35,6 +36,7 @@ BUSY_MS_MAX: Final = 4_000  # while the leader reads records from a disk, or has
 LOOK_S: Final = 0.02
 LEAPT_MS: Final = 50
 LOOKING_S: Final = 1.5
+DECIDE_S: Final = 0.15  # mean time between two decisions of a client
 STEP_S: Final = 0.5  # mean time between steps of wall clocks
 SETTLED_S: Final = 2.5  # after the leap; each second, leaders look for segments of which nothing waits
 FAR_MS: Final = 20 * HOUR_MS  # `tidemill.max.delay.ms` in half of the runs; at the end, such records still wait
@@ -75,7 +77,6 @@ class TimerRun(ClusterRun):
         self._wrong_clocks = wrong_clocks
         self._clock_random = Random(seed)
         self._delay_ms_max = FAR_MS if seed % 2 else UNLIMITED
-        self._healthy_from_us: int | None = None
         self._watched: dict[int, _Watched] = {}  # by partition
         self._leapt_us: int | None = None
         self.looks = 0  # at leaders that had something to release, when the cluster was healthy
@@ -108,6 +109,8 @@ class TimerRun(ClusterRun):
         self._producing += 1
         pause_s = self._paces(self._fork())
         self._in_client(refused.run(lambda: 5 * pause_s(), lambda: self.faults.is_over), self._produced)
+        for number in range(knobs.partitions if self.seed % 3 else 0):
+            self._decide(number, f"decider-{number}", lambda: self.faults.is_over)
         if knobs.administration_s:
             self._administer(self._client)
         if self._wrong_clocks:
@@ -129,6 +132,13 @@ class TimerRun(ClusterRun):
         self._producing += 1
         self._in_client(producer.run(pause_s), self._produced)
 
+    def _decide(self, number: int, name: str, is_over: Any) -> None:
+        """Let a client cancel and reschedule records."""
+        administrator = TimerAdministrator(self._new_client(name), self.timers.history, TOPIC, number)
+        random = self._fork()
+        self._producing += 1
+        self._in_client(administrator.run(lambda: random.expovariate(1 / DECIDE_S), is_over), self._produced)
+
     def _step_soon(self) -> None:
         """Step the wall clock of one of the brokers whose clocks are wrong, again and again until the faults end."""
         random = self._clock_random
@@ -144,11 +154,14 @@ class TimerRun(ClusterRun):
 
     async def _probe(self) -> None:
         """Let a healthy quorum release records, and look whether it does so in time."""
-        self._healthy_from_us = self.timeline.now_us + seconds(HEALTHY_S)
+        healthy_from_us = self.timeline.now_us + seconds(HEALTHY_S)
+        end_us = healthy_from_us + seconds(LOOKING_S)
         self.timeline.after(seconds(HEALTHY_S), self._look)
         for number in range(self.knobs.partitions):
             self._produce(number, f"probe-{number}", self._healthy_pace(), BATCHES_WHEN_HEALTHY)
-        while self._producing or self.timeline.now_us < self._healthy_from_us + seconds(LOOKING_S):
+            if self.seed % 3:
+                self._decide(number, f"late-decider-{number}", lambda: self.timeline.now_us > end_us)
+        while self._producing or self.timeline.now_us < end_us:
             await self._client.back_off()  # type: ignore[union-attr]
         self._is_probed = True
 

@@ -14,6 +14,7 @@ from tidemill.model import errors
 from tidemill.model.broker_id import CONSUMER_REPLICA_ID
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
+from tidemill.peer import timer_resolve
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.event_loop import SimulatedLoop
 from tidemill.simulation.machine.network import Network, Socket
@@ -75,7 +76,7 @@ APIS: Final = {
         share_fetch,
         share_group_heartbeat,
     )
-}
+} | {timer_resolve.Request: timer_resolve.API}
 
 
 class Unreachable(Exception):
@@ -258,7 +259,7 @@ class Client:
         Delete a topic: retry until it is deleted.  The topic is identified by its id, because an attempt whose answer
         is lost may be executed late, when there is a new topic of the same name.
         """
-        topic_id = await self._topic_id(name)
+        topic_id = await self.topic_id(name)
         self._deleted.add(topic_id)
         request = delete_topics.Request(
             topics=[delete_topics.Request.Topic(name=None, topic_id=topic_id)], timeout_ms=5_000
@@ -280,7 +281,7 @@ class Client:
             is_perhaps_done = True
             await self.back_off()
 
-    async def _topic_id(self, name: str) -> TopicId:
+    async def topic_id(self, name: str) -> TopicId:
         """Return the id of a topic that exists, from a broker that knows it already."""
         request = metadata.Request(topics=[metadata.Request.Topic(name=name)], allow_auto_topic_creation=False)
         while True:

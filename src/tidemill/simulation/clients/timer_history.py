@@ -77,7 +77,7 @@ class TimerHistory(History):
         sent = self.timers.get(record.value or b"")
         if sent is None or record.value != arrived.value:
             raise InvariantViolation(f"{where}: arrival {arrival} has the value {record.value!r}")
-        wanted = self._released(sent, arrival, arrived.due_ms)
+        wanted = self._released(sent, arrival, oracle.due_at_release[arrival])
         found = [*record.headers]
         if arrival in oracle.kept:  # the due time at which it was moved is its last header before those of the broker
             wanted = [it for it in wanted if it[0] != DELIVER_AT]

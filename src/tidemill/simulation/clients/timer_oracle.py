@@ -29,9 +29,11 @@ class TimerOracle:
     arrivals: list[ArrivedTimer] = field(default_factory=list)
     waiting: dict[int, int] = field(default_factory=dict)  # arrival → when it is due now, in order of arrival
     released: dict[int, int] = field(default_factory=dict)  # arrival → offset
+    due_at_release: dict[int, int] = field(default_factory=dict)  # arrival → when it was due
     ended: dict[int, str] = field(default_factory=dict)  # arrival → why it never becomes visible
     of_id: dict[bytes, int] = field(default_factory=dict)  # hash of an id → the arrival that waits with it
     moved: set[int] = field(default_factory=set)  # arrivals that wait and were rescheduled
+    rescheduled: set[tuple[int, int]] = field(default_factory=set)  # every arrival and due time that was decided
     kept: dict[int, int] = field(default_factory=dict)  # arrival → offset of its newest copy in the kept log
     kept_end: int = 0
 
@@ -62,6 +64,7 @@ class TimerOracle:
                     f"arrival {number} becomes visible at {offset}, and does not wait: "
                     f"{self.released.get(number, self.ended.get(number, 'it never arrived'))}"
                 )
+            self.due_at_release[number] = self.waiting[number]
             self._forget(number)
             self.released[number] = offset
 
@@ -95,6 +98,7 @@ class TimerOracle:
         if number in self.waiting:
             self.waiting[number] = due
             self.moved.add(number)
+            self.rescheduled.add((number, due))
 
     def _end(self, number: int, why: str) -> None:
         self._forget(number)

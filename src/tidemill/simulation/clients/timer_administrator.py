@@ -1,0 +1,149 @@
+"""Cancels and reschedules records that wait, by arrival number, by id or by a selection, and checks the answers.
+
+An answer may be lost.  Then the decision may or may not have been taken, and it is not repeated.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.peer import timer_resolve
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
+from tidemill.simulation.clients.client import Client, Unreachable, check_retriable
+from tidemill.simulation.clients.timer_history import TimerHistory
+from tidemill.simulation.clients.timer_oracle import TimerOracle
+from tidemill.simulation.clients.timer_producer import IDS
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.simulation.machine.machine import BEGIN_MS
+
+NAMED_MAX: Final = 3
+SOON_MS: Final = 3_000  # records are rescheduled to a time at most so far ahead
+
+
+class TimerAdministrator:
+    def __init__(self, client: Client, history: TimerHistory, topic: str, number: int) -> None:
+        self._client = client
+        self._history = history
+        self._topic = topic
+        self._number = number
+        self._cancelled: set[int] = set()  # arrivals of which an answer has said that they are cancelled
+
+    async def run(self, pause_s: Callable[[], float], is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            steps = (self._cancel_arrival, self._reschedule_arrival, self._name_several, self._name_ids, self._select)
+            await self._client.random.choice(steps)()
+            await asyncio.sleep(pause_s())
+
+    async def _cancel_arrival(self) -> None:
+        """Cancel one arrival: it never becomes visible if the answer says that it was changed."""
+        number, arrived = self._any_arrival(), len(self._oracle.arrivals)
+        found = await self._ask(operation=CANCEL, arrivals=[number])
+        if found is None:
+            return
+        outcome, oracle = (found.changed, found.over, found.unknown), self._oracle
+        ended, released = oracle.ended.get(number), oracle.released.get(number)
+        is_right = {
+            (1, 0, 0): ended == "cancelled" and number not in self._cancelled,
+            (0, 1, 0): ended is not None or released is not None,
+            (0, 0, 1): number >= arrived,
+        }
+        if not is_right.get(outcome, False):
+            raise InvariantViolation(
+                f"the answer to the cancellation of arrival {number} is {found}, and it is {ended or released}"
+            )
+        if found.changed:
+            self._cancelled.add(number)
+
+    async def _reschedule_arrival(self) -> None:
+        number, due, arrived = self._any_arrival(), self._any_time(), len(self._oracle.arrivals)
+        found = await self._ask(operation=RESCHEDULE, arrivals=[number], due_ms=due)
+        if found is None:
+            return
+        oracle = self._oracle
+        is_over = number in oracle.ended or number in oracle.released
+        is_right = {
+            (1, 0, 0): (number, due) in oracle.rescheduled,
+            (0, 1, 0): is_over,
+            (0, 0, 1): number >= arrived,
+        }
+        if not is_right.get((found.changed, found.over, found.unknown), False):
+            raise InvariantViolation(f"the answer to rescheduling arrival {number} to {due} is {found}")
+
+    async def _name_several(self) -> None:
+        random = self._client.random
+        arrived = len(self._oracle.arrivals)
+        numbers = [self._any_arrival() for _ in range(random.randint(1, NAMED_MAX))]
+        operation = random.choice((CANCEL, RESCHEDULE, SHIFT))
+        due = random.randint(-SOON_MS, SOON_MS) if operation == SHIFT else self._any_time()
+        found = await self._ask(operation=operation, arrivals=numbers, due_ms=due)
+        if found is None:
+            return
+        # A record that is named twice is cancelled once; and records that do not wait cannot be shifted.
+        counted = found.changed + found.over + found.unknown
+        if not (counted <= len(numbers) and (counted >= len(set(numbers)) or operation == SHIFT)):
+            raise InvariantViolation(f"the answer about arrivals {numbers} is {found}")
+        left = [number for number in numbers if number < arrived and number in self._oracle.waiting]
+        if operation == CANCEL and left:
+            raise InvariantViolation(f"arrivals {left} wait, and were cancelled; the answer was {found}")
+
+    async def _name_ids(self) -> None:
+        """Cancel or reschedule by an id; the answer counts at most the record that waits with it."""
+        random = self._client.random
+        timer_id = b"timer %d" % random.randrange(IDS + 1)
+        operation = random.choice((CANCEL, RESCHEDULE))
+        found = await self._ask(operation=operation, timer_ids=[timer_id], due_ms=self._any_time())
+        if found is not None and (found.changed + found.unknown, found.over) != (1, 0):
+            raise InvariantViolation(f"the answer about the id {timer_id!r} is {found}")
+
+    async def _select(self) -> None:
+        """Cancel all records of a key that are due in a range: none of those that waited before may wait on."""
+        random, oracle = self._client.random, self._oracle
+        key = b"%d" % random.randint(1, 3)
+        first = self._any_time()
+        end = first + random.randrange(SOON_MS)
+        named = {
+            number
+            for number, due in oracle.waiting.items()
+            if first <= due < end and self._history.timers[oracle.arrivals[number].value].key == key
+        }
+        selection = Selection(key=key, due_from_ms=first, due_before_ms=end)
+        moves = len(oracle.rescheduled)
+        found = await self._ask(operation=CANCEL, selection=selection)
+        left = named & oracle.waiting.keys()
+        if found is not None and left and len(oracle.rescheduled) == moves:
+            raise InvariantViolation(f"arrivals {left} wait, and were cancelled by {selection}: {found}")
+
+    @property
+    def _oracle(self) -> TimerOracle:
+        return self._history.oracles[self._number]
+
+    def _any_arrival(self) -> int:
+        """Return an arrival; most wait, and some are not there yet."""
+        random, oracle = self._client.random, self._oracle
+        if oracle.waiting and random.random() < 0.7:
+            return random.choice([*oracle.waiting])
+        return random.randrange(len(oracle.arrivals) + 3)
+
+    def _any_time(self) -> int:
+        now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
+        return now_ms + self._client.random.randint(-SOON_MS // 2, SOON_MS)
+
+    async def _ask(self, **fields: object) -> timer_resolve.Response | None:
+        """Return the leader's answer, or None if the outcome is not known."""
+        client = self._client
+        topic_id = await client.topic_id(self._topic)
+        request = timer_resolve.Request(topic_id=topic_id, partition=self._number, **fields)
+        leader = await client.leader(self._topic, self._number)
+        try:
+            found: timer_resolve.Response = await (await client.connection(leader.address)).ask(request)
+        except Unreachable:
+            code = errors.NETWORK_EXCEPTION
+        else:
+            code = found.error_code
+            if not code:
+                return found
+        check_retriable(f"TimerResolve of {self._topic}-{self._number}", code)
+        client.forget_leader(self._topic, self._number)
+        await client.back_off()
+        return None
