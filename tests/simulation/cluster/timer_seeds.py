@@ -1,12 +1,12 @@
 """How many runs of timer topics are simulated, and of which kind.
 
-`TIDEMILL_TIMER_SEEDS=5000` simulates 5,000 runs instead of 120, as `make soak` does.
+`TIDEMILL_TIMER_SEEDS=5000` simulates 5,000 runs instead of 80, as `make soak` does.
 """
 
 import os
 from typing import Final
 
-RUNS: Final = int(os.environ.get("TIDEMILL_TIMER_SEEDS", "120"))
+RUNS: Final = int(os.environ.get("TIDEMILL_TIMER_SEEDS", "80"))
 LOTS: Final = 4  # the seeds of a kind are divided among this many tests, so that all cores are used
 ANY: Final = range(RUNS * 25 // 100)
 EVENTFUL: Final = range(RUNS * 65 // 100)

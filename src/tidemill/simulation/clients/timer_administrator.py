@@ -5,7 +5,7 @@ An answer may be lost.  Then the decision may or may not have been taken, and it
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
@@ -129,7 +129,7 @@ class TimerAdministrator:
         now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
         return now_ms + self._client.random.randint(-SOON_MS // 2, SOON_MS)
 
-    async def _ask(self, **fields: object) -> timer_resolve.Response | None:
+    async def _ask(self, **fields: Any) -> timer_resolve.Response | None:
         """Return the leader's answer, or None if the outcome is not known."""
         client = self._client
         topic_id = await client.topic_id(self._topic)
