@@ -523,6 +523,56 @@ def _digits(
     return number
 
 
+def header_values(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    names: tuple[bytes, ...],
+    prefix: bytes,
+) -> list[tuple[int, list[bytes | None]]]:
+    """
+    Return for each record how many of its headers have names that begin with `prefix`, and the values of those with
+    `names`, which begin so.
+
+    A value is None if the record has no such header, and empty if it is null.  If a header is there twice, the last one
+    counts.  Raise MalformedRecords.
+    """
+    walk: Walk = Walk(block, position, end, 0)
+    found: list[tuple[int, list[bytes | None]]] = []
+    index: cython.int
+    for index in range(record_count):
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        values: list[bytes | None] = [None] * len(names)
+        found.append((_find_values(walk, names, prefix, values), values))
+    return found
+
+
+@cython.cfunc
+def _find_values(walk: Walk, names: tuple[bytes, ...], prefix: bytes, values: list[bytes | None]) -> cython.int:
+    """Set values of headers of the current record; return how many names begin with `prefix`."""
+    count: cython.int = 0
+    position: cython.Py_ssize_t = walk.headers
+    start: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    left: cython.Py_ssize_t = walk.header_count
+    while left > 0:
+        start = _stop(walk.data, position, walk.end, 5)
+        stop = start + _number(walk.data, position, start)
+        position = _stop(walk.data, stop, walk.end, 5)
+        length = max(_number(walk.data, stop, position), 0)
+        if _begins_with(walk.data, start, stop, prefix):
+            count += 1
+            name = bytes(walk.data[start:stop])
+            if name in names:
+                values[names.index(name)] = bytes(walk.data[position : position + length])
+        position += length
+        left -= 1
+    return count
+
+
 def index_rows(
     block: object,
     position: cython.Py_ssize_t,

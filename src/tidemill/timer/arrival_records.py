@@ -37,24 +37,24 @@ def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id:
     if dues is not None:
         arrivals = [*map(Arrival, dues)]
     else:
-        arrivals = [_arrival(record, header.max_timestamp, topic_id) for record in decoded_records(batch, header)]
+        values = values_in(batch, header, DELIVER_AT, TIMER_ID, CANCEL, SCHEDULE)
+        arrivals = [_arrival(header.max_timestamp, topic_id, *it) for _, it in values]
         dues = [it.due_ms for it in arrivals]
     numbers = [*range(base_offset, base_offset + len(dues))]
     return Arrivals(arrivals, _rows(batch, header, dues, numbers, base_offset, position))
 
 
-def _arrival(record: Record, otherwise: int, topic_id: bytes) -> Arrival:
-    due, timer_id, only_cancels, is_recurring = otherwise, None, False, False
-    for name, value in record.headers:
-        if name == DELIVER_AT:
-            due = int(value or b"")
-        elif name == TIMER_ID:
-            timer_id = hash_of(value or b"", topic_id)
-        elif name == CANCEL:
-            only_cancels = True
-        elif name == SCHEDULE:
-            is_recurring = True
-    return Arrival(due, timer_id, only_cancels, is_recurring)
+def _arrival(
+    otherwise: int,
+    topic_id: bytes,
+    due: bytes | None,
+    timer_id: bytes | None,
+    cancel: bytes | None,
+    schedule: bytes | None,
+) -> Arrival:
+    """Return a record by the values of its headers; `otherwise` is when it is due without a header."""
+    hashed = None if timer_id is None else hash_of(timer_id, topic_id)
+    return Arrival(otherwise if due is None else int(due), hashed, cancel is not None, schedule is not None)
 
 
 def kept_in(batch: Buffer, base_offset: int, position: int | None) -> bytes:
@@ -94,6 +94,15 @@ def numbers_in(batch: Buffer, header: BatchHeader, name: str, prefix: str, other
     """
     size, count = header.size_bytes, header.record_count
     return scan.header_numbers(batch, HEADER_BYTES, size, count, name.encode(), prefix.encode(), otherwise)
+
+
+def values_in(batch: Buffer, header: BatchHeader, *names: str) -> list[tuple[int, list[bytes | None]]]:
+    """
+    Return for each record of an uncompressed batch how many of its headers are for Tidemill, and the values of those
+    with some names: None if a record has no such header, empty if it is null.
+    """
+    size, count, encoded = header.size_bytes, header.record_count, tuple(it.encode() for it in names)
+    return scan.header_values(batch, HEADER_BYTES, size, count, encoded, PREFIX.encode())
 
 
 def records_at(batch: Buffer, offsets: Iterable[int]) -> Iterator[tuple[bytes, int]]:

@@ -17,7 +17,7 @@ from tidemill.model.duration import parse_duration_ms
 
 VALUE_BYTES_MAX: Final = 64
 UNLIMITED: Final = -1
-_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _RFC_3339: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))", re.ASCII
 )
@@ -50,7 +50,7 @@ def due_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_ms_
 
 
 def _delay(value: bytes) -> int:
-    if _DIGITS.fullmatch(value):
+    if DIGITS.fullmatch(value):
         return int(value)
     found = parse_duration_ms(value.decode("ascii", "replace"))
     if found is None:
@@ -59,7 +59,7 @@ def _delay(value: bytes) -> int:
 
 
 def _moment(value: bytes) -> int:
-    if _DIGITS.fullmatch(value):
+    if DIGITS.fullmatch(value):
         found = int(value)
         if found < DUE_MS_MIN:
             raise BadDueTime(f"{DELIVER_AT}={found}: write milliseconds since the epoch; these look like seconds")

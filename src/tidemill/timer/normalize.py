@@ -12,10 +12,10 @@ from tidemill.batches.batch import BatchHeader, Buffer, read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Header, Record, read_records
-from tidemill.timer.arrival_records import numbers_in
-from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, DUE_MS_MIN, UNLIMITED, BadDueTime, due_ms
+from tidemill.timer.arrival_records import numbers_in, values_in
+from tidemill.timer.due_time import DELAY, DELIVER_AT, DIGITS, DUE_MS_MAX, DUE_MS_MIN, UNLIMITED, BadDueTime, due_ms
 from tidemill.timer.schedule import BadSchedule, Schedule, parse_schedule
-from tidemill.timer.timer_headers import PREFIX, SCHEDULE, BadTimerId, timer_id
+from tidemill.timer.timer_headers import CANCEL, ID_BYTES_MAX, PREFIX, SCHEDULE, TIMER_ID, BadTimerId, timer_id
 
 
 class RecordRefused(ValueError):
@@ -79,8 +79,23 @@ def _plain_dues(batch: Buffer, header: BatchHeader, stamp_ms: int, delay_ms_max:
     if header.codec != Codec.NONE:
         return None
     dues = numbers_in(batch, header, DELIVER_AT, PREFIX, stamp_ms)
+    if dues is None:
+        dues = _dues_of_timers(batch, header, stamp_ms)
     due_ms_max = DUE_MS_MAX if delay_ms_max == UNLIMITED else min(DUE_MS_MAX, stamp_ms + delay_ms_max)
     return dues if dues and min(dues) >= DUE_MS_MIN and max(dues) <= due_ms_max else None
+
+
+def _dues_of_timers(batch: Buffer, header: BatchHeader, stamp_ms: int) -> list[int] | None:
+    """Return when the records of an uncompressed batch are due, if they have only valid times and ids; else None."""
+    dues = []
+    for count, (due, own_id, cancel) in values_in(batch, header, DELIVER_AT, TIMER_ID, CANCEL):
+        is_due_valid = due is None or DIGITS.fullmatch(due)
+        is_id_valid = cancel is None if own_id is None else 0 < len(own_id) <= ID_BYTES_MAX
+        is_known = count == (due is not None) + (own_id is not None) + (cancel is not None)
+        if not (is_due_valid and is_id_valid and is_known):
+            return None
+        dues.append(stamp_ms if due is None else int(due))
+    return dues
 
 
 def _is_normalized(headers: Sequence[Header]) -> bool:

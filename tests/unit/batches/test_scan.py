@@ -115,6 +115,19 @@ def test_numbers_in_headers_are_read(scan, headers, otherwise):
     assert found == (None if None in wanted else wanted)
 
 
+@settings(max_examples=100)
+@given(headers=st.lists(numbered_headers, min_size=1, max_size=4))
+def test_values_of_headers_are_read(scan, headers):
+    """Null is empty, the last value counts, and headers with other names are only counted."""
+    block, _ = block_of([Record(b"key", b"value", it) for it in headers])
+    wanted = []
+    for it in headers:
+        last = {name: value or b"" for name, value in it}
+        wanted.append((sum(name.startswith("du") for name, _ in it), [last.get("due"), last.get("du")]))
+
+    assert wanted == scan.header_values(block, 0, len(block), len(headers), (b"due", b"du"), b"du")
+
+
 @settings(max_examples=40)
 @given(
     records=record_lists,
@@ -176,6 +189,8 @@ def test_malformed_records_have_no_numbers_and_no_rows(scan):
         scan.record_starts(cut, 0, len(cut))
     with pytest.raises(scan.MalformedRecords, match="record 0"):
         scan.header_numbers(cut, 0, len(cut), 1, b"due", b"due", 0)
+    with pytest.raises(scan.MalformedRecords, match="record 0"):
+        scan.header_values(cut, 0, len(cut), 1, (b"due",), b"due")
     with pytest.raises(scan.MalformedRecords, match="record 1"):
         scan.index_rows(block, 0, len(block), base, [1, 2], [1, 2], 0, 0, crc32c)
     with pytest.raises(scan.MalformedRecords, match="record 0"):

@@ -7,25 +7,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.batches.builder import build_batch
-from tidemill.timer import arrival_records, normalize
+from tidemill.batches.records import Record, read_records
+from tidemill.timer import normalize
 from tidemill.timer.arrival_records import arrivals_in, consumed_by
 from tidemill.timer.due_row import UNPLACED, unpack_rows
-from tidemill.timer.normalize import RecordRefused, normalized
+from tidemill.timer.normalize import Normalized, RecordRefused, normalized
 from tidemill.timer.release_batch import Waiting, released_batch
+from tidemill.timer.timer_headers import hash_of
+from tidemill.timer.waiting_set import Arrival
 
 STAMP = 1_800_000_000_000
 TOPIC_ID = b"t" * 16
 
 moments = st.integers(STAMP - 10, STAMP + 10_000).map(lambda it: b"%d" % it)
-odd = st.sampled_from([b"2027-02-01T08:00:00Z", b"12", b"999999999999999999", b"-1", b"", None])
+odd = st.sampled_from([b"2027-02-01T08:00:00Z", b"12", b"9" * 18, b"0" * 9 + b"%d" % STAMP, b"-1", b"", None])
+ids = st.sampled_from([b"a", b"b" * 256, b"c" * 257, b"", None])
 headers = st.one_of(
     st.tuples(st.just("tidemill-deliver-at"), moments),
     st.tuples(st.just("trace"), st.binary(max_size=3)),
     st.tuples(st.just("tidemill-deliver-at"), odd),
-    st.tuples(st.sampled_from(["tidemill-delay", "tidemill-timer-id", "tidemill-cancel", "tidemill-ttl"]), moments),
+    st.tuples(st.sampled_from(["tidemill-timer-id", "tidemill-timer-id", "tidemill-cancel"]), ids),
+    st.tuples(st.sampled_from(["tidemill-delay", "tidemill-ttl"]), moments),
+    st.just(("tidemill-schedule", b"every 15m")),
 )
 plain_headers = st.lists(st.tuples(st.sampled_from(["tidemill-deliver-at", "trace"]), moments), max_size=1).map(tuple)
-any_headers = plain_headers | plain_headers | st.lists(headers, max_size=3).map(tuple)
+timer_headers = st.builds(lambda due, name: (*due, ("tidemill-timer-id", name)), plain_headers, st.binary(min_size=1))
+any_headers = plain_headers | plain_headers | timer_headers | timer_headers | st.lists(headers, max_size=3).map(tuple)
 keys = st.none() | st.binary(max_size=3)
 record_lists = st.lists(st.tuples(keys, st.binary(max_size=5), any_headers, st.just(STAMP)), min_size=1, max_size=5)
 
@@ -39,16 +46,31 @@ def outcome(batch: bytearray, delay_ms_max: int) -> Any:
     return found, arrivals_in(found.batch, 70, 1_000, TOPIC_ID)
 
 
-@settings(max_examples=300)
+def decoded_arrival(record: Record, otherwise: int) -> Arrival:
+    """Return what a replica reads of a record, by its decoded headers."""
+    given = {name: value or b"" for name, value in record.headers}
+    timer_id = given.get("tidemill-timer-id")
+    return Arrival(
+        int(given.get("tidemill-deliver-at", otherwise)),
+        None if timer_id is None else hash_of(timer_id, TOPIC_ID),
+        "tidemill-cancel" in given,
+        "tidemill-schedule" in given,
+    )
+
+
+@settings(max_examples=500)
 @given(records=record_lists, delay_ms_max=st.sampled_from([-1, 0, 5_000]))
-def test_plain_records_are_read_as_if_they_were_decoded(records: Any, delay_ms_max: int) -> None:
+def test_records_are_read_as_if_they_were_decoded(records: Any, delay_ms_max: int) -> None:
     batch = build_batch(records)
     found = outcome(bytearray(batch), delay_ms_max)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (normalize, arrival_records):
-            patch.setattr(module, "numbers_in", lambda *_: None)  # decode all records
+        patch.setattr(normalize, "_plain_dues", lambda *_: None)  # decode all records
         assert outcome(bytearray(batch), delay_ms_max) == found
+    if isinstance(found[0], Normalized):
+        wanted = [decoded_arrival(it, STAMP) for it in read_records(found[0].batch)]
+        assert wanted == found[1].arrivals
+        assert [it.due_ms for it in wanted] == [row.due_ms for row in unpack_rows(found[1].rows)]
 
 
 def test_rows_say_where_records_lie_if_that_is_known() -> None:
