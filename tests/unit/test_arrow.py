@@ -23,7 +23,7 @@ TABLE = pa.table({"value": ["v"]})
 def parsed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SourceOptions]:
     """Return a function `parsed(topic, **options)` that returns the options of a read and opens no connection."""
     plans: list[SourceOptions] = []
-    monkeypatch.setattr(batch_plan, "plan", lambda options: plans.append(options) or [])
+    monkeypatch.setattr(batch_plan, "plan", lambda options, _: plans.append(options) or [])
 
     def read(topic: str | None = "t", **options: Any) -> SourceOptions:
         arrow.read(topic, **{"bootstrap_servers": BROKER} | options)

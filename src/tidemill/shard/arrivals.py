@@ -7,11 +7,10 @@ from tidemill.model.timer_logs import arrivals_of, kept_of, released_of
 from tidemill.shard.partition import Partition
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
-from tidemill.timer.normalize import RecordRefused, normalized
+from tidemill.timer.normalize import BATCH_SCHEDULES_MAX, SCHEDULES_MAX, RecordRefused, normalized
 from tidemill.timer.timer_partition import TimerPartition
 
 UNBOUNDED: Final = -1
-SCHEDULES_MAX: Final = 10_000  # of one partition
 
 
 class ArrivalRefused(ValueError):
@@ -58,18 +57,17 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
             f"the records that wait in {name} have reached tidemill.timer.waiting.bytes.max={bound}: "
             "wait until some are due, cancel some, or raise it",
         )
+    room = max(SCHEDULES_MAX - len(timers_of(arrivals).waiting.recurring), 0)
     try:
-        made = normalized(batch, append_time, size_max=config.max_message_bytes, delay_ms_max=config.max_delay_ms)
+        found = normalized(
+            batch,
+            append_time,
+            size_max=config.max_message_bytes,
+            delay_ms_max=config.max_delay_ms,
+            schedules_max=min(room, BATCH_SCHEDULES_MAX),
+        )
     except RecordRefused as problem:
         raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None
-    known = len(timers_of(arrivals).waiting.recurring)
-    if made.recurring and known + made.recurring > SCHEDULES_MAX:
-        raise ArrivalRefused(
-            errors.INVALID_RECORD,
-            f"{made.recurring} schedules; {name} has {known} of at most {SCHEDULES_MAX}: cancel some, or use more "
-            "partitions",
-        )
-    found = made.batch
     if len(found) > min(config.max_message_bytes, arrivals.shard.batch_bytes_max):
         raise ArrivalRefused(
             errors.MESSAGE_TOO_LARGE,

@@ -6,7 +6,7 @@ digits.  Records without such a header are due at the append time of their batch
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final
 
 from tidemill.batches.batch import BatchHeader, Buffer, read_header
 from tidemill.batches.builder import build_batch
@@ -17,6 +17,9 @@ from tidemill.timer.due_time import DELAY, DELIVER_AT, DIGITS, DUE_MS_MAX, DUE_M
 from tidemill.timer.schedule import BadSchedule, Schedule, parse_schedule
 from tidemill.timer.timer_headers import CANCEL, ID_BYTES_MAX, PREFIX, SCHEDULE, TIMER_ID, BadTimerId, timer_id
 
+SCHEDULES_MAX: Final = 10_000  # of one partition
+BATCH_SCHEDULES_MAX: Final = 500  # of one batch, because the event loop computes when they occur first
+
 
 class RecordRefused(ValueError):
     """A header of a record is not valid, so its batch is refused; `index` is the record's, from 0."""
@@ -26,26 +29,29 @@ class RecordRefused(ValueError):
         self.index = index
 
 
-class Normalized(NamedTuple):
-    batch: Buffer  # the one that was given, if it needs no change
-    due_ms: list[int]  # of each record, in milliseconds since the epoch
-    recurring: int  # the number of records with schedules
-
-
-def normalized(batch: Buffer, stamp_ms: int, *, size_max: int, delay_ms_max: int = UNLIMITED) -> Normalized:
+def normalized(
+    batch: Buffer,
+    stamp_ms: int,
+    *,
+    size_max: int,
+    delay_ms_max: int = UNLIMITED,
+    schedules_max: int = SCHEDULES_MAX,
+) -> Buffer:
     """
-    Return a producer's batch in the form that replicas read, and when its records are due.
+    Return a producer's batch in the form that replicas read: the one that was given, if it needs no change.
 
-    `stamp_ms` is the append time, from which delays count, and `size_max` the most bytes of its records, decompressed.
+    `stamp_ms` is the append time, from which delays count, `size_max` the most bytes of its records, decompressed, and
+    `schedules_max` the most records with schedules.
     The batch has been checked, except for its records if they are compressed.  Raise RecordRefused, or ValueError if
     the records cannot be read or are too large.
     """
     header = read_header(batch)
     plain_dues = _plain_dues(batch, header, stamp_ms, delay_ms_max)
     if plain_dues is not None:
-        return Normalized(batch, plain_dues, 0)
+        return batch
     records = read_records(batch, size_max=size_max)
-    dues, recurring, is_plain = [], 0, header.codec == Codec.NONE
+    dues, is_plain = [], header.codec == Codec.NONE
+    _check_schedules(records, schedules_max)
     for index, record in enumerate(records):
         try:
             due = due_ms(record.headers, stamp_ms, delay_ms_max)
@@ -56,20 +62,28 @@ def normalized(batch: Buffer, stamp_ms: int, *, size_max: int, delay_ms_max: int
         except (BadDueTime, BadTimerId, BadSchedule) as problem:
             raise RecordRefused(index, str(problem)) from problem
         dues.append(due)
-        recurring += schedule is not None
         is_plain = is_plain and schedule is None and _is_normalized(record.headers)
     if is_plain:
-        return Normalized(batch, dues, recurring)
-    rewritten = build_batch(
+        return batch
+    return build_batch(
         [_rewritten(record, due) for record, due in zip(records, dues, strict=True)],
         base_offset=header.base_offset,
         leader_epoch=header.leader_epoch,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
     )
-    return Normalized(rewritten, dues, recurring)
+
+
+def _check_schedules(records: Sequence[Record], schedules_max: int) -> None:
+    """Raise RecordRefused if too many records have schedules, before it is computed when they occur."""
+    recurring = [at for at, record in enumerate(records) if any(name == SCHEDULE for name, _ in record.headers)]
+    if len(recurring) > schedules_max:
+        raise RecordRefused(
+            recurring[schedules_max],
+            f"{len(recurring)} schedules in one batch, of which {schedules_max} are accepted now: send at most "
+            f"{BATCH_SCHEDULES_MAX} in a batch, and have at most {SCHEDULES_MAX} in a partition",
+        )
 
 
 def _plain_dues(batch: Buffer, header: BatchHeader, stamp_ms: int, delay_ms_max: int) -> list[int] | None:

@@ -38,8 +38,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
-from itertools import islice, takewhile
-from typing import Final, NamedTuple, Protocol
+from functools import lru_cache
+from itertools import takewhile
+from typing import Final, Protocol
 
 from tidemill.model.duration import parse_duration_ms
 from tidemill.timer.due_time import DELAY, DUE_MS_MAX
@@ -49,7 +50,7 @@ VALUE_BYTES_MAX: Final = 256
 EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MAX: Final = 36_525 * 86_400_000  # 100 years
 LATE_MS_MAX: Final = 60_000  # with missed=none; longer than a failover, a restart and a late heartbeat take
-SKIPPED_MAX: Final = 100  # skipped occurrences are counted up to this many: a job of every minute skips 10,000 a week
+CRONS_MAX: Final = 1_024  # expressions that are remembered, because it takes long to find that one fires
 YEARS_MAX: Final = 50  # without an occurrence for this long, a schedule is over
 _NOT_ZONES: Final = ("posix/", "right/", "localtime", "posixrules", "Factory")  # with leap seconds; of this machine
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,11 +71,6 @@ class Missed(StrEnum):
     ONE = "one"
     ALL = "all"
     NONE = "none"
-
-
-class NextOccurrence(NamedTuple):
-    due_ms: int | None  # None: the schedule is over
-    skipped: int  # the occurrences before it that are never released, at most `SKIPPED_MAX`
 
 
 class _Rule(Protocol):
@@ -105,29 +101,24 @@ class Schedule:
         following = next(self.rule.occurrences(due_ms, due_ms), None)
         return now_ms - due_ms > LATE_MS_MAX or (following is not None and following <= now_ms)
 
-    def next(self, last_due_ms: int, released_ms: int) -> NextOccurrence:
+    def next(self, last_due_ms: int, released_ms: int) -> int | None:
         """
-        Return the occurrence that follows the one at `last_due_ms`, and is always later.
+        Return the occurrence that follows the one at `last_due_ms`, and is always later; None if the schedule is over.
 
         `released_ms` is the append time of its release; if it was skipped instead, the time at which that was decided.
         """
         found = None
         if self.missed is Missed.NONE:
             found = self._newest(max(last_due_ms, released_ms - LATE_MS_MAX - 1), released_ms, anchor_ms=last_due_ms)
-        if found is None:
-            after_ms = last_due_ms if self.missed is Missed.ALL else max(last_due_ms, released_ms)
-            found = next(self.rule.occurrences(last_due_ms, after_ms), None)
-        return NextOccurrence(found, self._between(last_due_ms, released_ms + 1 if found is None else found))
+        if found is not None:
+            return found
+        after_ms = last_due_ms if self.missed is Missed.ALL else max(last_due_ms, released_ms)
+        return next(self.rule.occurrences(last_due_ms, after_ms), None)
 
     def _newest(self, after_ms: int, until_ms: int, *, anchor_ms: int) -> int | None:
         """Return the last occurrence after one moment and not after the other, which are at most a minute apart."""
         found = takewhile(lambda due_ms: due_ms <= until_ms, self.rule.occurrences(anchor_ms, after_ms))
         return max(found, default=None)
-
-    def _between(self, begin_ms: int, end_ms: int) -> int:
-        """Count the occurrences between two moments, without either."""
-        between = takewhile(lambda due_ms: due_ms < end_ms, self.rule.occurrences(begin_ms, begin_ms))
-        return sum(1 for _ in islice(between, SKIPPED_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +267,7 @@ def _every(text: str, rest: str) -> Every:
     return Every(interval_ms)
 
 
+@lru_cache(maxsize=CRONS_MAX)
 def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
     from cronsim import CronSimError
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.batches.batch import crc_matches, read_header
+from tidemill.batches.batch import Buffer, crc_matches, read_header
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import read_records
@@ -19,13 +19,19 @@ def record(*headers: tuple[str, bytes | None], value: bytes | None = b"v", times
     return b"k", value, headers, timestamp
 
 
+def dues_of(batch: Buffer, later_ms: int = 0) -> list[int]:
+    """Return when the records of a batch are due that is appended `later_ms` after the stamp."""
+    headers = (dict(it.headers) for it in read_records(batch))
+    return [int(it.get(DELIVER_AT, STAMP + later_ms) or b"") for it in headers]
+
+
 def test_a_batch_that_needs_no_change_is_kept() -> None:
     batch = build_batch([record(), record((DELIVER_AT, b"1800000000500"))])
 
     found = normalized(batch, STAMP, size_max=SIZE_MAX)
 
-    assert found.batch is batch
-    assert [STAMP, 1_800_000_000_500] == found.due_ms
+    assert found is batch
+    assert [STAMP, 1_800_000_000_500] == dues_of(found)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +47,8 @@ def test_delays_and_texts_become_digits_in_their_place(header: tuple[str, bytes]
 
     found = normalized(batch, STAMP, size_max=SIZE_MAX)
 
-    (rewritten,) = read_records(found.batch)
-    assert ((("a", b"1"), (DELIVER_AT, b"%d" % due), ("b", None)), [due]) == (rewritten.headers, found.due_ms)
+    (rewritten,) = read_records(found)
+    assert ((("a", b"1"), (DELIVER_AT, b"%d" % due), ("b", None)), [due]) == (rewritten.headers, dues_of(found))
 
 
 def test_a_rewritten_batch_keeps_its_producer_and_its_records() -> None:
@@ -55,17 +61,16 @@ def test_a_rewritten_batch_keeps_its_producer_and_its_records() -> None:
         producer_id=7,
         producer_epoch=3,
         base_sequence=11,
-        is_transactional=True,
     )
 
     found = normalized(batch, STAMP, size_max=SIZE_MAX)
 
-    before, after = read_header(batch), read_header(found.batch)
+    before, after = read_header(batch), read_header(found)
     kept = ("base_offset", "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "record_count")
     assert {name: getattr(before, name) for name in kept} == {name: getattr(after, name) for name in kept}
-    assert (Codec.NONE, True) == (after.codec, after.is_transactional)
-    assert [(9, b"v"), (3, None)] == [(it.timestamp, it.value) for it in read_records(found.batch)]
-    assert crc_matches(found.batch)
+    assert Codec.NONE == after.codec
+    assert [(9, b"v"), (3, None)] == [(it.timestamp, it.value) for it in read_records(found)]
+    assert crc_matches(found)
 
 
 def test_a_refusal_names_the_record() -> None:
@@ -106,7 +111,22 @@ def test_a_normalized_batch_is_read_alike_at_any_later_time(
     batch = build_batch([record(*(() if it is None else (it,))) for it in headers], codec=codec)
 
     first = normalized(batch, STAMP, size_max=SIZE_MAX)
-    again = normalized(first.batch, STAMP + 1_000, size_max=SIZE_MAX)
+    again = normalized(first, STAMP + 1_000, size_max=SIZE_MAX)
 
-    assert again.batch is first.batch
-    assert [due + (1_000 if it is None else 0) for due, it in zip(first.due_ms, headers, strict=True)] == again.due_ms
+    assert again is first
+    assert [due + (1_000 if it is None else 0) for due, it in zip(dues_of(first), headers, strict=True)] == dues_of(
+        again, 1_000
+    )
+
+
+def test_too_many_schedules_are_refused_before_they_are_parsed() -> None:
+    """
+    The first one that is too many is named, although it is not even valid.
+    """
+    schedule = ("tidemill-schedule", b"nonsense"), ("tidemill-timer-id", b"a")
+    batch = build_batch([record(), *[record(*schedule)] * 4])
+
+    with pytest.raises(RecordRefused, match="4 schedules in one batch, of which 3 are accepted") as refused:
+        normalized(batch, STAMP, size_max=SIZE_MAX, schedules_max=3)
+
+    assert 4 == refused.value.index

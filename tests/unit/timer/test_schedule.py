@@ -17,9 +17,7 @@ from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.schedule import (
     EVERY_MS_MAX,
     LATE_MS_MAX,
-    SKIPPED_MAX,
     BadSchedule,
-    NextOccurrence,
     Schedule,
     parse_schedule,
 )
@@ -117,7 +115,7 @@ def punctual(schedule: Schedule, begin_ms: int, end_ms: int) -> list[int]:
     due_ms = schedule.first(begin_ms)
     while due_ms is not None and due_ms < end_ms:
         found.append(due_ms)
-        due_ms = schedule.next(due_ms, due_ms).due_ms
+        due_ms = schedule.next(due_ms, due_ms)
     return found
 
 
@@ -131,7 +129,7 @@ def released_during(schedule: Schedule, first_ms: int, up: Sequence[tuple[int, i
         while due_ms is not None and (now_ms := max(begin_ms, due_ms)) < end_ms:
             if not schedule.is_missed(due_ms, now_ms):
                 releases.append((due_ms, now_ms))
-            due_ms = schedule.next(due_ms, now_ms).due_ms
+            due_ms = schedule.next(due_ms, now_ms)
     return releases
 
 
@@ -288,7 +286,7 @@ def test_an_interval_does_not_drift(interval_s: int, begin_ms: int, late_ms: lis
 
     for late in late_ms:
         assert due_ms is not None and (due_ms - begin_ms) % (interval_s * 1_000) == 0
-        due_ms = schedule.next(due_ms, due_ms + late).due_ms
+        due_ms = schedule.next(due_ms, due_ms + late)
 
 
 def test_a_schedule_ends_with_the_year_9999() -> None:
@@ -296,12 +294,12 @@ def test_a_schedule_ends_with_the_year_9999() -> None:
     every, cron = schedule_of("every 36525d"), schedule_of("cron 0 0 1 1 *")
 
     assert 36_525 * 86_400_000 == EVERY_MS_MAX
-    assert NextOccurrence(None, 2) == schedule_of("every 1h").next(DUE_MS_MAX - 2 * HOUR_MS, DUE_MS_MAX)
-    assert NextOccurrence(None, 0) == every.next(DUE_MS_MAX - EVERY_MS_MAX + 1, DUE_MS_MAX - EVERY_MS_MAX + 1)
-    assert NextOccurrence(DUE_MS_MAX, 0) == every.next(DUE_MS_MAX - EVERY_MS_MAX, DUE_MS_MAX - EVERY_MS_MAX)
+    assert schedule_of("every 1h").next(DUE_MS_MAX - 2 * HOUR_MS, DUE_MS_MAX) is None
+    assert every.next(DUE_MS_MAX - EVERY_MS_MAX + 1, DUE_MS_MAX - EVERY_MS_MAX + 1) is None
+    assert DUE_MS_MAX == every.next(DUE_MS_MAX - EVERY_MS_MAX, DUE_MS_MAX - EVERY_MS_MAX)
     for last_ms in (ms("9999-01-01 00:00"), ms("9999-12-31 23:59"), DUE_MS_MAX):
-        assert NextOccurrence(None, 0) == cron.next(last_ms, last_ms)
-    assert ms("9999-01-01 00:00") == cron.next(ms("9998-01-01"), ms("9998-01-01")).due_ms
+        assert cron.next(last_ms, last_ms) is None
+    assert ms("9999-01-01 00:00") == cron.next(ms("9998-01-01"), ms("9998-01-01"))
     for zone in ("Asia/Tokyo", BERLIN, NEW_YORK, "Pacific/Kiritimati"):
         nightly = schedule_of("cron 0 20 * 12 *", zone=zone)
         found = punctual(nightly, ms("9999-12-25", zone), DUE_MS_MAX + 1)
@@ -383,12 +381,12 @@ def test_with_none_a_short_delay_is_no_miss() -> None:
         daily.is_missed(due_ms, due_ms + late) for late in (0, LATE_MS_MAX, LATE_MS_MAX + 1)
     ]
     assert [False, True] == [frequent.is_missed(due_ms, due_ms + late) for late in (9_999, 10_000)]
-    assert NextOccurrence(due_ms + 10_000, 0) == frequent.next(due_ms, due_ms + 19_999)
-    assert NextOccurrence(due_ms + 20_000, 1) == frequent.next(due_ms, due_ms + 20_000)
-    assert NextOccurrence(due_ms + 24 * HOUR_MS, 0) == daily.next(due_ms, due_ms + LATE_MS_MAX)
+    assert due_ms + 10_000 == frequent.next(due_ms, due_ms + 19_999)
+    assert due_ms + 20_000 == frequent.next(due_ms, due_ms + 20_000)
+    assert due_ms + 24 * HOUR_MS == daily.next(due_ms, due_ms + LATE_MS_MAX)
     minutely = schedule_of("every 61s", missed="none")
-    assert NextOccurrence(due_ms + 61_000, 0) == minutely.next(due_ms, due_ms + 61_000 + 60_000)
-    assert NextOccurrence(due_ms + 122_000, 1) == minutely.next(due_ms, due_ms + 122_000 + 60_000)
+    assert due_ms + 61_000 == minutely.next(due_ms, due_ms + 61_000 + 60_000)
+    assert due_ms + 122_000 == minutely.next(due_ms, due_ms + 122_000 + 60_000)
 
 
 def test_with_none_a_release_of_the_last_minute_is_not_repeated() -> None:
@@ -396,7 +394,7 @@ def test_with_none_a_release_of_the_last_minute_is_not_repeated() -> None:
     schedule = schedule_of("cron 0 * * * *", missed="none")
     due_ms = ms("2027-07-01 08:00")
 
-    assert NextOccurrence(due_ms + HOUR_MS, 0) == schedule.next(due_ms, due_ms + 1_000)
+    assert due_ms + HOUR_MS == schedule.next(due_ms, due_ms + 1_000)
 
 
 def test_with_one_an_outage_after_the_release_counts() -> None:
@@ -410,28 +408,16 @@ def test_with_one_an_outage_after_the_release_counts() -> None:
 
     following = schedule.next(due_ms, due_ms + 3)
 
-    assert NextOccurrence(due_ms + HOUR_MS, 0) == following
-    assert NextOccurrence(due_ms + 6 * HOUR_MS, 4) == schedule.next(due_ms + HOUR_MS, later_ms)
+    assert due_ms + HOUR_MS == following
+    assert due_ms + 6 * HOUR_MS == schedule.next(due_ms + HOUR_MS, later_ms)
 
 
 def test_an_occurrence_at_the_time_of_the_release_is_missed() -> None:
     """What is due in the very millisecond of a late release is what this release stands for."""
     due_ms = ms("2027-07-01 08:00")
 
-    assert NextOccurrence(due_ms + 20_000, 1) == schedule_of("every 10s").next(due_ms, due_ms + 10_000)
-    assert NextOccurrence(due_ms + 10_000, 0) == schedule_of("every 10s").next(due_ms, due_ms + 9_999)
-
-
-def test_skipped_occurrences_are_counted_up_to_a_bound() -> None:
-    """A count costs time for each occurrence, and a job of every minute may have missed millions."""
-    due_ms = ms("2027-07-01 08:00")
-    for text in ("cron * * * * *", "every 1m"):
-        schedule = schedule_of(text)
-
-        assert NextOccurrence(due_ms + 100 * 60_000, 99) == schedule.next(due_ms, due_ms + 99 * 60_000)
-        assert NextOccurrence(due_ms + 525_600 * 60_000, SKIPPED_MAX) == schedule.next(
-            due_ms, due_ms + 525_599 * 60_000
-        )
+    assert due_ms + 20_000 == schedule_of("every 10s").next(due_ms, due_ms + 10_000)
+    assert due_ms + 10_000 == schedule_of("every 10s").next(due_ms, due_ms + 9_999)
 
 
 @settings(deadline=None, max_examples=100)

@@ -72,7 +72,7 @@ class Recurrences:
 
     def _propose(self, arrival: int, schedule: Schedule, after_ms: int, released_ms: int) -> None:
         self._proposed[arrival] = after_ms
-        due_ms = schedule.next(after_ms, released_ms).due_ms
+        due_ms = schedule.next(after_ms, released_ms)
         self._decide(Recur(self._number, arrival, after_ms, NOT_YET_KNOWN if due_ms is None else due_ms))
 
     def _adopt(self, waiting: Waiting) -> Schedule:
