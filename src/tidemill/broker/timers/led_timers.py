@@ -25,7 +25,7 @@ from tidemill.telemetry.timer_counters import TimerCounters
 from tidemill.timer.due_row import DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.release_batch import Waiting, released_batch
-from tidemill.timer.timer_command import Cancel, CancelIds, Decision, Recur, encode_command
+from tidemill.timer.timer_command import Cancel, CancelIds, Decision, encode_command
 from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.waiting_set import Outcome
 
@@ -74,7 +74,7 @@ class LedTimers:
         self._outcomes: dict[int, Outcome] = {}  # of decisions that have just been applied, by log index
         self._awaited: set[int] = set()
         self._recurrences = Recurrences(
-            partition.number, self.timers, files.logs, machine, decide=self._recur, failed=self._read_problem
+            partition.number, self.timers, files.logs, machine, decide=self.decide, failed=self._read_problem
         )
         self._draining = Draining(partition, self.timers, files.logs, machine, failed=self._read_problem)
         self._replaced = self.timers.replaced
@@ -84,6 +84,7 @@ class LedTimers:
     def stop(self) -> None:
         """Forget what was taken: this broker no longer leads the partition."""
         self._is_over = self._draining.is_over = True
+        self._recurrences.stop()
         self.timers.decided = None
         self.timers.index.follow()
 
@@ -123,9 +124,6 @@ class LedTimers:
         """Propose when released records with schedules are due next."""
         if self.timers.waiting.unscheduled and self._is_able:
             self._recurrences.changed()
-
-    def _recur(self, decision: Recur) -> None:
-        self.decide(decision, lambda _: None)
 
     def scan(self, timer_ids: Collection[bytes] = ()) -> WaitingScan:
         """Return what waits now, or only what waits with one of these ids, to be read on another thread."""

@@ -7,6 +7,8 @@ leader finds those whose next time is not in the log yet in the waiting set.
 """
 
 from collections.abc import Callable
+from itertools import islice
+from typing import Final
 
 from tidemill.broker.machine import Machine
 from tidemill.broker.timers.waiting_reader import WaitingLogs, read_waiting
@@ -18,6 +20,8 @@ from tidemill.timer.timer_command import Recur
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_set import NOT_YET_KNOWN
 
+TURN_MAX: Final = 200  # next occurrences that are computed in one turn of the event loop
+
 
 class Recurrences:
     def __init__(
@@ -27,10 +31,13 @@ class Recurrences:
         logs: WaitingLogs,
         machine: Machine,
         *,
-        decide: Callable[[Recur], None],
+        decide: Callable[[Recur, Callable[[object], None]], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """`decide` proposes a decision for partition `number`.  `failed` takes the error of a read of a record."""
+        """
+        `decide` proposes a decision for partition `number`, and calls a function when it is committed, or leadership is
+        lost.  `failed` takes the error of a read of a record.
+        """
         self._number = number
         self._timers = timers
         self._logs = logs
@@ -38,7 +45,12 @@ class Recurrences:
         self._decide = decide
         self._failed = failed
         self._schedules: dict[int, Schedule] = {}  # by arrival, of records that were read
-        self._proposed: dict[int, int] = {}  # arrival → the occurrence whose successor was proposed
+        self._busy: set[int] = set()  # arrivals whose records are read, or whose next occurrence is not committed
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Propose nothing any more: this broker does not lead the partition."""
+        self._is_over = True
 
     def is_missed(self, waiting: Waiting, now_ms: int) -> bool:
         """
@@ -54,26 +66,31 @@ class Recurrences:
         return True
 
     def changed(self) -> None:
-        """Propose the next occurrences of what has been released."""
+        """
+        Propose the next occurrences of what has been released: of some, because each takes a while to compute.  The
+        commit of their proposals is followed by another call.
+        """
         waiting = self._timers.waiting
-        for arrival in [*waiting.unscheduled]:
+        for arrival in [*islice((it for it in waiting.unscheduled if it not in self._busy), TURN_MAX)]:
             recurrence = waiting.recurring[arrival]
-            if self._proposed.get(arrival) == recurrence.last_ms:
-                continue
             schedule = self._schedules.get(arrival)
             if schedule is None:
-                self._proposed[arrival] = recurrence.last_ms
+                self._busy.add(arrival)
                 self._read(arrival)
             else:
                 self._propose(arrival, schedule, recurrence.last_ms, recurrence.released_ms)
-        for arrival in [it for it in self._proposed if it not in waiting.recurring]:
-            del self._proposed[arrival]
-            self._schedules.pop(arrival, None)
 
     def _propose(self, arrival: int, schedule: Schedule, after_ms: int, released_ms: int) -> None:
-        self._proposed[arrival] = after_ms
+        self._busy.add(arrival)
         due_ms = schedule.next(after_ms, released_ms)
-        self._decide(Recur(self._number, arrival, after_ms, NOT_YET_KNOWN if due_ms is None else due_ms))
+        decision = Recur(self._number, arrival, after_ms, NOT_YET_KNOWN if due_ms is None else due_ms)
+        self._decide(decision, lambda _: self._decided(arrival))
+
+    def _decided(self, arrival: int) -> None:
+        self._busy.discard(arrival)
+        recurring = self._timers.waiting.recurring
+        if len(self._schedules) > 2 * len(recurring) + TURN_MAX:
+            self._schedules = {it: schedule for it, schedule in self._schedules.items() if it in recurring}
 
     def _adopt(self, waiting: Waiting) -> Schedule:
         known = self._schedules.get(waiting.arrival)
@@ -95,7 +112,9 @@ class Recurrences:
                 return error
 
         def done(found: list[Waiting] | Exception) -> None:
-            self._proposed.pop(arrival, None)
+            self._busy.discard(arrival)
+            if self._is_over:
+                return
             if isinstance(found, Exception):
                 self._failed(found)
                 return

@@ -113,6 +113,35 @@ def test_the_next_occurrence_can_be_moved(world: BrokerWorld) -> None:
     assert [began, began + 4_000, began + 14_000] == dues(world)
 
 
+def test_a_schedule_can_be_run_twice_at_one_time(world: BrokerWorld) -> None:
+    """
+    It is moved to the same past time again after it has run: both run at once, and it goes on.
+    """
+    began = world.clock.now_ms
+    send(world, (b"a", every("1h")))
+    world.pass_time(1_000)
+    for _ in range(2):
+        resolve(world, operation=RESCHEDULE, timer_ids=[b"a"], due_ms=began)
+        world.pass_time(1_000)
+    world.pass_time(2 * HOUR_MS)
+
+    assert [began, began, began, began + HOUR_MS, began + 2 * HOUR_MS] == dues(world)
+
+
+def test_many_schedules_go_on_after_an_outage(world: BrokerWorld) -> None:
+    """
+    Their next times are computed in several turns of the event loop.
+    """
+    for start in (0, 500):
+        send(world, *[(b"x", every("1h", f"t{it}")) for it in range(start, start + 500)])
+    world.pass_time(1_000)
+    world.clock.now_ms += HOUR_MS
+    world.pass_time(1_000)
+
+    assert 2_000 == len(dues(world))
+    assert (0, 1_000) == (len(timers(world).waiting.unscheduled), timers(world).waiting.count)
+
+
 @pytest.mark.parametrize(("missed", "expected"), [("one", [0, 10, 60]), ("all", [0, 10, 20, 30, 40, 50, 60])])
 def test_occurrences_that_were_missed(world: BrokerWorld, missed: str, expected: list[int]) -> None:
     """
