@@ -2,7 +2,7 @@
 
 A partition p of a timer topic has three logs in its shard.  Consumers read p itself: the records that have been
 released.  Producers append to its arrivals, and records that wait long move from there to the kept log.  Clients never
-learn the numbers of the latter two, but may fetch from them.
+learn the numbers of the latter two, and are not served under them.
 """
 
 from collections.abc import Iterator
