@@ -15,6 +15,7 @@ from tidemill.batches.records import OFFSET_MAX, Header
 from tidemill.timer.due_time import DELIVER_AT
 from tidemill.timer.timer_headers import ARRIVAL, SET_BY_BROKER, TIMESTAMP
 
+ADDED_BYTES_MAX: Final = 128  # that a record grows: headers, longer varints, and more digits of its due time
 _DELIVER_AT: Final = DELIVER_AT.encode()
 _TIMESTAMP: Final = TIMESTAMP.encode()
 _ARRIVAL: Final = ARRIVAL.encode()
@@ -38,9 +39,19 @@ def released_batch(waiting: Sequence[Waiting], stamp_ms: int) -> bytearray:
     return batch_of_encoded(encoded, len(waiting), log_append_time=stamp_ms)
 
 
-def kept_batch(waiting: Sequence[Waiting], stamp_ms: int) -> bytearray:
+def kept_batch(waiting: Sequence[Waiting]) -> bytearray:
     """Return a batch of the kept log, whose records keep the timestamps of their producers."""
     return build_batch([_kept(it) for it in waiting])
+
+
+def fitting(waiting: Sequence[Waiting], bytes_max: int) -> Sequence[Waiting]:
+    """Return the first records of which a batch, of either kind, has at most `bytes_max` bytes; at least one."""
+    size = HEADER_BYTES
+    for count, it in enumerate(waiting):
+        size += len(it.record) + ADDED_BYTES_MAX
+        if count and size > bytes_max:
+            return waiting[:count]
+    return waiting
 
 
 def _encoded(name: bytes, number: int) -> bytes:

@@ -95,7 +95,7 @@ class Draining:
             self._is_busy = False
 
         shard = self._partition.shard
-        batch = kept_batch(records, shard.append_time(wall_ms))
+        batch = kept_batch(records)
         shard.when_committed(append_own(kept, batch, wall_ms), committed)
 
     def _may_shrink(self, log: PartitionLog) -> bool:

@@ -24,7 +24,7 @@ from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.telemetry.timer_counters import TimerCounters
 from tidemill.timer.due_row import DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_time import DUE_MS_MAX
-from tidemill.timer.release_batch import Waiting, released_batch
+from tidemill.timer.release_batch import Waiting, fitting, released_batch
 from tidemill.timer.timer_command import Cancel, CancelIds, Decision, encode_command
 from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.waiting_set import Outcome
@@ -66,6 +66,7 @@ class LedTimers:
         self._aside: list[DueRow] = []  # taken, but named by an uncommitted change
         self._in_flight = 0
         self._in_flight_bytes = 0
+        self._take_max = RECORDS_MAX  # fewer while records whose sizes their rows do not say turn out to be large
         self._is_reading = False  # of records
         self._is_refilling = False  # the index
         self._failed_at: int | None = None  # monotonic ms of the last read that failed
@@ -163,7 +164,7 @@ class LedTimers:
         while left > 0 and self.next_due is not None:
             self._refill()
             limit = self.partition.shard.release_limit
-            rows = [] if limit is None else [*unpack_rows(index.take(limit, min(left, RECORDS_MAX), BYTES_MAX))]
+            rows = [] if limit is None else [*unpack_rows(index.take(limit, min(left, self._take_max), BYTES_MAX))]
             if not rows:
                 break
             left -= len(rows)
@@ -203,7 +204,7 @@ class LedTimers:
             self._failed(rows, error)
             return
         if found is not None:
-            self._propose(found)
+            self._propose(rows, found)
             return
         self._is_reading = True
 
@@ -232,8 +233,9 @@ class LedTimers:
         if not self.partition.shard.accepts_writes:
             self.timers.index.put_back(pack_rows(rows))
             return
-        free = {row.arrival for row in self._free(rows)}
-        self._propose([it for it in found if it.arrival in free])
+        free = self._free(rows)
+        arrivals = {row.arrival for row in free}
+        self._propose(free, [it for it in found if it.arrival in arrivals])
 
     def _failed(self, rows: Sequence[DueRow], error: Exception) -> None:
         self._read_problem(error)
@@ -243,8 +245,14 @@ class LedTimers:
         self._failed_at = self._machine.clock.monotonic_ms()
         self._read_failed(self.partition, error)
 
-    def _propose(self, found: Sequence[Waiting]) -> None:
+    def _propose(self, rows: Sequence[DueRow], found: Sequence[Waiting]) -> None:
+        """Propose the first records of those that were found for `rows`, and put the other rows back."""
         shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
+        found = fitting(found, min(BYTES_MAX, shard.batch_bytes_max))
+        taken = {it.arrival for it in found}
+        rest = [row for row in rows if row.arrival not in taken]
+        self._take_max = max(len(found), 1) if rest else min(2 * self._take_max, RECORDS_MAX)
+        self.timers.index.put_back(pack_rows(rest))
         # The time of each record had come when it was taken.  The release clock may have gone back since then, if the
         # clock of a voter has stepped; consumers rely on timestamps that are not before the times of their records.
         latest_ms = max((it.due_ms for it in found), default=0)
@@ -255,6 +263,15 @@ class LedTimers:
             return
         batch = released_batch(found, stamp)
         size = len(batch)
+        try:
+            log_index = append_own(self.partition, batch, wall_ms, append_time_min=stamp)
+        except ValueError as error:  # the journal took larger batches when the record arrived
+            self._failed_at = self._machine.clock.monotonic_ms()
+            topic, number = self.partition.topic, self.partition.number
+            self._machine.events.error("release failed", topic=topic, partition=number, problem=str(error))
+            proposed = {it.arrival for it in found}
+            self.timers.index.put_back(pack_rows(row for row in rows if row.arrival in proposed))
+            return
         self._in_flight += 1
         self._in_flight_bytes += size
 
@@ -266,7 +283,7 @@ class LedTimers:
             if is_committed and not self._is_over:
                 self._ready(self)
 
-        shard.when_committed(append_own(self.partition, batch, wall_ms, append_time_min=stamp), committed)
+        shard.when_committed(log_index, committed)
 
     def _count(self, released: Sequence[Waiting]) -> None:
         """Count records whose release has just been committed."""

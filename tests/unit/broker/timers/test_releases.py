@@ -1,5 +1,7 @@
 """Records of a timer topic become visible when they are due: not earlier, once, in the order of their times."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
@@ -21,8 +23,13 @@ from tests.unit.broker.timers.timer_topic import (
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.broker.shards.ready_loop import CHECKPOINT_MS
+from tidemill.broker.timers import led_timers
+from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.model import errors
 from tidemill.peer.timer_resolve import RESCHEDULE
+from tidemill.shard.shard import Shard
+from tidemill.timer.due_row import DueRow
+from tidemill.timer.release_batch import Waiting
 
 MINUTE_MS = 60_000
 
@@ -384,3 +391,73 @@ def test_a_leader_that_hears_too_few_clocks_takes_no_arrivals() -> None:
 
     assert errors.NOT_ENOUGH_REPLICAS == answer.error_code
     assert errors.NONE == later.error_code
+
+
+@pytest.mark.parametrize("count", [80, 6_000])
+def test_large_records_of_one_new_time_come_in_batches(world: BrokerWorld, count: int) -> None:
+    """
+    The rows of rescheduled records do not say how large they are.
+    """
+    now, size = world.clock.now_ms, 16_000_000 // count
+    per_batch = 500_000 // size
+    for first in range(0, count, per_batch):
+        numbers = range(first, min(first + per_batch, count))
+        send(world, *((b"%d" % at + bytes(size), due_at(now + MINUTE_MS)) for at in numbers))
+    moved = resolve(world, operation=RESCHEDULE, arrivals=[*range(count)], due_ms=now)
+    world.pass_time(1_000)
+
+    assert count == moved.changed
+    assert [b"%d" % at for at in range(count)] == [(it or b"").rstrip(b"\0") for it in values(world)]
+    assert 0 == timers(world).waiting.count
+
+
+def test_what_is_read_of_large_records_at_once_is_bounded(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A read returns the first ones, in order, and releases do not read all others again and again.
+    """
+    sizes: list[int] = []
+    asked: list[int] = []
+    read = led_timers.read_waiting
+
+    def measured(logs: WaitingLogs, rows: Sequence[DueRow], *, may_wait: bool) -> list[Waiting] | None:
+        found = read(logs, rows, may_wait=may_wait)
+        sizes.append(sum(len(it.record) for it in found or ()))
+        asked.append(len(rows))
+        return found
+
+    monkeypatch.setattr(led_timers, "read_waiting", measured)
+    now = world.clock.now_ms
+    for _ in range(40):
+        send(world, (bytes(200_000), due_at(now + MINUTE_MS)))
+    resolve(world, operation=RESCHEDULE, arrivals=[*range(40)], due_ms=now)
+    world.pass_time(1_000)
+
+    assert 40 == len(values(world))
+    assert max(sizes) <= 1 << 20
+    assert sum(asked) < 300
+
+
+def test_large_schedules_come_in_batches(world: BrokerWorld) -> None:
+    for at in range(80):
+        send(world, (bytes(200_000), named(str(at), [("tidemill-schedule", b"every 10s")])))
+
+    world.pass_time(10_500)
+
+    assert 160 == len(values(world))
+
+
+def test_a_record_that_the_journal_does_not_take_any_more_is_tried_again(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Its row is not lost, and the event log says why it does not come.
+    """
+    send(world, (bytes(10_000), delay("1s")))
+    with monkeypatch.context() as patched:
+        patched.setattr(Shard, "batch_bytes_max", 9_000)
+        world.pass_time(1_100)
+        before = values(world)
+    world.pass_time(1_100)
+
+    assert ([], [bytes(10_000)]) == (before, values(world))
+    assert any("is too large" in line for line in world.events)
