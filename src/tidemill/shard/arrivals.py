@@ -8,6 +8,7 @@ from tidemill.shard.partition import Partition
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
 from tidemill.timer.normalize import BATCH_SCHEDULES_MAX, SCHEDULES_MAX, RecordRefused, normalized
+from tidemill.timer.release_batch import ADDED_BYTES_MAX
 from tidemill.timer.timer_partition import TimerPartition
 
 UNBOUNDED: Final = -1
@@ -68,11 +69,15 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
         )
     except RecordRefused as problem:
         raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None
-    if len(found) > min(config.max_message_bytes, arrivals.shard.batch_bytes_max):
-        raise ArrivalRefused(
-            errors.MESSAGE_TOO_LARGE,
-            f"the batch has {len(found)} B with due times in digits; max.message.bytes of topic {arrivals.topic} is "
-            f"{config.max_message_bytes}: send smaller batches, or raise it",
-        )
+    for bound, of_what in (
+        (config.max_message_bytes, f"max.message.bytes of topic {arrivals.topic}"),
+        (arrivals.shard.batch_bytes_max, "the bound of the journal"),
+    ):
+        if len(found) > bound - ADDED_BYTES_MAX:  # a record alone must fit when it is released
+            raise ArrivalRefused(
+                errors.MESSAGE_TOO_LARGE,
+                f"the batch has {len(found)} B with due times in digits, and releases add up to {ADDED_BYTES_MAX} B; "
+                f"{of_what} is {bound}: send smaller batches, or raise it",
+            )
     assert isinstance(found, bytearray | memoryview), "a producer's batch is writable"
     return found

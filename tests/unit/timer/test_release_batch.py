@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.batches.batch import HEADER_BYTES
 from tidemill.batches.builder import build_batch
-from tidemill.timer.release_batch import Waiting, released_batch
+from tidemill.timer.release_batch import ADDED_BYTES_MAX, Waiting, fitting, kept_batch, released_batch
 
 STAMP = 1_800_000_000_000
 
@@ -36,3 +37,22 @@ def test_a_released_record_is_a_copy_with_headers_of_the_broker(found: Any) -> N
         wanted.append((key, value, (*others, *own), STAMP))
 
     assert build_batch(wanted, log_append_time=STAMP) == released_batch(waiting, STAMP)
+
+
+@pytest.mark.parametrize("headers_before", [0, 62, 63])
+def test_a_record_grows_by_a_bounded_number_of_bytes(headers_before: int) -> None:
+    """
+    Also if all numbers are as long as they can be, and each length needs one byte more than before.
+    """
+    others = [("x", None)] * headers_before
+    for size in (0, 30, 8_150):
+        sent = (("tidemill-deliver-at", b"0"), *others)
+        record = bytes(build_batch([(None, bytes(size), sent, 0)])[HEADER_BYTES:])
+        waiting = [Waiting(((1 << 63) - 1), (1 << 53), timestamp, record) for timestamp in (-1, (1 << 62))]
+
+        bound = HEADER_BYTES + 2 * (len(record) + ADDED_BYTES_MAX)
+
+        assert len(released_batch(waiting, STAMP)) <= bound
+        assert len(kept_batch(waiting)) <= bound
+        assert (waiting, waiting[:1]) == (fitting(waiting, bound), fitting(waiting, bound - 1))
+        assert waiting[:1] == fitting(waiting, 0)

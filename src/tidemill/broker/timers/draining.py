@@ -9,7 +9,7 @@ A log of arrivals would otherwise grow with what has long been released.  One ba
 from collections.abc import Callable
 from typing import Final
 
-from tidemill.batches.batch import read_header
+from tidemill.batches.batch import HEADER_BYTES, read_header
 from tidemill.broker.machine import Machine
 from tidemill.broker.timers.positioned_batches import positioned_batches
 from tidemill.broker.timers.waiting_reader import WaitingLogs
@@ -18,7 +18,7 @@ from tidemill.shard.arrivals import waiting_bytes
 from tidemill.shard.partition import Partition
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.timer.arrival_records import arrival_of_kept, deliver_at, records_of
-from tidemill.timer.release_batch import Waiting, kept_batch
+from tidemill.timer.release_batch import ADDED_BYTES_MAX, Waiting, kept_batch
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_set import WaitingView
 
@@ -46,7 +46,11 @@ class Draining:
         self._failed = failed
         self._is_busy = False
         self._next: dict[PartitionLog, int] = {}  # the offset up to which the records of a log were moved
-        self.is_over = False  # this broker does not lead the partition any more
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Move nothing more: this broker no longer leads the partition."""
+        self._is_over = True
 
     def tick(self) -> None:
         """Move a batch of records if the logs have become too large.  Called a few times a second, while it leads."""
@@ -63,17 +67,17 @@ class Draining:
             return  # the rest of the segment is due soon
         self._is_busy = True
         view, later_than = self._timers.waiting.view(), limit + SOON_MS
-        is_kept = log is self._logs.kept
+        is_kept, bytes_max = log is self._logs.kept, min(BATCH_BYTES_MAX, self._partition.shard.batch_bytes_max)
 
         def read() -> tuple[list[Waiting], int] | Exception:
             try:
-                return _long_waiting(log, first, end, view, later_than, is_kept=is_kept)
+                return _long_waiting(log, first, end, view, later_than, is_kept=is_kept, bytes_max=bytes_max)
             except (OSError, LookupError) as error:
                 return error
 
         def done(found: tuple[list[Waiting], int] | Exception) -> None:
             self._is_busy = False
-            if self.is_over or not self._partition.shard.accepts_writes:
+            if self._is_over or not self._partition.shard.accepts_writes:
                 return
             if isinstance(found, Exception):
                 self._failed(found)
@@ -89,14 +93,13 @@ class Draining:
             return
         kept, wall_ms = self._partition.kept, self._machine.clock.wall_ms()
         assert kept is not None, "not a timer partition"
-        self._is_busy = True
 
         def committed(_: bool) -> None:
             self._is_busy = False
 
-        shard = self._partition.shard
-        batch = kept_batch(records)
-        shard.when_committed(append_own(kept, batch, wall_ms), committed)
+        log_index = append_own(kept, kept_batch(records), wall_ms)
+        self._is_busy = True
+        self._partition.shard.when_committed(log_index, committed)
 
     def _may_shrink(self, log: PartitionLog) -> bool:
         """
@@ -126,24 +129,24 @@ class Draining:
 
 
 def _long_waiting(
-    log: PartitionLog, first: int, end: int, view: WaitingView, later_than: int, *, is_kept: bool
+    log: PartitionLog, first: int, end: int, view: WaitingView, later_than: int, *, is_kept: bool, bytes_max: int
 ) -> tuple[list[Waiting], int]:
     """
-    Return records from `first` on that are due later, up to a batch of them, and the offset at which to go on.  Waits
-    for the disk.
+    Return records from `first` on that are due later, as many as a batch of at most `bytes_max` bytes has, at least
+    one, and the offset at which to go on.  Waits for the disk.
     """
     found: list[Waiting] = []
-    size = 0
+    size = HEADER_BYTES
     for _, batch in positioned_batches(log, first, end):
         header = read_header(batch)
         for offset, (record, (start, stop)) in enumerate(records_of(batch, header), header.base_offset):
             if offset < first:
                 continue
-            if size >= BATCH_BYTES_MAX:
-                return found, offset
             arrival = arrival_of_kept(record) if is_kept else offset
             due = view.due_ms(arrival, deliver_at(record, header.max_timestamp))
             if offset < end and view.waits(arrival) and due > later_than:
+                size += stop - start + ADDED_BYTES_MAX
+                if found and size > bytes_max:
+                    return found, offset
                 found.append(Waiting(arrival, due, record.timestamp, bytes(batch[start:stop])))
-                size += stop - start
     return found, end

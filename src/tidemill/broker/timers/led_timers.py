@@ -84,7 +84,8 @@ class LedTimers:
 
     def stop(self) -> None:
         """Forget what was taken: this broker no longer leads the partition."""
-        self._is_over = self._draining.is_over = True
+        self._is_over = True
+        self._draining.stop()
         self._recurrences.stop()
         self.timers.decided = None
         self.timers.index.follow()

@@ -18,6 +18,7 @@ from tests.unit.broker.timers.timer_topic import (
 from tidemill.broker.shards import ready_loop
 from tidemill.broker.timers import draining
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
+from tidemill.shard.shard import Shard
 
 HOUR_MS = 3_600_000
 
@@ -152,3 +153,29 @@ def test_a_log_of_which_most_records_wait_is_left_alone(world: BrokerWorld) -> N
 
     assert before == kept_end(world) == 10
     assert [1, 2] == [len(it.log.segments) for it in (arrivals(world), kept)]
+
+
+def test_large_records_are_moved_in_batches_that_the_journal_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The bound of a batch holds with the last record that fits, and for the largest record, which is moved alone.
+    """
+    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    monkeypatch.setattr(ready_loop, "CHECKPOINT_MS", 500)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="3000000")
+    bound = world.partition(TOPIC).shard.batch_bytes_max
+    monkeypatch.setattr(Shard, "batch_bytes_max", bound)  # otherwise it grows with the journal
+    send(world, *[(b"", delay(10))] * 20)
+    sizes = [300_000, bound - 300, 600_000, 600_000]
+    for size in sizes:
+        assert 0 == send(world, (b"w" * size, delay("2h"))).error_code
+    for _ in range(8):
+        send(world, (bytes(600_000), delay(10)))
+    for _ in range(60):
+        world.pass_time(250)
+
+    assert len(sizes) == timers(world).waiting.count
+    assert len(sizes) == kept_end(world)
+    for _ in range(3):
+        world.pass_time(HOUR_MS)
+    assert sorted(sizes) == sorted(len(it or b"") for it in values(world) if (it or b"").startswith(b"w"))

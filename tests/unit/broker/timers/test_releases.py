@@ -461,3 +461,26 @@ def test_a_record_that_the_journal_does_not_take_any_more_is_tried_again(
 
     assert ([], [bytes(10_000)]) == (before, values(world))
     assert any("is too large" in line for line in world.events)
+
+
+@pytest.mark.parametrize("has_large_numbers", [False, True])
+def test_the_largest_record_that_is_accepted_can_be_released(world: BrokerWorld, has_large_numbers: bool) -> None:
+    """
+    A release adds headers, and digits to the time if the record was moved.
+    """
+    now, bound = world.clock.now_ms, world.partition(TOPIC).shard.batch_bytes_max
+    timestamp = (1 << 62) if has_large_numbers else now
+    headers = due_at(now + 2_000) if has_large_numbers else ()
+
+    def batch(size: int) -> bytearray:
+        return build_batch([(None, bytes(size), headers, timestamp)])  # type: ignore[list-item]
+
+    answers = {size: send_batch(world, batch(size)) for size in range(bound - 100, bound - 400, -1)}
+    size = max(size for size, answer in answers.items() if answer.error_code == errors.NONE)
+    world.pass_time(5_000)
+
+    refused = answers[size + 1]
+    assert errors.MESSAGE_TOO_LARGE == refused.error_code
+    assert f"the bound of the journal is {bound}" in (refused.error_message or "")
+    assert size == max(len(it or b"") for it in values(world))
+    assert 0 == timers(world).waiting.count
