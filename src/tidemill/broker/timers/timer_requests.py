@@ -1,17 +1,17 @@
 """TimerResolve and TimerList on the leader of a partition.
 
 resolve   records named ─▶ decisions, of at most 10,000 records each ─▶ committed ─▶ what became of them
-          records selected ─▶ a scan on another thread names them ─▶ as above
+          records selected ─▶ a scan on another thread names the next 10,000 ─▶ as above ─▶ the scan goes on
 list      leadership is confirmed ─▶ a scan on another thread ─▶ records, in the order in which they are due
 """
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final, NamedTuple, TypeVar
 
 from tidemill.broker.timers.timer_host import TimerHost
-from tidemill.broker.timers.waiting_scan import NOTHING_SELECTED, WaitingRecord, first_due
+from tidemill.broker.timers.waiting_scan import NOTHING_SELECTED, WaitingRecord, WaitingScan, first_due
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.peer import timer_list, timer_resolve
@@ -25,8 +25,8 @@ from tidemill.timer.waiting_set import Outcome
 
 ITEMS_MAX: Final = 10_000  # of one decision, so that no row takes long to apply
 RECORDS_MAX: Final = 1_000  # of one list
-BYTES_MAX: Final = 4 << 20  # of the records of one list
 EDGES_MAX: Final = 1_000
+NOT_FOUND: Final = -1, -1  # in place of a due time and an arrival
 T = TypeVar("T")
 
 LOST: Final = (
@@ -42,7 +42,12 @@ class TimerResolution(Pending[timer_resolve.Response]):
         super().__init__()
         self._request = request
         self._outcome = Outcome()
-        self._decisions: deque[Decision] = deque()
+        self._host = host
+        self._arrivals = [*dict.fromkeys(request.arrivals)]  # some may be named twice
+        self._ids = [*dict.fromkeys(request.timer_ids)]
+        self._latest_ms = DUE_MS_MAX  # at which a record may be due
+        self._decisions: Iterator[Decision] = iter(())
+        self._selected: Iterator[tuple[int, int]] | None = None  # arrivals and due times, which a scan names one by one
         try:
             self._led = host.served(request.topic_id, request.partition)
             self._check()
@@ -52,14 +57,35 @@ class TimerResolution(Pending[timer_resolve.Response]):
         if request.selection is None and request.operation != SHIFT:
             self._decide_named()
             return
-        scan, wanted = self._led.scan({*request.timer_ids}), {*request.arrivals}
-        ids = {*request.timer_ids}
+        scan = self._led.scan(self._ids)
+        if request.selection is None:
+            host.in_thread(lambda: dict(self._found_by(scan)), self._named)
+        elif request.is_trial or self._is_delaying:
+            host.in_thread(lambda: self._measured(scan), lambda found: self._select(scan, found))
+        else:
+            self._select(scan, _Measured())
 
-        def named() -> dict[int, int]:
-            found = scan.records(request.selection or NOTHING_SELECTED, ids)
-            return {it.arrival: it.due_ms for it in found if not wanted or it.arrival in wanted}
+    @property
+    def _is_delaying(self) -> bool:
+        """Whether records are moved by a time that may be more than the topic allows."""
+        return self._request.operation == SHIFT and self._request.due_ms > 0
 
-        host.in_thread(named, self._named)
+    def _found_by(self, scan: WaitingScan) -> Iterator[tuple[int, int]]:
+        """Yield arrivals that a scan finds, and when they are due.  Waits for the disk."""
+        request, wanted = self._request, {*self._arrivals}
+        for it in scan.records(request.selection or NOTHING_SELECTED, {*self._ids}):
+            # What has just been released and recurs has no time that could be shifted.
+            is_left_out = request.operation == SHIFT and not it.has_time
+            if not is_left_out and (not wanted or it.arrival in wanted):
+                yield it.arrival, it.due_ms
+
+    def _measured(self, scan: WaitingScan) -> "_Measured":
+        """Count what a scan finds.  Waits for the disk."""
+        count, last = 0, NOT_FOUND
+        for arrival, due in self._found_by(scan):
+            count += 1
+            last = max(last, (due, arrival))
+        return _Measured(count, last)
 
     def _check(self) -> None:
         request, config = self._request, self._led.partition.config
@@ -69,8 +95,8 @@ class TimerResolution(Pending[timer_resolve.Response]):
             raise KafkaError(errors.INVALID_REQUEST, "no records are named: give arrivals, ids or a selection")
         if request.arrivals and request.timer_ids:
             raise KafkaError(errors.INVALID_REQUEST, "arrivals and ids are both there: send two requests")
-        if request.operation == RESCHEDULE:
-            latest, limit = DUE_MS_MAX, self._led.partition.shard.release_limit
+        if request.operation == RESCHEDULE or self._is_delaying:
+            limit = self._led.partition.shard.release_limit
             if config.max_delay_ms != UNLIMITED:
                 if limit is None:
                     raise KafkaError(
@@ -78,75 +104,116 @@ class TimerResolution(Pending[timer_resolve.Response]):
                         "too few brokers of the partition are heard to know the time; retry, and check the brokers of "
                         "its replicas",
                     )
-                latest = limit + config.max_delay_ms
-            if not 0 <= request.due_ms <= latest:
+                self._latest_ms = min(DUE_MS_MAX, limit + config.max_delay_ms)
+            if request.operation == RESCHEDULE and not 0 <= request.due_ms <= self._latest_ms:
                 raise KafkaError(
                     errors.INVALID_REQUEST,
-                    f"the new time {request.due_ms} is not within 0 and {latest} ms since the epoch",
+                    f"the new time {request.due_ms} is not within 0 and {self._latest_ms} ms since the epoch",
                 )
+
+    def _check_shift(self, last: tuple[int, int]) -> None:
+        """Refuse a shift by the due time and the arrival of the record that is due last."""
+        due, arrival = last
+        if self._is_delaying and due + self._request.due_ms > self._latest_ms:
+            delay_ms = self._led.partition.config.max_delay_ms
+            allowed = "the year 9999" if delay_ms == UNLIMITED else f"tidemill.max.delay.ms={delay_ms}"
+            raise KafkaError(
+                errors.INVALID_REQUEST,
+                f"arrival {arrival} would be due at {due + self._request.due_ms} ms since the epoch, later than "
+                f"{allowed} allows: shift by less, or choose other records",
+            )
 
     def _decide_named(self) -> None:
         request, topic_id = self._request, self._led.partition.log.topic_id
         number = request.partition
-        hashes = [hash_of(it, topic_id) for it in request.timer_ids]
+        hashes = [hash_of(it, topic_id) for it in self._ids]
         if request.is_trial:
             waiting = self._led.timers.waiting
             known = [it for it in map(waiting.arrival_of, hashes) if it is not None]
-            changed = len(known) + sum(map(waiting.waits, request.arrivals))
-            over = sum(not waiting.waits(it) and 0 <= it < waiting.end for it in request.arrivals)
-            named = len(hashes) + len(request.arrivals)
+            changed = len(known) + sum(map(waiting.waits, self._arrivals))
+            over = sum(not waiting.waits(it) and 0 <= it < waiting.end for it in self._arrivals)
+            named = len(hashes) + len(self._arrivals)
             self._outcome = Outcome(changed, over, named - changed - over)
             self._confirm()
             return
-        for arrivals in _chunks(request.arrivals):
-            self._decisions.append(
-                Cancel(number, arrivals)
-                if request.operation == CANCEL
-                else Reschedule(number, dict.fromkeys(arrivals, request.due_ms))
-            )
-        for ids in _chunks(hashes):
-            self._decisions.append(
-                CancelIds(number, ids)
-                if request.operation == CANCEL
-                else RescheduleIds(number, dict.fromkeys(ids, request.due_ms))
-            )
+        is_cancel, due = request.operation == CANCEL, request.due_ms
+        of_arrivals = (
+            Cancel(number, it) if is_cancel else Reschedule(number, dict.fromkeys(it, due))
+            for it in _chunks(self._arrivals)
+        )
+        of_ids = (
+            CancelIds(number, it) if is_cancel else RescheduleIds(number, dict.fromkeys(it, due))
+            for it in _chunks(hashes)
+        )
+        self._decisions = chain(of_arrivals, of_ids)
         self._decide_next()
 
     def _named(self, found: Mapping[int, int] | KafkaError) -> None:
-        """Decide about the records that a scan has found, with their due times."""
+        """Decide about the records that a scan has found, of those that were named, with their due times."""
         request = self._request
-        if isinstance(found, KafkaError):
-            self._refuse(found.error_code, found.message)
+        try:
+            if isinstance(found, KafkaError):
+                raise found
+            self._check_shift(max(((due, it) for it, due in found.items()), default=NOT_FOUND))
+        except KafkaError as refused:
+            self._refuse(refused.error_code, refused.message)
             return
         self._outcome = self._missed(found)
         if request.is_trial:
             self._outcome = self._outcome._replace(changed=len(found))
             self._confirm()
             return
-        for arrivals in _chunks([*found]):
-            if request.operation == CANCEL:
-                self._decisions.append(Cancel(request.partition, arrivals))
-                continue
-            dues = {
-                it: request.due_ms if request.operation == RESCHEDULE else _shifted(found[it], request.due_ms)
-                for it in arrivals
-            }
-            self._decisions.append(Reschedule(request.partition, dues))
+        self._decisions = map(self._decision, _chunks([*found.items()]))
         self._decide_next()
+
+    def _select(self, scan: WaitingScan, found: "_Measured | KafkaError") -> None:
+        """Decide about the records of a selection, of which `found` says how many there are if that is asked for."""
+        try:
+            if isinstance(found, KafkaError):
+                raise found
+            self._check_shift(found.last)
+        except KafkaError as refused:
+            self._refuse(refused.error_code, refused.message)
+            return
+        if self._request.is_trial:
+            self._outcome = Outcome(changed=found.count)
+            self._confirm()
+            return
+        self._selected = self._found_by(scan)
+        self._decide_next()
+
+    def _were_selected(self, found: Sequence[tuple[int, int]] | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            self._refuse(found.error_code, found.message)
+            return
+        if found:
+            self._decisions = iter((self._decision(found),))
+        else:
+            self._selected = None
+        self._decide_next()
+
+    def _decision(self, found: Sequence[tuple[int, int]]) -> Decision:
+        """Return what is decided about arrivals with these due times."""
+        request = self._request
+        if request.operation == CANCEL:
+            return Cancel(request.partition, [it for it, _ in found])
+        is_shift, new = request.operation == SHIFT, request.due_ms
+        return Reschedule(request.partition, {it: max(due + new, 0) if is_shift else new for it, due in found})
 
     def _missed(self, found: Collection[int]) -> Outcome:
         """Count what was named and does not wait.  A selection leaves out what waits, too, so it misses nothing."""
-        request, end = self._request, self._led.timers.waiting.end
-        if request.selection is not None:
-            return Outcome()
-        missing = set(request.arrivals).difference(found)
+        end = self._led.timers.waiting.end
+        missing = set(self._arrivals).difference(found)
         over = sum(0 <= it < end for it in missing)
-        ids = len({*request.timer_ids}) - len(found) if request.timer_ids else 0
+        ids = len(self._ids) - len(found) if self._ids else 0
         return Outcome(0, over, len(missing) - over + ids)
 
     def _decide_next(self) -> None:
-        if self._decisions:
-            self._led.decide(self._decisions.popleft(), self._decided)
+        decision, selected = next(self._decisions, None), self._selected
+        if decision is not None:
+            self._led.decide(decision, self._decided)
+        elif selected is not None:
+            self._host.in_thread(lambda: [*islice(selected, ITEMS_MAX)], self._were_selected)
         else:
             self._confirm()
 
@@ -170,6 +237,13 @@ class TimerResolution(Pending[timer_resolve.Response]):
 
     def _refuse(self, code: int, message: str | None) -> None:
         self.complete(timer_resolve.Response(error_code=code, error_message=message))
+
+
+class _Measured(NamedTuple):
+    """What a scan has found."""
+
+    count: int = 0
+    last: tuple[int, int] = NOT_FOUND  # the due time and the arrival of the record that is due last
 
 
 class _Listed(NamedTuple):
@@ -197,7 +271,7 @@ class TimerListing(Pending[timer_list.Response]):
         if not leads:
             self._refuse(KafkaError(*LOST))
             return
-        request, scan = self._request, self._led.scan({*self._request.timer_ids})
+        request, scan = self._request, self._led.scan({*self._request.timer_ids}, has_values=self._request.has_values)
         edges, after = [*request.edges_ms], (request.after_due_ms, request.after_arrival)
 
         selection, ids = request.selection or NOTHING_SELECTED, {*request.timer_ids}
@@ -210,6 +284,8 @@ class TimerListing(Pending[timer_list.Response]):
 
             def counted() -> Iterator[WaitingRecord]:
                 for it in scan.records(selection, ids):
+                    if not it.has_time:
+                        continue
                     if edges:
                         counts[bisect_right(edges, it.due_ms)] += 1
                     yield it
@@ -227,7 +303,7 @@ class TimerListing(Pending[timer_list.Response]):
             return
         partition, waiting = self._led.partition, self._led.timers.waiting
         next_due, limit = self._led.timers.index.next_due(), partition.shard.release_limit
-        records = [_record(it, has_value=self._request.has_values) for it in _bounded(found.records)]
+        records = [*map(_record, found.records)]
         self.complete(
             timer_list.Response(
                 waiting=waiting.count,
@@ -236,7 +312,7 @@ class TimerListing(Pending[timer_list.Response]):
                 end=waiting.end,
                 limit_ms=UNBOUNDED if limit is None else limit,
                 records=records,
-                has_more=found.has_more or len(records) < len(found.records),
+                has_more=found.has_more,
                 counts=found.counts,
             )
         )
@@ -253,19 +329,7 @@ def _check_list(request: timer_list.Request) -> None:
         raise KafkaError(errors.INVALID_REQUEST, f"{len(edges)} edges: use up to {EDGES_MAX}, ascending")
 
 
-def _bounded(records: Sequence[WaitingRecord]) -> list[WaitingRecord]:
-    """Return the first records that fit into a response, at least one."""
-    found: list[WaitingRecord] = []
-    size = 0
-    for it in records:
-        size += it.size_bytes
-        if found and size > BYTES_MAX:
-            break
-        found.append(it)
-    return found
-
-
-def _record(it: WaitingRecord, *, has_value: bool) -> timer_list.Response.Record:
+def _record(it: WaitingRecord) -> timer_list.Response.Record:
     record = it.record
     return timer_list.Response.Record(
         arrival=it.arrival,
@@ -274,13 +338,9 @@ def _record(it: WaitingRecord, *, has_value: bool) -> timer_list.Response.Record
         size_bytes=it.size_bytes,
         timer_id=it.timer_id,
         key=record.key,
-        value=record.value if has_value else None,
+        value=record.value,
         headers=[timer_list.Response.Record.Header(name=name, value=value) for name, value in record.headers],
     )
-
-
-def _shifted(due_ms: int, by_ms: int) -> int:
-    return min(max(due_ms + by_ms, 0), DUE_MS_MAX)
 
 
 def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

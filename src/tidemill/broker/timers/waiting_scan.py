@@ -3,10 +3,10 @@
 The scan runs on another thread, with a copy of the bits: what it finds waited when it began.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from heapq import merge, nsmallest
-from itertools import chain, islice
+from heapq import heappop, heappush, merge
+from itertools import chain, islice, takewhile
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -16,10 +16,11 @@ from tidemill.broker.timers.positioned_batches import positioned_batches
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.peer.timer_resolve import UNBOUNDED, Selection
 from tidemill.timer.arrival_records import arrival_of_kept, records_of
-from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.due_time import DELIVER_AT, DUE_MS_MAX
 from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID
 from tidemill.timer.waiting_set import WaitingView
 
+LIST_BYTES_MAX: Final = 4 << 20  # of the records of one list, which are in memory together
 NOTHING_SELECTED: Final = Selection()
 _arrival = attrgetter("arrival")
 
@@ -29,7 +30,18 @@ class WaitingRecord(NamedTuple):
     arrival: int
     size_bytes: int
     timer_id: bytes | None
-    record: Record  # with the producer's timestamp
+    record: Record  # with the producer's timestamp; without its value, unless the scan has values
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes the record takes."""
+        key, value, headers = self.record.key, self.record.value, self.record.headers
+        return sum(len(it or b"") for it in (key, value)) + sum(len(name) + len(it or b"") for name, it in headers)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether it is known when it is due; for a moment after a release it is not, if the record recurs."""
+        return self.due_ms <= DUE_MS_MAX
 
 
 class NamedArrival(NamedTuple):
@@ -45,6 +57,7 @@ class WaitingScan(NamedTuple):
     kept_start: int
     kept_end: int
     only: Sequence[NamedArrival] | None = None  # where these records are, and no others are read
+    has_values: bool = False
 
     def records(self, selection: Selection, timer_ids: Collection[bytes] = ()) -> Iterator[WaitingRecord]:
         """Yield the records of a selection, in no order.  Waits for the disk.  Raise OSError or LookupError."""
@@ -55,16 +68,28 @@ class WaitingScan(NamedTuple):
         self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int
     ) -> tuple[list[WaitingRecord], bool]:
         """
-        Return so many records of a selection that arrived first after `after_arrival`, and whether there are more.
-        Waits for the disk.  Raise OSError or LookupError.
+        Return the records of a selection that arrived first after `after_arrival`, up to so many and to LIST_BYTES_MAX,
+        and whether there are more.  Waits for the disk.  Raise OSError or LookupError.
         """
-        is_selected = partial(_is_selected, selection, timer_ids)
-        kept = nsmallest(
-            count + 1, (it for it in self._kept() if it.arrival > after_arrival and is_selected(it)), key=_arrival
-        )
+
+        def is_selected(it: WaitingRecord) -> bool:
+            return it.has_time and _is_selected(selection, timer_ids, it)
+
+        of_kept = (it for it in self._kept() if it.arrival > after_arrival and is_selected(it))
+        kept, is_cut = _first(of_kept, count, lambda it: (it.arrival, 0))
+        if is_cut and not kept:
+            return [], True
         arrived = filter(is_selected, self._arrived(after_arrival))
-        found = list(islice(merge(kept, arrived, key=_arrival), count + 1))
-        return found[:count], len(found) > count
+        if is_cut:  # those behind must not come before the kept ones that were left out
+            arrived = takewhile(lambda it: it.arrival < kept[-1].arrival, arrived)
+        found: list[WaitingRecord] = []
+        size = 0
+        for it in merge(kept, arrived, key=_arrival):
+            size += it.held_bytes
+            if len(found) >= count or (found and size > LIST_BYTES_MAX):
+                return found, True
+            found.append(it)
+        return found, is_cut
 
     def _placed(self, places: Iterable[NamedArrival]) -> Iterator[WaitingRecord]:
         for arrival, kept in places:
@@ -74,7 +99,7 @@ class WaitingScan(NamedTuple):
                 header = read_header(batch)
                 for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
                     if number == offset and self.view.waits(arrival):
-                        yield _waiting(self.view, arrival, record, end - start, header.max_timestamp)
+                        yield self._waiting(arrival, record, end - start, header.max_timestamp)
 
     def _kept(self) -> Iterator[WaitingRecord]:
         view = self.view
@@ -82,7 +107,7 @@ class WaitingScan(NamedTuple):
             for record, (start, end) in records_of(batch, read_header(batch)):
                 arrival = arrival_of_kept(record)
                 if view.waits(arrival):
-                    yield _waiting(view, arrival, record, end - start, record.timestamp)
+                    yield self._waiting(arrival, record, end - start, record.timestamp)
 
     def _arrived(self, after_arrival: int) -> Iterator[WaitingRecord]:
         """Yield the records of the arrivals log that were not moved to the kept log."""
@@ -93,28 +118,47 @@ class WaitingScan(NamedTuple):
             header = read_header(batch)
             for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
                 if number >= first and view.waits(number) and number not in kept:
-                    yield _waiting(view, number, record, end - start, header.max_timestamp)
+                    yield self._waiting(number, record, end - start, header.max_timestamp)
+
+    def _waiting(self, arrival: int, record: Record, size: int, due_without_header: int) -> WaitingRecord:
+        due, timer_id = due_without_header, None
+        for name, value in record.headers:
+            if name == DELIVER_AT:
+                due = int(value or b"")
+            elif name == TIMER_ID:
+                timer_id = value
+        shown = record if self.has_values else record._replace(value=None)
+        return WaitingRecord(self.view.due_ms(arrival, due), arrival, size, timer_id, shown)
 
 
 def first_due(records: Iterator[WaitingRecord], after: tuple[int, int], count: int) -> tuple[list[WaitingRecord], bool]:
     """
-    Return so many records that are due first of those behind the pair `after` of due time and arrival, and whether
-    there are more.
+    Return the records that are due first of those behind the pair `after` of due time and arrival, up to so many and to
+    LIST_BYTES_MAX, and whether there are more.
     """
-    found = nsmallest(
-        count + 1, (it for it in records if (it.due_ms, it.arrival) > after), key=lambda it: (it.due_ms, it.arrival)
-    )
-    return found[:count], len(found) > count
+    behind = (it for it in records if (it.due_ms, it.arrival) > after)
+    return _first(behind, count, lambda it: (it.due_ms, it.arrival))
 
 
-def _waiting(view: WaitingView, arrival: int, record: Record, size: int, due_without_header: int) -> WaitingRecord:
-    due, timer_id = due_without_header, None
-    for name, value in record.headers:
-        if name == DELIVER_AT:
-            due = int(value or b"")
-        elif name == TIMER_ID:
-            timer_id = value
-    return WaitingRecord(view.due_ms(arrival, due), arrival, size, timer_id, record)
+def _first(
+    records: Iterable[WaitingRecord], count: int, key: Callable[[WaitingRecord], tuple[int, int]]
+) -> tuple[list[WaitingRecord], bool]:
+    """Return the first records by their keys, at least one unless `count` is 0, and whether there are more."""
+    found: list[tuple[int, int, int, WaitingRecord]] = []  # a heap, of which the last record is the first
+    end: tuple[int, int] | None = None  # the key from which on records were left out
+    size = 0
+    for serial, it in enumerate(records):
+        at = key(it)
+        if end is not None and at >= end:
+            continue
+        heappush(found, (-at[0], -at[1], serial, it))
+        size += it.held_bytes
+        while len(found) > count or (size > LIST_BYTES_MAX and len(found) > 1):
+            last = heappop(found)[-1]
+            end = key(last)
+            size -= last.held_bytes
+    found.sort(reverse=True)
+    return [it for *_, it in found], end is not None
 
 
 def _is_selected(selection: Selection, timer_ids: Collection[bytes], found: WaitingRecord) -> bool:

@@ -1,5 +1,8 @@
 """Records that wait are cancelled, replaced, rescheduled and listed; the answer says what became of each."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
@@ -22,10 +25,13 @@ from tests.unit.broker.timers.timer_topic import (
     values,
 )
 from tidemill.batches.builder import build_batch
+from tidemill.broker.timers import timer_requests
+from tidemill.broker.timers.waiting_scan import WaitingRecord, WaitingScan, first_due
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
 from tidemill.shard.shard import Shard
+from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.timer_command import Cancel
 from tidemill.timer.waiting_set import Outcome
 from tidemill.wire.messages import produce
@@ -337,3 +343,117 @@ def test_nothing_is_decided_after_leadership_was_lost(
 
     assert [Outcome(), None] == found
     assert 1 == timers(world).waiting.count
+
+
+@pytest.mark.parametrize("by_selection", [False, True])
+@pytest.mark.parametrize("is_trial", [False, True])
+def test_a_shift_beyond_the_bound_of_the_topic_is_refused(by_selection: bool, is_trial: bool) -> None:
+    """
+    By the name of the record, and nothing is moved.  A shift to an earlier time is always possible.
+    """
+    world = BrokerWorld()
+    create(world, tidemill_max_delay_ms="60000")
+    send(world, (b"a", delay("10s")), (b"b", delay("20s")))
+    names = {"selection": Selection()} if by_selection else {"arrivals": [0, 1]}
+    last = timers(world).index.next_due() + 10_000  # type: ignore[operator]
+
+    refused = resolve(world, operation=SHIFT, due_ms=50_000, is_trial=is_trial, **names)
+    taken = resolve(world, operation=SHIFT, due_ms=40_000, is_trial=is_trial, **names)
+
+    assert errors.INVALID_REQUEST == refused.error_code
+    assert f"arrival 1 would be due at {last + 50_000}" in (refused.error_message or "")
+    assert "tidemill.max.delay.ms=60000" in (refused.error_message or "")
+    assert (2, 0, 0) == outcome(taken)
+
+
+def test_a_shift_beyond_the_year_9999_is_refused(world: BrokerWorld) -> None:
+    send(world, (b"a", delay("10s")))
+
+    answer = resolve(world, operation=SHIFT, due_ms=DUE_MS_MAX, selection=Selection())
+
+    assert errors.INVALID_REQUEST == answer.error_code
+    assert "the year 9999" in (answer.error_message or "")
+
+
+@pytest.mark.parametrize("is_trial", [False, True])
+@pytest.mark.parametrize("operation", [CANCEL, RESCHEDULE, SHIFT])
+def test_what_is_named_twice_counts_once(world: BrokerWorld, operation: int, is_trial: bool) -> None:
+    send(world, (b"a", named("a", delay("1h"))), (b"b", delay("1h")), (b"c", delay(1)))
+    world.pass_time(1_000)
+    how = {"operation": operation, "is_trial": is_trial, "due_ms": world.clock.now_ms + HOUR_MS}
+    if operation == SHIFT:
+        how["due_ms"] = -1
+
+    assert (1, 1, 1) == outcome(resolve(world, arrivals=[1, 1, 2, 2, 9, 9], **how))
+    assert (1, 0, 1) == outcome(resolve(world, timer_ids=[b"a", b"a", b"none", b"none"], **how))
+
+
+def test_a_selection_is_decided_in_parts(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The names of millions of records would take too much memory: the scan goes on once a part is decided.
+    """
+    monkeypatch.setattr(timer_requests, "ITEMS_MAX", 10)
+    send(world, *[(b"x", delay("1h"))] * 35)
+    scanned: list[int] = []
+    records = WaitingScan.records
+
+    def counted(scan: WaitingScan, *arguments: Any) -> Iterator[WaitingRecord]:
+        for it in records(scan, *arguments):
+            scanned.append(timers(world).waiting.count)
+            yield it
+
+    monkeypatch.setattr(WaitingScan, "records", counted)
+    answer = resolve(world, operation=CANCEL, selection=Selection())
+
+    assert (35, 0, 0) == outcome(answer)
+    assert [35] * 10 + [25] * 10 + [15] * 10 + [5] * 5 == scanned
+
+
+@pytest.mark.parametrize("is_by_arrival", [False, True])
+def test_a_list_is_bounded_by_what_is_sent(world: BrokerWorld, is_by_arrival: bool) -> None:
+    """
+    Values count only if they are asked for.
+    """
+    for _ in range(30):
+        send(world, (bytes(400_000), delay("1h")))
+
+    with_values = listed(world, max_records=100, has_values=True, is_by_arrival=is_by_arrival)
+    without = listed(world, max_records=100, is_by_arrival=is_by_arrival)
+
+    assert ([*range(10)], True) == ([it.arrival for it in with_values.records], with_values.has_more)
+    assert ([*range(30)], False) == ([it.arrival for it in without.records], without.has_more)
+    assert all(it.value is None and it.size_bytes > 400_000 for it in without.records)
+
+
+@pytest.mark.parametrize("has_values", [False, True])
+def test_a_scan_holds_a_bounded_number_of_bytes(world: BrokerWorld, has_values: bool) -> None:
+    """
+    Also if what is due first comes last.
+    """
+    now = world.clock.now_ms
+    for at in range(30):
+        send(world, (bytes(400_000), due_at(now + HOUR_MS - at)))
+
+    records = led(world).scan(has_values=has_values).records(Selection())
+    found, has_more = first_due(records, (-1, -1), 100)
+
+    assert (10 if has_values else 30) == len(found)
+    assert has_values == has_more
+    assert [*range(29, 29 - len(found), -1)] == [it.arrival for it in found]
+
+
+def test_the_next_time_of_a_schedule_cannot_be_shifted_before_it_is_known(world: BrokerWorld) -> None:
+    """
+    Between a release and the decision about the next occurrence.  The schedule would end.
+    """
+    send(world, (b"tick", named("a", [("tidemill-schedule", b"every 10s")])))
+    waiting = timers(world).waiting
+    waiting.release([0])  # as a release that commits
+    assert [0] == [*waiting.unscheduled]
+
+    shifted = resolve(world, operation=SHIFT, due_ms=-5, selection=Selection())
+    page = listed(world, max_records=10)
+
+    assert 0 == shifted.changed
+    assert [] == list(page.records)
+    assert (1, 0, 0) == outcome(resolve(world, operation=CANCEL, selection=Selection()))
