@@ -24,6 +24,7 @@ from tidemill.timer.waiting_set import WaitingView
 
 SPARE_BYTES: Final = 64 << 20  # beyond twice the bytes that wait, before records are moved
 BATCH_BYTES_MAX: Final = 1 << 20
+TIMESTAMP_DELTA_MAX: Final = (1 << 63) - 1  # that a batch can say, between two records
 SHARE_MAX: Final = 0.5  # of the records of a log that wait, for it to be drained
 SOON_MS: Final = 60_000  # what is due within this time leaves by itself
 
@@ -146,7 +147,8 @@ def _long_waiting(
             due = view.due_ms(arrival, deliver_at(record, header.max_timestamp))
             if offset < end and view.waits(arrival) and due > later_than:
                 size += stop - start + ADDED_BYTES_MAX
-                if found and size > bytes_max:
+                is_near = not found or abs(record.timestamp - found[0].timestamp) <= TIMESTAMP_DELTA_MAX
+                if not is_near or (found and size > bytes_max):
                     return found, offset
                 found.append(Waiting(arrival, due, record.timestamp, bytes(batch[start:stop])))
     return found, end

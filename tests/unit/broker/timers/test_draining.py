@@ -12,9 +12,11 @@ from tests.unit.broker.timers.timer_topic import (
     named,
     resolve,
     send,
+    send_batch,
     timers,
     values,
 )
+from tidemill.batches.builder import build_batch
 from tidemill.broker.shards import ready_loop
 from tidemill.broker.timers import draining
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
@@ -179,3 +181,26 @@ def test_large_records_are_moved_in_batches_that_the_journal_takes(monkeypatch: 
     for _ in range(3):
         world.pass_time(HOUR_MS)
     assert sorted(sizes) == sorted(len(it or b"") for it in values(world) if (it or b"").startswith(b"w"))
+
+
+def test_records_whose_timestamps_are_far_apart_are_moved_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The timestamps are the producers', who may send any, and a batch says how far each is from the first one.
+    """
+    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    monkeypatch.setattr(ready_loop, "CHECKPOINT_MS", 500)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="3000")
+    timestamps = [-(1 << 62), (1 << 62) + 5, -(1 << 62)]
+    for at, timestamp in enumerate(timestamps):
+        answer = send_batch(world, build_batch([(b"k", b"%d" % at, tuple(delay("2h")), timestamp)]))
+        assert 0 == answer.error_code
+    for _ in range(4):
+        send(world, *[(bytes(200), delay(10))] * 9)
+    for _ in range(60):
+        world.pass_time(250)
+
+    assert 3 == kept_end(world)
+    for _ in range(3):
+        world.pass_time(HOUR_MS)
+    assert [b"0", b"1", b"2"] == long_waiting(world)
