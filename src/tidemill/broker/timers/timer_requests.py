@@ -176,7 +176,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
             self._refuse(refused.error_code, refused.message)
             return
         if self._request.is_trial:
-            self._outcome = Outcome(changed=found.count)
+            self._outcome = Outcome(changed=found.records)
             self._confirm()
             return
         self._selected = self._found_by(scan)
@@ -242,7 +242,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
 class _Measured(NamedTuple):
     """What a scan has found."""
 
-    count: int = 0
+    records: int = 0
     last: tuple[int, int] = NOT_FOUND  # the due time and the arrival of the record that is due last
 
 

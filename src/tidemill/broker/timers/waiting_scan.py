@@ -79,7 +79,7 @@ class WaitingScan(NamedTuple):
         kept, is_cut = _first(of_kept, count, lambda it: (it.arrival, 0))
         if is_cut and not kept:
             return [], True
-        arrived = filter(is_selected, self._arrived(after_arrival))
+        arrived: Iterator[WaitingRecord] = filter(is_selected, self._arrived(after_arrival))
         if is_cut:  # those behind must not come before the kept ones that were left out
             arrived = takewhile(lambda it: it.arrival < kept[-1].arrival, arrived)
         found: list[WaitingRecord] = []
