@@ -29,7 +29,6 @@ from tidemill.timer.due_run import CHUNK_ROWS, DueRun, ReadRun, UnwrittenRun
 from tidemill.timer.due_window import LAST_EDGE, NO_EDGE, RowFilter, Window
 from tidemill.timer.native import due_scan
 from tidemill.timer.unsorted_rows import BLOCK_ROWS, UnsortedRows
-from tidemill.timer.waiting_bits import BitView
 from tidemill.timer.waiting_set import WaitingSet
 
 
@@ -122,6 +121,8 @@ class DueIndex:
         If it is not needed, or ends after what is known of its log, `removable` returns its name.
         """
         run = read.run
+        if self.has_run(run.name):
+            return
         self._serial = max(self._serial, serial_of(run.name))
         if run.over > self._waiting.over or run.end > self._ends[run.is_kept]:
             # It lacks arrivals that wait by the saved state, or has some that come again with their entries.
@@ -137,13 +138,17 @@ class DueIndex:
 
     def missing(self) -> list[tuple[int, int]]:
         """
-        Return the ranges of offsets whose rows are not here.
+        Return the ranges of offsets whose rows are not here: not yet restored, or in a run that could not be read.
 
         Offsets of kept records have the highest bit, as in rows.
         """
-        arrivals = self._covered.gaps(self.arrivals_start, self._ends[0])
-        kept = self._covered.gaps(KEPT | self.kept_start, self._ends[1])
-        return [(first, end) for first, end in arrivals if self._waiting.any_between(first, end)] + kept
+        waiting, found = self._waiting, []
+        for first, end in self._covered.gaps(self.arrivals_start, self._ends[0]):
+            if waiting.any_between(first, end):
+                found.append((first, end))
+            else:
+                self._covered.add(first, end)  # nothing will ever wait there: the next call need not look again
+        return found + (self._covered.gaps(KEPT | self.kept_start, self._ends[1]) if waiting.count else [])
 
     # Runs, whose files the host writes, reads and removes in jobs
 
@@ -152,10 +157,9 @@ class DueIndex:
         """The runs in files, by offset."""
         return self._runs
 
-    def waiting_in(self, run: DueRun) -> int:
-        """Return how many rows of a run may still wait."""
-        arrivals = run.arrivals
-        return min(run.count, self._waiting.count_between(arrivals.start, arrivals.stop))
+    def has_run(self, name: str) -> bool:
+        """Return whether a file is a run of this index, or will be one when it is written."""
+        return name in {*(run.name for run in self._runs), *(run.name for run in self._unwritten)}
 
     def flush(self) -> UnwrittenRun | None:
         """
@@ -223,7 +227,7 @@ class DueIndex:
         found = min(self._mergeable(), key=lambda runs: sum(run.count for run in runs), default=None)
         if found is None:
             return None
-        name, bits, sizes = self._next_name(found[0].first, found[-1].end), self._fixed_bits(), self._sizes
+        name, bits, sizes = self._next_name(found[0].first, found[-1].end), self._waiting.fixed_bits(), self._sizes
         over = self._waiting.over
         self._merge = Merge(name, found, bits, sizes.refill_rows, over=over, chunk_rows=sizes.chunk_rows)
         return self._merge
@@ -279,7 +283,7 @@ class DueIndex:
         # A refill scans all rows in memory, so it takes more of them if there are many.
         size = max(sizes.refill_rows, min(memory_rows // 16, sizes.window_rows // 4))
         read_rows = size * self._refill_scale
-        bits = self._fixed_bits()
+        bits = self._waiting.fixed_bits()
         self._refill = refill = Refill(self._runs, blocks, window.edge, bits, read_rows=read_rows, rows_max=2 * size)
         self._late = []
         if refill.reads or memory_rows > sizes.inline_rows:
@@ -339,11 +343,6 @@ class DueIndex:
         return int.from_bytes(window.edge[:8], "big")
 
     # Parts of the above
-
-    def _fixed_bits(self) -> BitView:
-        """Return the bits of what waits as a copy, for a job."""
-        bits = self._waiting.bits()
-        return bits._replace(over=bytes(bits.over))
 
     def _row_filter(self) -> RowFilter:
         waiting = self._waiting

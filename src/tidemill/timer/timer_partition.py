@@ -168,7 +168,7 @@ class TimerPartition:
         wait, in order; and the hashes of their ids.
         """
         self.waiting.restore_ids(ids)  # at once, because runs that are written meanwhile must have them
-        if first >= KEPT:
+        if first >= KEPT and not self.is_restored:
             self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(rows)]
         self.index.rebuild(first, end, rows)
 

@@ -15,7 +15,7 @@ restores it reads them from the arrivals that wait.  Encoded, integers big-endia
     recurring    4   count; each: arrival uint64, last and next occurrence and time of the last release, int64 each
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -25,7 +25,6 @@ from tidemill.timer.waiting_bits import BitView, MalformedBits, WaitingBits
 
 VERSION: Final = 1
 NOT_YET_KNOWN: Final = DUE_MS_MAX + 1  # later than every time at which a record may be due
-ID_BYTES: Final = 16
 _HEAD: Final = Struct(">BQQI")  # with the size of the bits
 _COUNT: Final = Struct(">I")
 _MOVED: Final = Struct(">Qq")
@@ -134,6 +133,15 @@ class WaitingSet:
     def bits(self) -> BitView:
         """Return the bits of what waits, which are valid until the next change."""
         return self._bits.view()
+
+    def fixed_bits(self) -> BitView:
+        """Return the bits of what waits as a copy, for a job."""
+        bits = self._bits.view()
+        return bits._replace(over=bytes(bits.over))
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the arrivals that wait, in order."""
+        return self._bits.numbers()
 
     def count_between(self, first: int, end: int) -> int:
         """Return how many of the arrivals from `first` until before `end` wait."""

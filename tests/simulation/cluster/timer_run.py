@@ -261,7 +261,7 @@ class TimerRun(ClusterRun):
 
     def _waiting_on_leader(self, number: int) -> list[int]:
         (leader,) = [it for it in self._replicas(number) if it.shard.is_serving]
-        return [*timers_of(leader).waiting._bits.numbers()]
+        return [*timers_of(leader).waiting.numbers()]
 
     def _replicas(self, number: int) -> list[Partition]:
         found = []

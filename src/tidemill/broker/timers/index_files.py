@@ -118,14 +118,15 @@ class IndexFiles:
         return [name for name in self._disk.list(self.logs.arrivals.directory) if name.endswith(ENDING)]
 
     def read_run(self, name: str) -> ReadRun | None:
-        """Return a run; None if it is damaged, or of another log than the one that is there.  Waits for the disk."""
-        file = self._disk.open(self._path(name))
+        """
+        Return a run; None if it is damaged or unreadable, or of another log than the one that is there.
+
+        Waits for the disk.
+        """
         try:
-            read = decode_run(name, file.read(0, file.size()))
-        except MalformedRun:
+            read = decode_run(name, self._bytes(name))
+        except (MalformedRun, OSError):
             return None
-        finally:
-            file.close()
         log = self.logs.kept if read.run.is_kept else self.logs.arrivals
         return read if log.epochs.span_at((read.run.end & ~KEPT) - 1)[0] == read.run.epoch else None
 
@@ -141,12 +142,16 @@ class IndexFiles:
         self._machine.background_jobs.submit(remove, lambda _: None, self._machine.failed)
 
     def _read(self, read: RunRead) -> bytes | None:
+        """Return part of a run; None if it is unreadable: the log has its rows, too."""
         try:
-            file = self._disk.open(self._path(read.name))
-        except FileNotFoundError:
+            return self._bytes(read.name, read.position, read.size)
+        except OSError:
             return None
+
+    def _bytes(self, name: str, position: int = 0, size: int | None = None) -> bytes:
+        file = self._disk.open(self._path(name))
         try:
-            return file.read(read.position, read.size)
+            return file.read(position, file.size() if size is None else size)
         finally:
             file.close()
 

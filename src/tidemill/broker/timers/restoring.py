@@ -2,7 +2,8 @@
 
     runs of the index, file by file ─▶ what no run has: read from the logs, part by part ─▶ deferred changes are applied
 
-Each step is a job, so that memory is bounded and the broker goes on meanwhile.
+Each step is a job, so that memory is bounded and the broker goes on meanwhile.  When a file of the index has become
+unreadable later, only its rows are read from the logs.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tidemill.timer.arrival_records import arrivals_in, kept_in
 from tidemill.timer.due_row import KEPT, pack_rows, unpack_rows
 from tidemill.timer.due_run import ReadRun
 from tidemill.timer.timer_partition import TimerPartition
+from tidemill.timer.waiting_bits import BitView
 
 PART_RECORDS: Final = 1 << 17  # read by one job
 
@@ -48,17 +50,24 @@ class Restoring:
         self._ended = ended
         self._failed = failed
         self._names: list[str] = []
-        self.is_over = False  # True if an install has replaced the state, so that this is not needed any more
+        self._is_over = False
 
     def begin(self) -> None:
         index = self._timers.index
         index.arrivals_start = self._logs.arrivals.log_start
+        if self._timers.is_restored:
+            self._next()
+            return
 
         def listed(names: list[str]) -> None:
-            self._names = names
+            self._names = [name for name in names if not index.has_run(name)]  # an earlier try has added some
             self._next()
 
         self._submit(self._files.names, listed)
+
+    def stop(self) -> None:
+        """End without a call of `ended`: an install has replaced the state."""
+        self._is_over = True
 
     def _next(self) -> None:
         """Read the next run, or the next part of what no run has."""
@@ -68,14 +77,13 @@ class Restoring:
             return
         missing = self._timers.index.missing()
         if not missing:
-            self._timers.restored()
+            if not self._timers.is_restored:
+                self._timers.restored()
             self._ended(None)
             return
         first, end = missing[0]
-        self._submit(
-            lambda: self._kept(first & ~KEPT, end & ~KEPT) if first >= KEPT else self._arrived(first, end),
-            lambda part: self._part_was_read(first, part),
-        )
+        bits = self._timers.waiting.fixed_bits()  # the job must not see them change
+        self._submit(lambda: self._read(first, end, bits), lambda part: self._part_was_read(first, part))
 
     def _run_was_read(self, name: str, read: ReadRun | None) -> None:
         if read is None:
@@ -89,39 +97,25 @@ class Restoring:
         self._files.flush_if_large()
         self._next()
 
-    def _arrived(self, first: int, end: int) -> _Part:
-        waits, topic_id = self._timers.waiting.waits, self._logs.arrivals.topic_id
+    def _read(self, first: int, end: int, bits: BitView) -> _Part:
+        """Read the rows of records that wait, and their ids, from `first` on: about `PART_RECORDS`, or until `end`."""
+        is_kept = first >= KEPT
+        log = self._logs.kept if is_kept else self._logs.arrivals
+        mark = KEPT if is_kept else 0
         rows, ids = [], []
-        for position, batch in positioned_batches(self._logs.arrivals, first, end):
+        for position, batch in positioned_batches(log, first - mark, end - mark):
             base_offset = read_header(batch).base_offset
-            found = arrivals_in(batch, base_offset, position, topic_id)
-            for row, arrival in zip(unpack_rows(found.rows), found.arrivals, strict=True):
-                if first <= row.arrival < end and waits(row.arrival):
+            found = arrivals_in(batch, base_offset, position, log.topic_id)
+            found_rows = kept_in(batch, base_offset, position) if is_kept else found.rows
+            for row, arrival in zip(unpack_rows(found_rows), found.arrivals, strict=True):
+                if first <= row.offset < end and bits.waits(row.arrival):
                     rows.append(row)
                     if arrival.timer_id is not None:
                         ids.append((row.arrival, arrival.timer_id))
-            reached = base_offset + len(found.arrivals)
+            reached = mark + base_offset + len(found.arrivals)
             if reached - first >= PART_RECORDS and reached < end:
                 return _Part(reached, pack_rows(rows), ids)
         return _Part(end, pack_rows(rows), ids)
-
-    def _kept(self, first: int, end: int) -> _Part:
-        """Return the rows of the kept log.  Its records have their ids, too."""
-        waits, topic_id = self._timers.waiting.waits, self._logs.kept.topic_id
-        rows, ids = [], []
-        for position, batch in positioned_batches(self._logs.kept, first, end):
-            base_offset = read_header(batch).base_offset
-            found = [*unpack_rows(kept_in(batch, base_offset, position))]
-            named = arrivals_in(batch, base_offset, position, topic_id).arrivals
-            for row, arrival in zip(found, named, strict=True):
-                if first <= row.offset & ~KEPT < end and waits(row.arrival):
-                    rows.append(row)
-                    if arrival.timer_id is not None:
-                        ids.append((row.arrival, arrival.timer_id))
-            reached = base_offset + len(found)
-            if reached - first >= PART_RECORDS and reached < end:
-                return _Part(KEPT | reached, pack_rows(rows), ids)
-        return _Part(KEPT | end, pack_rows(rows), ids)
 
     def _submit(self, job: Callable[[], object], done: Callable[..., None]) -> None:
         def run() -> object:
@@ -133,7 +127,7 @@ class Restoring:
                 return error
 
         def ran(result: object) -> None:
-            if self.is_over:
+            if self._is_over:
                 return
             if isinstance(result, OSError):
                 self._ended(result)

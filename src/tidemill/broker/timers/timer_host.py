@@ -51,7 +51,7 @@ class _Replica:
 
     def stop(self) -> None:
         if self.restoring is not None:
-            self.restoring.is_over = True
+            self.restoring.stop()
 
 
 class TimerBroker(Protocol):
@@ -211,8 +211,7 @@ class TimerHost:
         if timers.is_restored:
             replica.files.flush_if_large()
             replica.files.merge()
-            return
-        if replica.restoring is not None:
+        if replica.restoring is not None or (timers.is_restored and not timers.index.missing()):
             return
 
         def ended(problem: OSError | None) -> None:

@@ -255,7 +255,7 @@ class TimerCheck:
         under_way = in_flight(timers)
         candidates = sorted(
             (waiting.due_ms(arrival, arrivals[arrival].due_ms), arrival)
-            for arrival in waiting._bits.numbers()
+            for arrival in waiting.numbers()
             if arrival not in under_way and not timers.is_held(arrival)
         )
         found = [(row.due_ms, row.arrival) for row in rows]
@@ -287,7 +287,7 @@ def state_of(timers: TimerPartition) -> tuple[object, ...]:
     """Return the state of a replica, in the form of `TimerOracle.state`."""
     waiting = timers.waiting
     moved = dict(sorted(waiting._moved.items()))
-    return waiting.end, [*waiting._bits.numbers()], moved, dict(sorted(waiting._of_id.items()))
+    return waiting.end, [*waiting.numbers()], moved, dict(sorted(waiting._of_id.items()))
 
 
 def observed_read(read: _Read) -> _Read:

@@ -1,5 +1,9 @@
 """What waits is found through files of the index, too: when many records wait, and after restarts."""
 
+from collections import Counter
+from collections.abc import Iterator
+from errno import EIO
+
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
@@ -10,14 +14,20 @@ from tests.unit.broker.timers.timer_topic import (
     create,
     delay,
     due_at,
+    led,
     named,
     resolve,
     send,
     timers,
     values,
 )
-from tidemill.broker.timers import index_files
+from tidemill.broker.timers import index_files, restoring
+from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE
+from tidemill.simulation.machine.disk_file import SimulatedFile
+from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.timer.due_index import Sizes
+from tidemill.timer.due_run import RunRead
 
 HOUR_MS = 3_600_000
 COUNT = 200
@@ -50,6 +60,11 @@ def pass_hours(world: BrokerWorld, hours: int = 2) -> None:
         world.pass_time(HOUR_MS // 4)
     for _ in range(40):
         world.pass_time(50)
+
+
+def pass_ticks(world: BrokerWorld) -> None:
+    for _ in range(8):
+        world.pass_time(250)
 
 
 def test_rows_leave_memory(world: BrokerWorld) -> None:
@@ -102,16 +117,138 @@ def test_damaged_files_cost_only_time(world: BrokerWorld, damage: str) -> None:
     assert expected() == values(again)
 
 
-def test_a_file_that_becomes_unreadable_is_replaced(world: BrokerWorld) -> None:
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Return how often each file was read for what is due next, or for a merge."""
+    found: Counter[str] = Counter()
+    read_file = IndexFiles._read
+
+    def noted(files: IndexFiles, read: RunRead) -> bytes | None:
+        found[read.name] += 1
+        return read_file(files, read)
+
+    monkeypatch.setattr(IndexFiles, "_read", noted)
+    return found
+
+
+def lead_again(world: BrokerWorld) -> None:
+    """Let the leader begin a new window, which it fills from files."""
+    timers(world).index.lead()
+    world.broker.timers._wake(led(world))
+
+
+def test_a_file_that_becomes_unreadable_is_replaced(world: BrokerWorld, reads: dict[str, int]) -> None:
     """
     The leader finds the damage when it reads what is due next, and reads the rows from the log.
     """
-    for name in files(world):
+    damaged = files(world)
+    for name in damaged:
         world.disk.open(f"{arrivals(world).log.directory}/{name}").write(70, [b"\xff\xff\xff"])
+    lead_again(world)
+    pass_ticks(world)
+
+    assert {*damaged} == reads.keys()
+    assert [] == timers(world).index.missing()
 
     pass_hours(world)
 
     assert expected() == values(world)
+
+
+def test_rows_that_are_read_again_while_records_end_are_complete(world: BrokerWorld, reads: dict[str, int]) -> None:
+    """
+    Other records arrive and are cancelled meanwhile.
+    """
+    for name in files(world):
+        world.disk.remove(f"{arrivals(world).log.directory}/{name}")
+    lead_again(world)
+    for number in range(20):
+        send(world, (b"more", due_at(world.clock.now_ms + 2 * HOUR_MS)))
+        resolve(world, operation=CANCEL, timer_ids=[b"t%d" % number])
+
+    pass_hours(world, 4)
+
+    assert reads
+    assert [*(it for it in expected() if int(it) >= 20), *[b"more"] * 20] == values(world)
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_a_failed_read_of_a_file_costs_only_time(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, merges: bool
+) -> None:
+    """
+    Of the leader's window, or of a merge.
+    """
+    failures = fail_reads(monkeypatch, 1)
+    if merges:
+        timers(world).index._sizes = Sizes(runs_max=1, merge_runs=2)
+    else:
+        lead_again(world)
+    pass_ticks(world)
+    pass_hours(world)
+
+    assert [] == failures
+    assert expected() == values(world)
+
+
+def fail_reads(monkeypatch: pytest.MonkeyPatch, count: int) -> list[OSError]:
+    """Let the next reads of files of the index fail, and return the errors that are still to come."""
+    failures = [OSError(EIO, "Input/output error")] * count
+    read_file = SimulatedFile.read
+
+    def failing(file: SimulatedFile, position: int, size: int) -> bytes:
+        if failures and file._path.endswith(index_files.ENDING):
+            raise failures.pop()
+        return read_file(file, position, size)
+
+    monkeypatch.setattr(SimulatedFile, "read", failing)
+    return failures
+
+
+def test_a_restart_reads_the_log_instead_of_a_file_that_cannot_be_read(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.pass_time(20_000)
+    failures = fail_reads(monkeypatch, 1)
+    again = world.restarted()
+    again.pass_time(500)
+
+    assert [] == failures
+    assert timers(again).is_restored
+
+    pass_hours(again)
+
+    assert expected() == values(again)
+
+
+def test_a_restart_keeps_the_files_when_a_read_of_the_log_fails(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It tries again, and uses the files that it has read.
+    """
+    world.pass_time(20_000)
+    damaged, *kept = files(world)
+    world.disk.remove(f"{arrivals(world).log.directory}/{damaged}")
+    failures = [LookupError("offset 0 is gone"), OSError(EIO, "Input/output error")]
+    read_log = restoring.positioned_batches
+
+    def failing(log: PartitionLog, offset: int, end_offset: int) -> Iterator[tuple[int | None, memoryview]]:
+        if failures:
+            raise failures.pop()
+        return read_log(log, offset, end_offset)
+
+    monkeypatch.setattr(restoring, "positioned_batches", failing)
+    again = world.restarted()
+    pass_ticks(again)
+
+    assert [] == failures
+    assert timers(again).is_restored
+    assert kept and {*kept} <= {*files(again)}
+
+    pass_hours(again)
+
+    assert expected() == values(again)
 
 
 def test_new_times_and_files(world: BrokerWorld) -> None:
