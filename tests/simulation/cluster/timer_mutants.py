@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.cluster.timer_run import TimerRun, contended_timer_run, eventful_timer_run, timer_run
+from tidemill.broker.timers.due_heap import DueHeap
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.timer_host import TimerHost
 from tidemill.shard import arrivals, catch_up
@@ -216,13 +217,13 @@ def offers_no_bits() -> Iterator[None]:
 @contextmanager
 def arms_its_timer_once() -> Iterator[None]:
     """Let an earlier record that arrives not re-arm the wake-up."""
-    arm = TimerHost._arm
+    arm = DueHeap._arm
 
     def once(self: Any, now_ms: int) -> None:
         if self._timer is None:
             arm(self, now_ms)
 
-    with patch.object(TimerHost, "_arm", once):
+    with patch.object(DueHeap, "_arm", once):
         yield
 
 

@@ -1,20 +1,18 @@
 """TimerHost: releases the records of the timer partitions that this broker leads, and restores what replicas need.
 
-One heap has the times at which partitions are due next, and one timer waits for the first of them.  A tick looks at the
-heap, too, because wall clocks step.
+`DueHeap` decides when a partition releases records; this keeps what each partition needs for that.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import count
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.timers.clock_handover import ClockHandover
+from tidemill.broker.timers.due_heap import DueHeap
 from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.restoring import Restoring
@@ -33,7 +31,6 @@ from tidemill.telemetry.metrics import Metrics
 from tidemill.timer.timer_partition import TimerPartition
 
 LOG_START_MS: Final = 1_000  # between two looks at the segments of which nothing waits
-TURN_RECORDS_MAX: Final = 10_000  # released in one turn of the event loop, which serves other requests between two
 ROLL_BYTES: Final = 1 << 20  # a segment of which nothing waits is closed from this size on, so that it can be removed
 
 T = TypeVar("T")
@@ -71,7 +68,9 @@ class TimerBroker(Protocol):
         """Return whether the disk has room for released records."""
         ...
 
-    def read_failed(self, partition: Partition, error: Exception) -> int: ...
+    def read_failed(self, partition: Partition, error: Exception) -> int:
+        """Take note of a read of records that has failed, and return the error code for it."""
+        ...
 
     def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
         """Return the error code for a partition that has no replica on this broker."""
@@ -84,11 +83,7 @@ class TimerHost:
         self._machine = broker.machine
         self._led: dict[_Key, LedTimers] = {}
         self._replicas: dict[_Key, _Replica] = {}
-        self._moved: dict[LedTimers, None] = {}  # evaluated in the next turn
-        self._due: list[tuple[int, int, LedTimers]] = []  # a heap: time, serial number
-        self._armed: dict[LedTimers, int] = {}  # the time at which a partition is in the heap
-        self._serial = count()
-        self._timer: Any = None
+        self._due = DueHeap(broker.machine)
         self._clock_handover = ClockHandover(broker.machine.clock, broker.machine.events)
         self._log_start_at = 0
 
@@ -142,8 +137,7 @@ class TimerHost:
             former = self._led.pop((shard, number), None)
             if former is not None:
                 former.stop()
-                self._moved.pop(former, None)
-                self._armed.pop(former, None)
+                self._due.drop(former)
             if shard.is_serving:
                 led = self._led[shard, number] = LedTimers(
                     partition,
@@ -152,10 +146,10 @@ class TimerHost:
                     self._broker.metrics.by_timer_topic.of(partition.topic),
                     may_arrive=lambda: self._broker.storage_problem() is None,
                     may_write=self._broker.may_release,
-                    ready=self._wake,
+                    ready=self._due.wake,
                     read_failed=self._broker.read_failed,
                 )
-                self._wake(led)
+                self._due.wake(led)
         _machine_of(shard).changed = self._changed_of(shard) if shard.is_serving else None
 
     def _changed_of(self, shard: Shard) -> Callable[[int], None]:
@@ -163,7 +157,7 @@ class TimerHost:
             led = self._led.get((shard, number))
             if led is not None:
                 led.changed()
-                self._wake(led)
+                self._due.wake(led)
 
         return changed
 
@@ -180,9 +174,9 @@ class TimerHost:
             self._replicas.pop((shard, number)).stop()
         for led in self._led.values():
             led.tick(now_ms)
-            if led.timers.waiting.unscheduled or (led not in self._armed and led.next_due is not None):
-                self._wake(led)
-        self._fire()
+            if led.timers.waiting.unscheduled or (not self._due.is_armed(led) and led.next_due is not None):
+                self._due.wake(led)
+        self._due.fire()
         self._clock_handover.tick({shard for shard, _ in self._led}, self._broker.cluster.clocks.offsets())
         if now_ms - self._log_start_at >= LOG_START_MS:
             self._log_start_at = now_ms
@@ -220,7 +214,7 @@ class TimerHost:
             if problem is not None:  # the next tick tries again
                 self._broker.read_failed(shard.partitions[number], problem)
             elif led is not None:
-                self._wake(led)
+                self._due.wake(led)
 
         replica.restoring = Restoring(
             timers, logs, replica.files, self._machine.read_jobs, ended=ended, failed=self._machine.failed
@@ -243,75 +237,6 @@ class TimerHost:
                 log.roll()
             if log.frees(first, shard.waiting_trims.start(hidden.number)):
                 shard.move_log_start(hidden.number, first, wall_ms)
-
-    # Releases.
-
-    def _wake(self, led: LedTimers) -> None:
-        """Evaluate a partition in the next turn, once, however often it changes in this one."""
-        if not self._moved:
-            self._machine.turns.call_soon(self._evaluate)
-        self._moved[led] = None
-
-    def _evaluate(self) -> None:
-        moved, self._moved = self._moved, {}
-        now_ms, left = self._machine.clock.monotonic_ms(), TURN_RECORDS_MAX
-        for led in moved:
-            if left > 0:
-                left -= self._release(led, now_ms, left)
-            else:
-                self._wake(led)
-        self._arm(now_ms)
-
-    def _release(self, led: LedTimers, now_ms: int, records_max: int) -> int:
-        """Release what is due of a partition, and return the number of records."""
-        if self._led.get((led.partition.shard, led.partition.number)) is not led:  # type: ignore[arg-type]
-            return 0
-        led.compute_occurrences()
-        released = 0
-        if now_ms - led.released_at >= led.partition.config.timer_linger_ms:
-            released = led.release(now_ms, records_max)
-        due = led.next_due
-        if due is None:
-            self._armed.pop(led, None)
-        elif self._armed.get(led) != due:
-            self._armed[led] = due
-            heappush(self._due, (due, next(self._serial), led))
-        return released
-
-    def _fire(self) -> None:
-        """Release what is due now, by the release clock of each shard."""
-        while self._due:
-            due, _, led = self._due[0]
-            if self._armed.get(led) != due:
-                heappop(self._due)  # the partition is not led any more, or due at another time
-                continue
-            limit = led.partition.shard.release_limit
-            if limit is not None and limit < due:
-                break
-            heappop(self._due)
-            del self._armed[led]
-            self._wake(led)
-        self._arm(self._machine.clock.monotonic_ms())
-
-    def _arm(self, now_ms: int) -> None:
-        """Wait for the first time in the heap."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        while self._due and self._armed.get(self._due[0][2]) != self._due[0][0]:
-            heappop(self._due)
-        if not self._due:
-            return
-        due, _, led = self._due[0]
-        limit = led.partition.shard.release_limit
-        if limit is None:
-            return  # the tick looks again
-        linger_ms = led.partition.config.timer_linger_ms - (now_ms - led.released_at)
-        self._timer = self._machine.call_later(max(due - limit, linger_ms, 1) / 1_000, self._timed)
-
-    def _timed(self) -> None:
-        self._timer = None
-        self._fire()
 
 
 def _machine_of(shard: Shard) -> TimerMachine:

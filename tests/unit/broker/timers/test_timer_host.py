@@ -1,4 +1,4 @@
-"""The host of timer partitions releases a bounded number of records in one turn of the event loop."""
+"""The broker releases a bounded number of records in one turn of the event loop."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.timers.timer_topic import TOPIC, create, due_at, request
 from tidemill.batches.builder import build_batch
-from tidemill.broker.timers import timer_host
+from tidemill.broker.timers import due_heap
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.timer.release_batch import Waiting
 
@@ -41,7 +41,7 @@ def test_a_turn_releases_a_bounded_number_of_records(monkeypatch: pytest.MonkeyP
         released[turns] += len(found)
         propose(led, found)
 
-    monkeypatch.setattr(timer_host, "TURN_RECORDS_MAX", TURN_RECORDS_MAX)
+    monkeypatch.setattr(due_heap, "TURN_RECORDS_MAX", TURN_RECORDS_MAX)
     monkeypatch.setattr(world.turns, "turn", counted)
     monkeypatch.setattr(LedTimers, "_propose", noted)
 
