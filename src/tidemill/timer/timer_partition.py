@@ -28,10 +28,11 @@ from tidemill.timer.timer_changes import (
     kept_arrivals,
 )
 from tidemill.timer.timer_command import Cancel, CancelIds, Recur, Reschedule
-from tidemill.timer.waiting_bits import MalformedBits
+from tidemill.timer.waiting_bits import CHUNK, CHUNK_BYTES, MalformedBits
 from tidemill.timer.waiting_set import Outcome, WaitingSet
 
 _HEAD: Final = Struct(">IQQ")  # length of the waiting set, first and end offset of the kept log
+SEARCHED_CHUNKS_MAX: Final = 1_000  # in one search for the first arrival that is needed, which takes milliseconds
 OutcomeKnown = Callable[[int, Outcome], None]
 """Takes the log index of a decision and its outcome."""
 
@@ -139,17 +140,28 @@ class TimerPartition:
         due_of = self.waiting.due_ms
         return pack_rows(row._replace(due_ms=due_of(row.arrival, row.due_ms)) for row in unpack_rows(rows))
 
-    def first_needed(self) -> int:
+    def first_needed(self, log_start: int = 0) -> int:
         """
         Return the first arrival that waits and was not moved to the kept log, or `waiting.end`: no byte of an earlier
-        one is needed any more in the arrivals log.
+        one is needed any more in the arrivals log, which begins at `log_start`.  An earlier arrival is returned if the
+        search is long; the next call goes on there.
         """
         waiting = self.waiting
         first = waiting.first_waiting()
         self.kept.forget_before(first)
-        number = max(self._first_needed, first)
-        while number < waiting.end and (number in self.kept or not waiting.waits(number)):
-            number += 1
+        number = max(self._first_needed, first, min(log_start, waiting.end))
+        view = waiting.bits()
+        for _ in range(SEARCHED_CHUNKS_MAX):
+            chunk, position = divmod(number, CHUNK)
+            if number >= waiting.end:
+                break
+            start = (chunk * CHUNK - view.base) // 8
+            over = int.from_bytes(view.over[start : start + CHUNK_BYTES], "little")
+            unneeded = (over | self.kept.bits(chunk)) >> position
+            count = (~unneeded & (unneeded + 1)).bit_length() - 1  # of the lowest bits, up to the first that is not set
+            number += count
+            if position + count < CHUNK:
+                break
         self._first_needed = number
         return number
 

@@ -225,10 +225,11 @@ class TimerHost:
         """Remove segments of which nothing waits, on all replicas."""
         if not timers.is_restored or not shard.accepts_writes:
             return
+        assert partition.arrivals is not None, "not a timer partition"
         wall_ms = self._machine.clock.wall_ms()
         waiting = timers.waiting
         for hidden, first in (
-            (partition.arrivals, timers.first_needed()),
+            (partition.arrivals, timers.first_needed(partition.arrivals.log.log_start)),
             (partition.kept, timers.kept.first_needed(waiting.waits)),
         ):
             assert hidden is not None, "not a timer partition"
