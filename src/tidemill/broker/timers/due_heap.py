@@ -83,8 +83,10 @@ class _Times:
 
 
 class DueHeap:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, evaluated: Callable[[DuePartition], None]) -> None:
+        """`evaluated` takes each partition that was just looked at, whether it has released records or not."""
         self._machine = machine
+        self._evaluated = evaluated
         self._moved: dict[DuePartition, None] = {}  # evaluated in the next turn
         self._lingering = _Times(machine.clock.monotonic_ms)
         self._of_shard: dict[object, _Times] = {}
@@ -123,6 +125,7 @@ class DueHeap:
         for led in moved:
             if left > 0:
                 left -= self._release(led, now_ms, left)
+                self._evaluated(led)
             else:
                 self.wake(led)
         self._arm(now_ms)

@@ -12,10 +12,11 @@ from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.timers.clock_handover import ClockHandover
-from tidemill.broker.timers.due_heap import DueHeap
+from tidemill.broker.timers.due_heap import DueHeap, DuePartition
 from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.restoring import Restoring
+from tidemill.broker.timers.tick_rounds import TickRounds
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
@@ -45,6 +46,7 @@ class _Replica:
     timers: TimerPartition
     files: IndexFiles
     restoring: Restoring | None = None
+    log_start_at: int = 0  # monotonic ms of the last look at segments of which nothing waits
 
     def stop(self) -> None:
         if self.restoring is not None:
@@ -83,9 +85,12 @@ class TimerHost:
         self._machine = broker.machine
         self._led: dict[_Key, LedTimers] = {}
         self._replicas: dict[_Key, _Replica] = {}
-        self._due = DueHeap(broker.machine)
+        self._shards: dict[Shard, None] = {}  # those of timer topics
+        self._rounds = TickRounds[_Key](
+            lambda: [(shard, number) for shard in self._shards for number in shard.released]
+        )
+        self._due = DueHeap(broker.machine, evaluated=self._evaluated)
         self._clock_handover = ClockHandover(broker.machine.clock, broker.machine.events)
-        self._log_start_at = 0
 
     def led(self, partition: Partition) -> LedTimers | None:
         """Return the timers of a partition that this broker serves."""
@@ -133,6 +138,7 @@ class TimerHost:
     def serving_changed(self, shard: Shard) -> None:
         if not shard.has_timers:
             return
+        self._notice(shard)
         for number, partition in shard.released.items():
             former = self._led.pop((shard, number), None)
             if former is not None:
@@ -150,10 +156,10 @@ class TimerHost:
                     read_failed=self._broker.read_failed,
                 )
                 self._due.wake(led)
-        _machine_of(shard).changed = self._changed_of(shard) if shard.is_serving else None
 
     def _changed_of(self, shard: Shard) -> Callable[[int], None]:
         def changed(number: int) -> None:
+            self._rounds.moved((shard, number), self._machine.clock.monotonic_ms())
             led = self._led.get((shard, number))
             if led is not None:
                 led.changed()
@@ -165,23 +171,56 @@ class TimerHost:
 
     def tick(self) -> None:
         now_ms = self._machine.clock.monotonic_ms()
-        shards = self._broker.shard_table.shards
-        for shard in shards.values():
-            if shard.has_timers and shard.replica.installing is None and shard.log.damage is None:
-                for number in shard.released:
-                    self._maintain(shard, number)
-        for shard, number in [key for key in self._replicas if shards.get(key[0].shard_id) is not key[0]]:
-            self._replicas.pop((shard, number)).stop()
-        for led in self._led.values():
-            led.tick(now_ms)
-            if led.timers.waiting.unscheduled or (not self._due.is_armed(led) and led.next_due is not None):
-                self._due.wake(led)
+        self._notice_shards()
+        for shard, number in self._rounds.tick(now_ms):
+            if shard in self._shards:
+                self._look(shard, number, now_ms)
         self._due.fire()
         self._clock_handover.tick({shard for shard, _ in self._led}, self._broker.cluster.clocks.offsets())
-        if now_ms - self._log_start_at >= LOG_START_MS:
-            self._log_start_at = now_ms
-            for (shard, _), led in self._led.items():
+
+    def _notice_shards(self) -> None:
+        """Begin with shards that have been opened, and stop with those that have been closed."""
+        opened = self._broker.shard_table.shards
+        for shard in [it for it in self._shards if opened.get(it.shard_id) is not it]:
+            del self._shards[shard]
+            for key in [it for it in self._replicas if it[0] is shard]:
+                self._replicas.pop(key).stop()
+        for shard in opened.values():
+            if shard.has_timers and shard not in self._shards:
+                self._notice(shard)
+
+    def _notice(self, shard: Shard) -> None:
+        """Look at all partitions of a shard in the next tick, and at each that changes from now on."""
+        self._shards[shard] = None
+        _machine_of(shard).changed = self._changed_of(shard)
+        for number in shard.released:
+            self._rounds.moved((shard, number), self._machine.clock.monotonic_ms())
+
+    def _look(self, shard: Shard, number: int, now_ms: int) -> None:
+        """Do what is to be done for a partition from time to time."""
+        led = self._led.get((shard, number))
+        if shard.replica.installing is None and shard.log.damage is None:
+            self._maintain(shard, number)
+            replica = self._replica(shard, number)
+            if not replica.timers.is_restored:
+                self._rounds.moved((shard, number), now_ms)
+            if led is not None and now_ms - replica.log_start_at >= LOG_START_MS:
+                replica.log_start_at = now_ms
                 self._move_log_starts(shard, led.partition, led.timers)
+        if led is None:
+            return
+        led.tick(now_ms)
+        waiting = led.timers.waiting
+        if waiting.unscheduled or (waiting.count and not self._due.is_armed(led)):
+            self._rounds.moved((shard, number), now_ms)  # something keeps it from going on, and may end at any time
+            if waiting.unscheduled or led.next_due is not None:
+                self._due.wake(led)
+
+    def _evaluated(self, led: DuePartition) -> None:
+        partition = led.partition
+        shard = partition.shard
+        assert isinstance(shard, Shard), "this broker leads the partition"
+        self._rounds.moved((shard, partition.number), self._machine.clock.monotonic_ms())
 
     def _replica(self, shard: Shard, number: int) -> _Replica:
         """Return what this broker does for a replica; begin again if an install has replaced its state."""

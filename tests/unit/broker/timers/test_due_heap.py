@@ -59,7 +59,7 @@ class _World:
             turns=SimpleNamespace(call_soon=self._calls.append),
             call_later=self._call_later,
         )
-        self.heap = DueHeap(machine)
+        self.heap = DueHeap(machine, evaluated=lambda _: None)
 
     def led(self, *dues: int, behind_ms: int | None = 0, linger_ms: int = 0) -> _Partition:
         found = _Partition(self, _Shard(self, behind_ms), *dues, linger_ms=linger_ms)

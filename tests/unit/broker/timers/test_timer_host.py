@@ -1,4 +1,4 @@
-"""The broker releases a bounded number of records in one turn of the event loop."""
+"""The work of one turn of the event loop, and of one tick, is bounded."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,9 +10,13 @@ from tests.unit.broker.timers.timer_topic import TOPIC, create, due_at, request
 from tidemill.batches.builder import build_batch
 from tidemill.broker.timers import due_heap
 from tidemill.broker.timers.led_timers import LedTimers
+from tidemill.broker.timers.tick_rounds import AT_ONCE_MIN, MOVED_MS
+from tidemill.broker.timers.timer_host import TimerHost
+from tidemill.shard.shard import Shard
 from tidemill.timer.release_batch import Waiting
 
 PARTITIONS, RECORDS, TURN_RECORDS_MAX = 3, 25, 10
+TICK_MS = 250
 
 
 def test_a_turn_releases_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +55,37 @@ def test_a_turn_releases_a_bounded_number_of_records(monkeypatch: pytest.MonkeyP
     assert TURN_RECORDS_MAX == max(released.values())
     for partition in range(PARTITIONS):
         assert [b"%d" % number for number in range(RECORDS)] == [it.value for it in world.read(TOPIC, partition)]
+
+
+def test_a_tick_looks_at_few_of_many_idle_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks each time at a partition whose record has just come, and at the others in turn."""
+    world, partitions = BrokerWorld(), 3 * AT_ONCE_MIN
+    create(world, partitions=partitions)
+    world.pass_time(2 * MOVED_MS)
+    looked: list[list[int]] = []
+    tick, maintain = TimerHost.tick, TimerHost._maintain
+
+    def ticked(host: TimerHost) -> None:
+        looked.append([])
+        tick(host)
+
+    def maintained(host: TimerHost, shard: Shard, number: int) -> None:
+        looked[-1].append(number)
+        maintain(host, shard, number)
+
+    monkeypatch.setattr(TimerHost, "tick", ticked)
+    monkeypatch.setattr(TimerHost, "_maintain", maintained)
+    due = due_at(world.clock.now_ms + 3_600_000)
+    world.ask(request(build_batch([(b"k", b"v", due, world.clock.now_ms)])), version=12)  # type: ignore[list-item]
+    for _ in range(MOVED_MS // TICK_MS - 1):
+        world.pass_time(TICK_MS)
+
+    assert all(0 in numbers for numbers in looked)
+
+    world.pass_time(MOVED_MS)
+    looked.clear()
+    for _ in range(partitions // AT_ONCE_MIN):
+        world.pass_time(TICK_MS)
+
+    assert {*range(partitions)} == {number for numbers in looked for number in numbers}
+    assert max(map(len, looked)) <= AT_ONCE_MIN
