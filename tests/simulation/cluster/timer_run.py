@@ -54,6 +54,7 @@ SIZES: Final = Sizes(
     reschedule_rows=4,
 )
 FLUSH_ROWS: Final = 12
+LOG_START_MS: Final = 250  # segments are small, so there are many to remove
 READING_MS_MAX: Final = 1_000  # so that a leader does not know the time soon after it is isolated
 CHECKPOINT_MS: Final = 700  # segments of which nothing waits are removed after a checkpoint
 SPARE_BYTES: Final = 8 << 10
@@ -343,6 +344,7 @@ def with_timer_settings() -> Iterator[None]:
         patch.object(draining, "SOON_MS", SOON_MS),
         patch.object(led_timers, "RECORDS_MAX", RECORDS_MAX),
         patch.object(timer_host, "ROLL_BYTES", ROLL_BYTES),
+        patch.object(timer_host, "LOG_START_MS", LOG_START_MS),
         patch.object(LedTimers, "_read", observed_read(LedTimers._read)),
     ):
         yield

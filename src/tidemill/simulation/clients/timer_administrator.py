@@ -97,15 +97,16 @@ class TimerAdministrator:
             raise InvariantViolation(f"the answer about the id {timer_id!r} is {found}")
 
     async def _select(self) -> None:
-        """Cancel all records of a key that are due in a range: none of those that waited before may wait on."""
+        """Cancel all records of a key that are due in a range: no acknowledged one that waited before may wait on."""
         random, oracle = self._client.random, self._oracle
         key = b"%d" % random.randint(1, 3)
         first = self._any_time()
         end = first + random.randrange(SOON_MS)
+        acknowledged = self._history.partition(self._topic, self._number).acknowledged
         named = {
             number
-            for number, due in oracle.waiting.items()
-            if first <= due < end and self._history.timers[oracle.arrivals[number].value].key == key
+            for value, number in acknowledged.items()
+            if first <= oracle.waiting.get(number, -1) < end and self._history.timers[value].key == key
         }
         selection = Selection(key=key, due_from_ms=first, due_before_ms=end)
         moves = len(oracle.rescheduled)
