@@ -13,6 +13,7 @@ from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.tick_rounds import AT_ONCE_MIN, MOVED_MS
 from tidemill.broker.timers.timer_host import TimerHost
 from tidemill.shard.shard import Shard
+from tidemill.timer.due_row import DueRow
 from tidemill.timer.release_batch import Waiting
 
 PARTITIONS, RECORDS, TURN_RECORDS_MAX = 3, 25, 10
@@ -41,9 +42,9 @@ def test_a_turn_releases_a_bounded_number_of_records(monkeypatch: pytest.MonkeyP
         turns += 1
         return turn()
 
-    def noted(led: LedTimers, found: Sequence[Waiting]) -> None:
+    def noted(led: LedTimers, rows: Sequence[DueRow], found: Sequence[Waiting]) -> None:
         released[turns] += len(found)
-        propose(led, found)
+        propose(led, rows, found)
 
     monkeypatch.setattr(due_heap, "TURN_RECORDS_MAX", TURN_RECORDS_MAX)
     monkeypatch.setattr(world.turns, "turn", counted)
