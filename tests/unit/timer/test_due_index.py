@@ -591,3 +591,40 @@ def test_a_merged_run_says_how_many_arrivals_were_over_when_it_was_made() -> Non
 
     assert merge is not None
     assert (1, {0}) == (merge.run.over, {run.over for run in merge.runs})
+
+
+def test_a_run_that_is_read_twice_is_kept() -> None:
+    """
+    Also one whose file is being written: a restore that failed begins again, and finds files that it has written.
+    """
+    waiting = WaitingSet()
+    waiting.arrive([Arrival(100), Arrival(101)])
+    run = unwritten_of(waiting)
+    read = decode_run(run.name, run.encode(epoch=1))
+    index = DueIndex(waiting)
+    for _ in range(2):
+        index.restore(read)
+
+    assert ([], [run.name]) == (index.removable(), [it.name for it in index.runs])
+
+    index = DueIndex(waiting)
+    index.rebuild(0, 2, read.rows)
+    written = index.flush()
+    assert written is not None
+    read = decode_run(written.name, written.encode(epoch=1))
+    index.restore(read)
+    index.flushed(written)
+
+    assert ([], [written.name]) == (index.removable(), [it.name for it in index.runs])
+
+
+def test_nothing_is_missing_when_nothing_waits() -> None:
+    waiting = WaitingSet()
+    waiting.arrive([Arrival(100), Arrival(101)])
+    index = DueIndex(waiting, kept_end=3)
+
+    assert [(0, 2), (KEPT, KEPT | 3)] == index.missing()
+
+    waiting.cancel([0, 1])
+
+    assert [] == index.missing()
