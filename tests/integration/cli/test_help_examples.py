@@ -32,6 +32,7 @@ PREPARATION = {
     "dlq": ["topics create dlq.orders"],
 }
 CLEANING = {
+    "topics": ["topics delete reminders"],
     "configs": ["topics delete orders", "configs unset --cluster log.retention.ms"],
     "groups": ["topics delete orders"],
     "queue": ["topics delete jobs", "groups delete workers", "configs unset share.auto.offset.reset --group workers"],

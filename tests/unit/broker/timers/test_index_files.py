@@ -134,7 +134,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def lead_again(world: BrokerWorld) -> None:
     """Let the leader begin a new window, which it fills from files."""
     timers(world).index.lead()
-    world.broker.timers._wake(led(world))
+    world.broker.timers._due.wake(led(world))
 
 
 def test_a_file_that_becomes_unreadable_is_replaced(world: BrokerWorld, reads: dict[str, int]) -> None:
