@@ -177,7 +177,7 @@ def test_a_failed_read_of_a_file_costs_only_time(
     world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, merges: bool
 ) -> None:
     """
-    Of the leader's window, or of a merge.
+    The leader reads for its window, or a job for a merge.
     """
     failures = fail_reads(monkeypatch, 1)
     if merges:
