@@ -5,6 +5,7 @@ An answer may be lost.  Then the decision may or may not have been taken, and it
 
 import asyncio
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Final
 
 from tidemill.model import errors
@@ -19,6 +20,7 @@ from tidemill.simulation.machine.machine import BEGIN_MS
 
 NAMED_MAX: Final = 3
 SOON_MS: Final = 3_000  # records are rescheduled to a time at most so far ahead
+FAR_MS: Final = 3_600_000  # what is due so long after the beginning may be at the limit, and is not shifted further
 
 
 class TimerAdministrator:
@@ -79,6 +81,11 @@ class TimerAdministrator:
         found = await self._ask(operation=operation, arrivals=numbers, due_ms=due)
         if found is None:
             return
+        if found.error_code:
+            if not (operation == SHIFT and due > 0 and any(self._was_far(it) for it in numbers)):
+                what = f"operation {operation} by {due} ms about arrivals {numbers}"
+                raise InvariantViolation(f"{what} is refused: {found}")
+            return
         # A record that is named twice is cancelled once; and records that do not wait cannot be shifted.
         counted = found.changed + found.over + found.unknown
         if not (counted <= len(numbers) and (counted >= len(set(numbers)) or operation == SHIFT)):
@@ -111,8 +118,10 @@ class TimerAdministrator:
         selection = Selection(key=key, due_from_ms=first, due_before_ms=end)
         moves = len(oracle.rescheduled)
         found = await self._ask(operation=CANCEL, selection=selection)
+        if found is None:
+            return
         left = named & oracle.waiting.keys()
-        if found is not None and left and len(oracle.rescheduled) == moves:
+        if found.error_code or (left and len(oracle.rescheduled) == moves):
             raise InvariantViolation(f"arrivals {left} wait, and were cancelled by {selection}: {found}")
 
     @property
@@ -126,12 +135,19 @@ class TimerAdministrator:
             return random.choice([*oracle.waiting])
         return random.randrange(len(oracle.arrivals) + 3)
 
+    def _was_far(self, number: int) -> bool:
+        """Return whether an arrival has ever been due long after all that this simulation does."""
+        oracle = self._oracle
+        moves = (due for arrival, due in oracle.rescheduled if arrival == number)
+        first = (it.due_ms for it in oracle.arrivals[number : number + 1])
+        return max(chain(first, moves), default=0) > BEGIN_MS + FAR_MS
+
     def _any_time(self) -> int:
         now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
         return now_ms + self._client.random.randint(-SOON_MS // 2, SOON_MS)
 
     async def _ask(self, **fields: Any) -> timer_resolve.Response | None:
-        """Return the leader's answer, or None if the outcome is not known."""
+        """Return the leader's answer, a refusal as well, or None if the outcome is not known."""
         client = self._client
         topic_id = await client.topic_id(self._topic)
         request = timer_resolve.Request(topic_id=topic_id, partition=self._number, **fields)
@@ -142,7 +158,7 @@ class TimerAdministrator:
             code = errors.NETWORK_EXCEPTION
         else:
             code = found.error_code
-            if not code:
+            if code in (errors.NONE, errors.INVALID_REQUEST):
                 return found
         check_retriable(f"TimerResolve of {self._topic}-{self._number}", code)
         client.forget_leader(self._topic, self._number)
