@@ -81,7 +81,7 @@ def test_a_cluster_tolerates_the_loss_of_a_broker(tidemill_cluster):
     tidemill_cluster.kill(1)
     assert [2, 3] == tidemill_cluster.running
     later = tidemill_cluster.topic()
-    assert [b"1", b"2"] == copied(tidemill_cluster.bootstrap, topic, group, [b"1", b"2"])
+    assert {b"1", b"2"} == {*copied(tidemill_cluster.bootstrap, topic, group, [b"1", b"2"])}  # of three partitions
     tidemill_cluster.restart(1)
     tidemill_cluster.stop(3)
     assert [b"3"] == copied(tidemill_cluster.bootstrap, later, tidemill_cluster.group(), [b"3"])
