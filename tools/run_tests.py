@@ -52,15 +52,13 @@ LANES: Final = (
         Stage(name="Spark", share_s=840, paths=("tests/integration/spark",)),
         Stage(name="packages", share_s=90, paths=("tests/integration/packaging",)),
         Stage(name="console", share_s=120, paths=("tests/integration/console",)),
+        Stage(name="clients", share_s=180, paths=("tests/integration/clients",)),
     ),
     (
         Stage(name="pages", share_s=480, paths=("tests/integration/documents",)),
         Stage(name="commands", share_s=270, paths=("tests/integration/cli",)),
     ),
-    (
-        Stage(name="faults", share_s=510, paths=("tests/fault",)),
-        Stage(name="clients", share_s=180, paths=("tests/integration/clients",)),
-    ),
+    (Stage(name="faults", share_s=510, paths=("tests/fault",)),),
 )
 """The other stages.  The lanes run at the same time; the stages of a lane run one after the other."""
 REST_SHARE_S: Final = 330
