@@ -130,7 +130,7 @@ def test_hostile_bodies_are_refused(topic: str, attacker: HttpAttacker) -> None:
         post(path, b"", b"Transfer-Encoding: gzip, chunked\r\n").replace(b"Content-Length: 0\r\n", b""): 501,
         chunked(path, b"zz\r\n"): 400,
         chunked(path, b"1;" + b"a" * 100_000): 431,
-        chunked(path, b"1\r\n1\r\n" * 300_000): 400,
+        chunked(path, b"1\r\n1\r\n" * 300_000 + b"0\r\n\r\n"): 400,
         chunked(path, b"100001\r\n" + b" " * 0x100001): 413,
         post(path, deep): 400,
         post(path, b'{"records": [{"value": {"json": ' + deep): 400,
