@@ -212,7 +212,7 @@ class TimerRun(ClusterRun):
             return
         self.looks += 1
         watched.since_us = before.since_us
-        if not (led._is_reading or led._in_flight >= led_timers.IN_FLIGHT_MAX):
+        if not (led._is_reading or led._is_refilling or led._in_flight >= led_timers.IN_FLIGHT_MAX):
             watched.idle_since_us = before.idle_since_us
         if before.has_leapt_to(limit or 0, now_us):
             watched.idle_since_us = now_us + seconds(TICK_S)
