@@ -25,6 +25,7 @@ from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.maintenance.leader_balancer import LeaderBalancer
 from tidemill.broker.maintenance.membership_reconciler import MembershipReconciler
+from tidemill.broker.maintenance.replica_releases import ReplicaReleases
 from tidemill.broker.maintenance.retention_host import RetentionHost
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.rate_limited_events import RateLimitedEvents
@@ -136,6 +137,7 @@ class Broker:
         self.shares = ShareHost(self, self.stall_tolerant_clock)
         self.timers = TimerHost(self)
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
+        self.replica_releases = ReplicaReleases(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.leader_balancer = LeaderBalancer(
             machine,
@@ -280,6 +282,7 @@ class Broker:
         self.controller.tick()
         self.tick_shards()
         self.membership_reconciler.tick(self.image)
+        self.replica_releases.tick(self.image)
         self.leader_balancer.tick(self.image)
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self.free_space.check()

@@ -31,6 +31,11 @@ class Memberships:
         """Return whether `member` votes in the current membership or in one that a truncation can restore."""
         return any(member in membership.voters for _, membership in self._by_index)
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether no truncation can restore a membership before the current one."""
+        return len(self._by_index) == 1
+
     def append(self, index: int, membership: Membership) -> None:
         self._by_index.append((index, membership))
         self.current = membership

@@ -14,6 +14,8 @@ from tidemill.raft.messages import (
     AppendEntriesResponse,
     Damaged,
     Message,
+    Released,
+    ReleaseRequest,
     SnapshotChunk,
     SnapshotOffer,
     SnapshotPull,
@@ -32,6 +34,8 @@ SNAPSHOT_OFFER: Final = 6
 SNAPSHOT_PULL: Final = 7
 SNAPSHOT_CHUNK: Final = 8
 DAMAGED: Final = 9
+RELEASED: Final = 11
+RELEASE_REQUEST: Final = 12
 
 PRE: Final = 1
 TRANSFER: Final = 2
@@ -44,6 +48,7 @@ _APPEND: Final = Struct(">QQQQ")
 _APPEND_ANSWER: Final = Struct(">QQQQQQ")
 _OFFER: Final = Struct(">QQqII")  # index, its term, append time, length of the membership, CRC of membership and state
 _PULL: Final = Struct(">QIq")
+_RELEASED: Final = Struct(">Q")
 _ENTRY: Final = Struct(">QQB3xIqIIqI")
 _BODY_BYTES: Final = {
     VOTE_REQUEST: _VOTE_REQUEST.size,
@@ -55,6 +60,8 @@ _BODY_BYTES: Final = {
     SNAPSHOT_PULL: _PULL.size,
     SNAPSHOT_CHUNK: _PULL.size,
     DAMAGED: _VOTE_REQUEST.size,
+    RELEASED: _RELEASED.size,
+    RELEASE_REQUEST: 0,
 }
 _OPEN_ENDED: Final = (APPEND_ENTRIES, SNAPSHOT_OFFER, SNAPSHOT_CHUNK)
 
@@ -92,6 +99,10 @@ def encode(message: Message) -> list[Buffer]:
         case Damaged():
             body = _VOTE_REQUEST.pack(message.last_index, message.last_term)
             return [_HEAD.pack(DAMAGED, 0, 0, message.term) + body]
+        case ReleaseRequest():
+            return [_HEAD.pack(RELEASE_REQUEST, 0, 0, message.term)]
+        case Released():
+            return [_HEAD.pack(RELEASED, 0, 0, message.term) + _RELEASED.pack(message.index)]
         case SnapshotOffer():
             members = message.membership.encode()
             crc = crc32c(message.state, crc32c(members))
@@ -160,6 +171,10 @@ def decode(data: memoryview) -> Message:
     if kind == DAMAGED:
         last_index, last_term = _VOTE_REQUEST.unpack_from(data, _HEAD.size)
         return Damaged(term=term, last_index=last_index, last_term=last_term)
+    if kind == RELEASE_REQUEST:
+        return ReleaseRequest(term=term)
+    if kind == RELEASED:
+        return Released(term=term, index=_RELEASED.unpack_from(data, _HEAD.size)[0])
     if kind == APPEND_ENTRIES_RESPONSE:
         serial, match_index, commit_index, rejected_index, hint_index, hint_term = _APPEND_ANSWER.unpack_from(
             data, _HEAD.size

@@ -8,6 +8,7 @@ message has a term.
     member ─────▶ leader        SnapshotPull: request batches of one partition, from an offset    ◀── SnapshotChunk
     member ─────▶ leader        AppendEntriesResponse: the snapshot is durable
     damaged ────▶ members       Damaged: do not count the sender; the leader must offer it a snapshot
+    replica ────▶ leader        ReleaseRequest: is the sender still a member?    ◀── Released: it is not
 
 A response promises only what is already durable on its sender's disk.
 """
@@ -73,6 +74,21 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequest:
+    """The plan no longer names the sender.  It repeats this message until it is released, or planned again."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The receiver is not a member, by the committed membership that is in force on the confirmed leader of `term`."""
+
+    term: int
+    index: int  # the log index from which that membership is in force
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOffer:
     """An offer of a snapshot: the state built by the committed log up to `index`, without the bytes of its batches."""
 
@@ -115,6 +131,8 @@ Message = (
     | AppendEntriesResponse
     | TimeoutNow
     | Damaged
+    | ReleaseRequest
+    | Released
     | SnapshotOffer
     | SnapshotPull
     | SnapshotChunk

@@ -27,6 +27,7 @@ class ProgressTracker:
         self._window = window
         self.serial = 0  # the number of the newest read index round
         self.members: dict[ReplicaKey, Progress] = {}
+        self.removed: set[ReplicaKey] = set()  # in this term
         self._serials: dict[ReplicaKey, int] = {}  # the newest round that each member has answered
         self.follow(membership)
 
@@ -38,6 +39,7 @@ class ProgressTracker:
         for member in [*self.members]:
             if member not in membership.members:
                 del self.members[member]
+                self.removed.add(member)
                 self._serials.pop(member, None)
 
     @property

@@ -45,6 +45,8 @@ from tidemill.raft.messages import (
     AppendEntriesResponse,
     Damaged,
     Message,
+    Released,
+    ReleaseRequest,
     SnapshotChunk,
     SnapshotOffer,
     SnapshotPull,
@@ -155,6 +157,8 @@ class Replica(ReplicaView):
             return
         self._leadership_transfer.tick(self._now_ms)
         self._continue_transfer()
+        if self._tracker is None:
+            return  # this replica campaigns for a later term
         self._yield_if_full()
         tracker.retry(self._now_ms, self.commit_index, is_alive)
 
@@ -232,6 +236,10 @@ class Replica(ReplicaView):
                     elections.campaign(is_transfer=True)
             case Damaged():
                 self._on_damaged(sender, message)
+            case ReleaseRequest():
+                self._on_release_request(sender)
+            case Released():
+                pass  # the host closes the replica, if `is_released` and the plan agree
             case SnapshotOffer():
                 self._follower.on_offer(sender, message)
             case SnapshotPull():
@@ -257,6 +265,26 @@ class Replica(ReplicaView):
             self._log.commit(min(answer.commit_index, self._log.last_index))  # earlier leaders committed these entries
         if self._leadership_transfer.target is not None:
             self._continue_transfer()
+
+    def _on_release_request(self, sender: ReplicaKey) -> None:
+        memberships = self._log.memberships
+        if self.is_confirmed and memberships.is_committed and sender not in memberships.current.members:
+            self._outbox.append((sender, Released(term=self.term, index=memberships.changed_at)))
+
+    def is_released(self, message: Released) -> bool:
+        """
+        Return whether this replica may be closed because of `message`, which has been received: no leader counts on it.
+
+        A message that was delayed may be older than the entry with which its leader has added this replica again.  No
+        later leader has added it if the message's term is the newest that this replica knows.
+        """
+        log, memberships = self._log, self._log.memberships
+        is_added_later = (
+            self.me in memberships.current.members
+            and memberships.changed_at > message.index
+            and log.holds(memberships.changed_at, message.term)
+        )
+        return message.term == self.term and not self.leads and not is_added_later
 
     # Methods for damage and installs; see also `raft/repair.py` and `raft/follower.py`.
 
@@ -304,13 +332,24 @@ class Replica(ReplicaView):
         return index
 
     def change_membership(self, membership: Membership, append_time: int) -> int:
-        """Propose `membership` and return the entry's index.  Raises IllegalChange if the change is unsafe."""
+        """
+        Propose `membership` and return the entry's index.  Raises IllegalChange if the change is unsafe.
+
+        A member that this leader has removed can return only in a later term, which `begin_term` begins: it returns
+        with an empty log, and a late message of its former replica must not count for the new one.
+        """
         if not self.is_confirmed:
             raise IllegalChange("the leader has not committed an entry of its own term")
         if self._log.memberships.changed_at > self.commit_index:
             raise IllegalChange("the change before this one is not committed")
         check_change(self.membership, membership)
+        if self.has_removed(membership.members):
+            raise IllegalChange("a member would return in the term in which it was removed")
         return self.propose(voters_change(membership.encode(), append_time))
+
+    def has_removed(self, members: tuple[ReplicaKey, ...]) -> bool:
+        """Return whether this leader has removed one of `members` in its term."""
+        return self._tracker is not None and not self._tracker.removed.isdisjoint(members)
 
     def request_read_index(self) -> int:
         """
@@ -327,6 +366,12 @@ class Replica(ReplicaView):
             self._leadership_transfer.begin(to)
             self._continue_transfer()
 
+    def begin_term(self) -> None:
+        """Campaign for a later term as soon as all entries are committed.  Until then, nothing may be proposed."""
+        if self.leads:
+            self._leadership_transfer.begin(self.me)
+            self._continue_transfer()
+
     def _continue_transfer(self) -> None:
         """
         Tell the target to campaign once it holds the whole log and the log is committed and durable on this broker, so
@@ -334,6 +379,11 @@ class Replica(ReplicaView):
         """
         target = self._leadership_transfer.target
         if target is None or self._tracker is None:
+            return
+        if target == self.me:
+            if self._log.last_index == self.stable_index:
+                self._elections.follow(self.term, None)
+                self._elections.campaign(is_transfer=True)
             return
         progress = self._tracker.members.get(target)
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:

@@ -315,6 +315,13 @@ class Shard:
         self.replica.change_membership(membership, self.append_time(wall_ms))
         self.execute()
 
+    def begin_term(self) -> None:
+        """Lead in a later term, with a short pause: no entry is accepted until all others are committed."""
+        if self.replica.may_propose:
+            self.replica.begin_term()
+            self.needs_tick = True
+            self._resume()
+
     def transfer_leadership(self, to: ReplicaKey | None = None) -> bool:
         """
         Transfer leadership to `to`, or, if `to` is None, to the most advanced voter that may lead.  Return whether a

@@ -193,7 +193,10 @@ def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
     if kind == RowKind.OPENED:
         assert row.payload is not None, f"the OPENED row of shard {shard_id} has no descriptor"
         descriptor = ShardDescriptor.decode(row.payload)
-        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, descriptor, store.machines)
+        opened = store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, descriptor, store.machines)
+        if shard_id in store.closed:
+            closed = store.closed.pop(shard_id)
+            opened.term, opened.voted_for = closed.term, closed.voted_for
         return
     log = store.shards.get(shard_id)
     if log is None:
@@ -260,6 +263,8 @@ def _act(replayed: Replayed, found: RecoveryReport) -> None:
     for log in store.shards.values():
         log.install_parts.clear()  # parts of a row that was not written completely
     for log in closings:
+        if log.shard_id in store.shards:
+            continue  # opened again, once the old files were gone: what is there belongs to the new replica
         remove_shard(disk, log)
         store.dirty.add([], [paths.topic_directory(log.descriptor.topic_id), paths.TOPICS])
     damaged: set[Segment] = set()

@@ -94,20 +94,31 @@ class Store:
     # ── rows that shards queue ─────────────────────────────────────────────────────────────────────────────────
 
     def open_shard(self, shard_id: ShardId, descriptor: ShardDescriptor) -> ShardLog:
-        """Open a shard on this broker.  Its OPENED row is queued before the replica's first vote."""
-        assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
+        """
+        Open a shard on this broker.  Its OPENED row is queued before the replica's first vote.  A closed shard may be
+        opened again once its files are gone (`may_open`); it keeps its term and its vote.
+        """
+        assert shard_id not in self.shards and self.may_open(shard_id), f"shard {shard_id} is open, or being removed"
         log = ShardLog(self.disk, self.cache, shard_id, descriptor, self.machines)
+        if shard_id in self.closed:
+            closed = self.closed.pop(shard_id)
+            log.term, log.voted_for = closed.term, closed.voted_for
         self.shards[shard_id] = log
         self.blocks.rows.put_control_row(shard_id, Entry(RowKind.OPENED, descriptor.encode()))
         return log
 
+    def may_open(self, shard_id: ShardId) -> bool:
+        """Return whether no file of an earlier replica of the shard is left."""
+        return not self.removals.holds(shard_id)
+
     def close_shard(self, shard_id: ShardId) -> None:
-        """Close a shard.  Its files are removed once its CLOSED row is durable."""
+        """Close a shard.  Its queued entries are dropped; its files are removed once its CLOSED row is durable."""
         log = self.shards.pop(shard_id)
         for partition in log.partitions.values():
             partition.is_closed = True
             self.cache.forget(partition.tail)
         self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
+        self.blocks.rows.drop(shard_id)
         self.blocks.rows.put_control_row(shard_id, Entry(RowKind.CLOSED, b""))
         self.removals.add_shard(self.blocks.rows.control_rows_queued, log)
 
@@ -258,8 +269,15 @@ class Store:
         return bool(self.removals or self.checkpoints.capture or journal.used * 2 > journal.capacity)
 
     def removal_steps(self) -> list[Step]:
-        """Return the removals that may be executed now; none while a write-back could create the files again."""
+        """
+        Return the removals that may be executed now; none while a write-back could create the files again.  Call
+        `removed` once all of them are done.
+        """
         return [] if self.is_writing_back else self.removals.steps(self.blocks.synced_control_rows)
+
+    def removed(self) -> None:
+        """Record that the removals that `removal_steps` returned are done."""
+        self.removals.done()
 
     @property
     def wants_checkpoint(self) -> bool:

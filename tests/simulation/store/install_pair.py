@@ -178,6 +178,7 @@ class Side:
         store.checkpointed()
         for step in store.removal_steps():
             step()
+        store.removed()
 
     def _apply(self) -> None:
         log, stable = self.log, self.replica.stable_index

@@ -108,6 +108,9 @@ class StoreScript:
             self._append_followed(SECOND, 1, 2)
             driver.block()
             driver.close_shard(NEIGHBOUR)
+        if number == 21:
+            driver.drain()
+            driver.open_shard(NEIGHBOUR, descriptor(3, 2, 2, ME, PEER))
         if number == 23:
             driver.close_shard(LATE)
         if number == 12:

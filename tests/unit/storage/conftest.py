@@ -132,6 +132,7 @@ class Hand:
     def remove(self) -> None:
         for step in self.store.removal_steps():
             step()
+        self.store.removed()
 
     def restarted(self, disk: SimulatedDisk | None = None, options: StoreOptions = SMALL) -> "Hand":
         disk = disk or self.disk.after_kill()

@@ -56,6 +56,9 @@ class MembershipReconciler:
         step = step_towards(membership, replicas, self._caught_up(replica), planned_learners=learners)
         if step is None:
             return
+        if replica.has_removed(step.members):
+            shard.begin_term()
+            return
         try:
             shard.change_membership(step, self._machine.clock.wall_ms())
         except IllegalChange:

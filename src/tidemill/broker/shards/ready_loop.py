@@ -206,7 +206,7 @@ class ReadyLoop:
             return
         removals = self._store.removal_steps()
         if removals:
-            self._background(_each(removals), lambda _: None)
+            self._background(_each(removals), lambda _: self._store.removed())
             return
         checkpoint = self._store.checkpoint_steps()
         if checkpoint is not None:

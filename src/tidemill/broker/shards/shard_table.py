@@ -1,8 +1,13 @@
 """The shards that are open on this broker, and their partitions by topic name and topic id.
 
-The table follows the cluster image: it opens the shards of new topics, closes those of deleted topics, and configures
-partitions.  An open shard is closed only if an earlier image contained its topic and the new one does not, so that
-missing metadata never causes data to be deleted.
+The table follows the cluster image: it opens the shards that are planned here, closes those of deleted topics, and
+configures partitions.  A shard whose topic exists is closed only if both the image and the shard's leader say that this
+broker is no longer a member: by the image alone, the last copy of an entry that a majority does not have yet could go.
+An open shard of a deleted topic is closed only if an earlier image contained its topic and the new one does not, so
+that missing metadata never causes data to be deleted.
+
+A closed shard that is planned here again is opened with an empty log, as a learner that knows no voters, once the old
+files are gone.  It keeps its term and its vote.
 """
 
 from collections.abc import Callable
@@ -10,12 +15,13 @@ from typing import Final
 
 from tidemill.broker.machine import Machine
 from tidemill.metadata.image import ClusterImage, Topic
+from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
 from tidemill.model.topic_kind import TopicKind
-from tidemill.raft.messages import AppendEntries, Message, SnapshotChunk, SnapshotOffer
+from tidemill.raft.messages import AppendEntries, Message, Released, SnapshotChunk, SnapshotOffer
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
@@ -61,10 +67,14 @@ class ShardTable:
         self._transport = transport
         self._observer = observer
         self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
+        self._events = machine.events
+        self.replicas_released = 0  # since the start
         self.is_electing = False  # whether any replica waits to campaign because its shard has no leader
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
+        self._image: ClusterImage | None = None  # the newest
+        self._reopening: set[ShardId] = set()  # planned here again, while files of the former replica are left
 
     def open_metadata(self, image: ClusterImage, *, is_initial_voter: bool) -> Shard:
         """
@@ -92,6 +102,7 @@ class ShardTable:
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         """Open, close and configure shards so that they match `image`."""
+        self._image = image
         if before.topics is not image.topics or before.shards is not image.shards:
             for topic in before.topics.values():
                 if topic.topic_id not in image.topics_by_id:
@@ -108,6 +119,8 @@ class ShardTable:
 
     def tick(self, alive: frozenset[ReplicaKey] = frozenset()) -> None:
         """Tick each shard that needs it, or all shards if the live peers (`alive`) have changed since the last call."""
+        if self._reopening:
+            self._reopen()
         everybody = alive != self._alive
         self._alive = alive
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
@@ -126,8 +139,10 @@ class ShardTable:
         shard = self.shards.get(shard_id)
         if shard is not None:
             shard.receive(sender, message)
+            if isinstance(message, Released) and shard.replica.is_released(message) and not self._is_planned(shard_id):
+                self._release(shard)
             return
-        may_open = shard_id not in self._store.closed
+        may_open = shard_id not in self._store.closed or shard_id in self._reopening
         has_room = len(self._early) < EARLY_MAX or (shard_id, sender) in self._early
         if may_open and has_room and not isinstance(message, _WITH_BYTES):
             self._early[shard_id, sender] = message
@@ -156,22 +171,47 @@ class ShardTable:
             planned = image.shards[shard_id]
             if shard_id in self.shards:
                 continue
-            log = self._store.shards.get(shard_id)
-            if log is None:
-                is_initial_voter = self._me in planned.initial_voters
-                is_timer = topic.kind == TopicKind.TIMER
-                if shard_id in self._store.closed or not (is_initial_voter or self._me in planned.replicas):
-                    continue
-                descriptor = ShardDescriptor(
-                    topic_id=topic.topic_id,
-                    first_partition=planned.first_partition,
-                    partition_count=planned.partition_count,
-                    feature_level=LEVEL_WITH_KIND if is_timer else FEATURE_LEVEL,
-                    membership=Membership(planned.initial_voters, () if is_initial_voter else (self._me,)),
-                    kind=TIMER_KIND if is_timer else LOG_KIND,
-                )
-                log = self._store.open_shard(shard_id, descriptor)
-            self._open(log, topic.name, image)
+            log = self._store.shards.get(shard_id) or self._create(topic, planned)
+            if log is not None:
+                self._open(log, topic.name, image)
+
+    def _create(self, topic: Topic, planned: PlannedShard) -> ShardLog | None:
+        """Create this broker's replica of a shard; None if it is to have none, or not yet."""
+        shard_id, me, is_timer = planned.shard_id, self._me, topic.kind == TopicKind.TIMER
+        self._reopening.discard(shard_id)
+        if shard_id in self._store.closed:
+            if me not in planned.replicas:
+                return None
+            if not self._store.may_open(shard_id):
+                self._reopening.add(shard_id)
+                return None
+            membership = Membership((), (me,))
+        elif me in planned.initial_voters:  # even if it is not planned any more: the others may need its vote
+            membership = Membership(planned.initial_voters)
+        elif me in planned.replicas:
+            membership = Membership(planned.initial_voters, (me,))
+        else:
+            return None
+        descriptor = ShardDescriptor(
+            topic_id=topic.topic_id,
+            first_partition=planned.first_partition,
+            partition_count=planned.partition_count,
+            feature_level=LEVEL_WITH_KIND if is_timer else FEATURE_LEVEL,
+            membership=membership,
+            kind=TIMER_KIND if is_timer else LOG_KIND,
+        )
+        return self._store.open_shard(shard_id, descriptor)
+
+    def _reopen(self) -> None:
+        """Try again to open the shards whose former files had to go first."""
+        image = self._image
+        assert image is not None, "shards are reopened because of an image"
+        for shard_id in [*self._reopening]:
+            planned = image.shards.get(shard_id)
+            if planned is None:
+                self._reopening.discard(shard_id)
+            else:
+                self._open_topic(image.topics_by_id[planned.topic_id], image)
 
     def _open(self, log: ShardLog, name: str, image: ClusterImage) -> Shard:
         shard = Shard(
@@ -201,7 +241,27 @@ class ShardTable:
         self.topics.pop(topic.name, None)
         self._counters.forget(topic.name)
         for shard_id in topic.shard_ids:
-            shard = self.shards.pop(shard_id, None)
+            shard = self.shards.get(shard_id)
             if shard is not None:
-                shard.stop()
-                self._store.close_shard(shard_id)
+                self._close(shard)
+
+    def _close(self, shard: Shard) -> None:
+        del self.shards[shard.shard_id]
+        shard.stop()
+        self._store.close_shard(shard.shard_id)
+
+    def _is_planned(self, shard_id: ShardId) -> bool:
+        planned = None if self._image is None else self._image.shards.get(shard_id)
+        return planned is None or self._me in planned.replicas
+
+    def _release(self, shard: Shard) -> None:
+        """Close a shard of which this broker is no longer a member."""
+        partitions = self.topics[shard.topic]
+        for number in shard.released:
+            del partitions[number]
+        if not partitions:
+            del self.topics[shard.topic]
+        self._close(shard)
+        self.replicas_released += 1
+        self._events.event("replica released", shard=shard.shard_id, topic=shard.topic)
+        self._wake()

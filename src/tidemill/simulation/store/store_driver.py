@@ -223,13 +223,16 @@ class StoreDriver:
             return
         removals = store.removal_steps()
         if removals:
-            self._steps, self._done = _each(removals), _ignore
+            self._steps, self._done = _each(removals), self._removed
             return
         checkpoint = store.checkpoint_steps()
         if checkpoint is not None:
             self._steps, self._done = iter(checkpoint), self._checkpointed
         elif store.wants_growth:
             self._steps, self._done = store.growth_steps(), store.grown
+
+    def _removed(self, _: File | None) -> None:
+        self.store.removed()
 
     def _checkpointed(self, _: File | None) -> None:
         self.checkpoints += 1

@@ -141,7 +141,7 @@ class StoreModel:
         for row in rows:
             shard_id = row.shard_id
             if row.descriptor is not None:
-                shards[shard_id] = ShardModel(row.descriptor)
+                shards[shard_id] = ShardModel(row.descriptor, *closed.pop(shard_id, (0, None)))
                 copied.add(shard_id)
                 continue
             if shard_id not in shards:
@@ -170,7 +170,8 @@ class StoreHistory:
     """The submitted rows, the block that holds each of them, and the newest acknowledged block.
 
     Control rows are gathered before entries, and the entries of a shard are gathered in order.  A truncation removes
-    the entries that no block holds yet, and becomes a row only if a block holds some of the truncated entries.
+    the entries that no block holds yet, and becomes a row only if a block holds some of the truncated entries.  Closing
+    a shard removes all of its entries that no block holds yet.
     """
 
     def __init__(self, model: StoreModel, sequence: int) -> None:
@@ -185,6 +186,9 @@ class StoreHistory:
     def submit(self, row: Row) -> None:
         if row.entry is not None:
             self._entries.append(row)
+        elif row == Row(row.shard_id):  # closes the shard
+            self._entries = [it for it in self._entries if it.shard_id != row.shard_id]
+            self._control_rows.append(row)
         elif row.truncated_from is None or self._drop_waiting(row.shard_id, row.truncated_from):
             self._control_rows.append(row)
 

@@ -21,7 +21,7 @@ from tidemill.storage.journal.block import WriteBack, write_back_run
 from tidemill.storage.journal.block_queue import BlockQueue
 from tidemill.storage.journal.dirty_files import DirtyFiles
 from tidemill.storage.journal.journal import Journal, JournalPosition
-from tidemill.storage.journal.queued_rows import QueuedRows, queued_rows
+from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore, queued_rows
 from tidemill.storage.journal.removals import Removals
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.journal.write_back import WriteBackQueue
@@ -183,11 +183,17 @@ class Checkpointer:
 
 
 def _section_of(log: ShardLog, queued: QueuedRows | None) -> bytes | None:
-    """Return the shard's section of a checkpoint; None if its OPENED row is queued but not in a block yet."""
+    """
+    Return the shard's section of a checkpoint.  While its OPENED row is queued but not in a block yet, that is the
+    section of a closed shard if it was open before, and otherwise None.
+    """
     if log.changed and log.installing is None:
         log.machines.forget_expired(log.commit_index, log.committed_append_time)
     if queued is not None:
-        return None if queued.is_opening else encode_shard(log, queued)
+        if not queued.is_opening:
+            return encode_shard(log, queued)
+        before = queued.vote or VoteBefore(log.term, log.voted_for)
+        return encode_closed(log.shard_id, ClosedShard(before.term, before.voted_for)) if before.term else None
     if log.changed:
         log.section = encode_shard(log)
         log.changed = False

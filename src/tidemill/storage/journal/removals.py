@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tidemill.model.shard import ShardId
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk, remove_if_empty, remove_if_there
 from tidemill.storage.journal.dirty_files import DirtyFiles
@@ -22,6 +23,7 @@ class Removals:
         self._dirty = dirty
         self._segments: list[tuple[int, Segment]] = []  # (number of the control row, segment)
         self._shards: list[tuple[int, ShardLog]] = []  # (number of the control row, shard)
+        self._removing: list[ShardId] = []  # the shards that the newest steps remove
 
     def __bool__(self) -> bool:
         return bool(self._segments or self._shards)
@@ -32,12 +34,18 @@ class Removals:
     def add_shard(self, number: int, log: ShardLog) -> None:
         self._shards.append((number, log))
 
+    def holds(self, shard_id: ShardId) -> bool:
+        """Return whether files of a closed shard may still be there."""
+        return shard_id in self._removing or any(log.shard_id == shard_id for _, log in self._shards)
+
     def closing(self, control_rows_gathered: int) -> list[ShardLog]:
         """Return the shards whose CLOSED row is queued, but not in a block yet."""
         return [log for number, log in self._shards if number > control_rows_gathered]
 
     def steps(self, synced_control_rows: int) -> list[Step]:
-        """Return steps, for another thread, that remove the files whose control rows are durable."""
+        """
+        Return steps, for another thread, that remove the files whose control rows are durable.  Call `done` afterwards.
+        """
         disk, dirty = self._disk, self._dirty
         steps: list[Step] = []
         while self._segments and self._segments[0][0] <= synced_control_rows:
@@ -47,6 +55,7 @@ class Removals:
             steps.append(lambda segment=segment: remove_segment(disk, segment))  # type: ignore[misc]
         while self._shards and self._shards[0][0] <= synced_control_rows:
             log = self._shards.pop(0)[1]
+            self._removing.append(log.shard_id)
             for partition in log.partitions.values():
                 for segment in partition.segments:
                     dirty.forget(segment)
@@ -55,6 +64,10 @@ class Removals:
             dirty.add((), [paths.topic_directory(log.descriptor.topic_id), paths.TOPICS])
             steps.append(lambda log=log: remove_shard(disk, log))  # type: ignore[misc]
         return steps
+
+    def done(self) -> None:
+        """Record that the newest steps have been executed."""
+        self._removing.clear()
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:

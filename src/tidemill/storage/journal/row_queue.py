@@ -86,6 +86,22 @@ class RowQueue:
         self._requeue_passed()
         return first is None or from_index < first
 
+    def drop(self, shard_id: ShardId) -> None:
+        """
+        Drop all queued entries and rows of installs of a shard that is being closed.  If they were written after its
+        CLOSED row, which overtakes them, recovery could take them for rows of a replica that was opened later.
+        """
+        kept = []
+        for shard, row in self.entries:
+            if shard != shard_id:
+                kept.append((shard, row))
+                continue
+            self.bytes -= ROW_BYTES + row.payload_bytes
+            if row.kind == BATCH:
+                row.payload = row.header = None  # no segment will ever need the bytes
+        self.entries = kept
+        self._requeue_passed()
+
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
         """
         Take the rows of the next block: as many as fit into `bytes_max` and the ring.  The first row may exceed
