@@ -34,6 +34,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import Record
 from tidemill.metadata.partitions import CreatePartitions, GrownTopic, create_partitions
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock, allocate_producer_ids
+from tidemill.metadata.reassignments import PlannedReplicas, PlanReplicas, plan_replicas
 from tidemill.metadata.result import DecisionContext, Result
 from tidemill.metadata.snapshot import snapshot_chunks
 from tidemill.metadata.topics import (
@@ -55,6 +56,7 @@ Command = (
     | AdmitBroker
     | RegisterBroker
     | GrowReplicas
+    | PlanReplicas
     | CreateTopics
     | CreateInternalTopic
     | DeleteTopics
@@ -101,6 +103,8 @@ class Controller:
     @overload
     def decide(self, command: GrowReplicas, now_ms: int, *, live: Live = None) -> Result[None]: ...
     @overload
+    def decide(self, command: PlanReplicas, now_ms: int, *, live: Live = None) -> Result[PlannedReplicas]: ...
+    @overload
     def decide(self, command: CreateTopics, now_ms: int, *, live: Live = None) -> Result[tuple[CreatedTopic, ...]]: ...
     @overload
     def decide(self, command: CreateInternalTopic, now_ms: int, *, live: Live = None) -> Result[CreatedTopic]: ...
@@ -138,6 +142,8 @@ class Controller:
                 return register_broker(context, command)
             case GrowReplicas():
                 return grow_replicas(context, command)
+            case PlanReplicas():
+                return plan_replicas(context, command)
             case CreateTopics():
                 return create_topics(context, command)
             case CreateInternalTopic():

@@ -8,7 +8,7 @@ from tidemill.batches.batch import spans
 from tidemill.batches.checksum import crc32c
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import ReplicaKey
-from tidemill.model.shard import ShardId
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
@@ -45,6 +45,8 @@ class ClusterCheck:
         if machine.broker is None:
             return
         seen = self._seen.setdefault((machine, machine.starts), {})
+        for closed in seen.keys() - machine.broker.shard_table.shards.keys():
+            del seen[closed]  # a later replica of the shard begins with an empty log
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
             # Even before any replica has led the shard, a majority of its first voters must survive.
@@ -125,8 +127,8 @@ class ClusterCheck:
         """
         for machine in self._machines:
             if machine.broker is not None:
-                for shard_id in machine.broker.store.closed:
-                    self._memberships.pop(shard_id, None)
+                for shard_id in machine.broker.store.closed.keys() - machine.broker.image.shards.keys():
+                    self._memberships.pop(shard_id, None)  # the topic has been deleted
         staying = {machine.voter for machine in self._machines if machine is not lost and not machine.is_rotten}
         for known in self._memberships.values():
             for membership in known.values():
@@ -200,7 +202,7 @@ class ClusterCheck:
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
         """
-        Return whether the broker's assigned shards have the planned voters, and no shard of a deleted topic remains.
+        Return whether the broker's assigned shards have the planned voters, and no other shard remains.
         """
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
@@ -209,8 +211,9 @@ class ClusterCheck:
             if machine.voter in shard.replicas and (here is None or set(here.replica.voters) != set(shard.replicas)):
                 return False
         return all(
-            shard.shard_id in broker.image.shards and shard.topic in broker.image.topics
-            for shard in broker.shard_table.shards.values()
+            shard_id in broker.image.shards
+            and (shard_id == METADATA_SHARD or machine.voter in broker.image.shards[shard_id].replicas)
+            for shard_id in broker.shard_table.shards
         )
 
     def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, bytes]) -> None:

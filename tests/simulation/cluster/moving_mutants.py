@@ -1,0 +1,119 @@
+"""Plants bugs in the code that closes replicas and opens them again; the simulated moves must find them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+from tidemill.broker.maintenance.replica_releases import ReplicaReleases
+from tidemill.broker.shards import shard_table
+from tidemill.broker.shards.shard_table import ShardTable
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.raft.memberships import Memberships
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import Membership
+from tidemill.storage.checkpoint.checkpoint import ClosedShard
+from tidemill.storage.journal.row_queue import RowQueue
+from tidemill.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class MovingMutant:
+    planted: Callable[[], AbstractContextManager[None]]
+    seed: int  # that has found it
+
+
+@contextmanager
+def closes_without_asking() -> Iterator[None]:
+    def tick(self: Any, image: Any) -> None:
+        table = self._shard_table
+        for shard_id, shard in [*table.shards.items()]:
+            planned = image.shards.get(shard_id)
+            if planned is not None and self._cluster.me not in planned.replicas and shard_id != METADATA_SHARD:
+                table._release(shard)
+
+    with patch.object(ReplicaReleases, "tick", tick):
+        yield
+
+
+@contextmanager
+def closes_what_is_planned() -> Iterator[None]:
+    with patch.object(ShardTable, "_is_planned", lambda self, shard_id: False):
+        yield
+
+
+@contextmanager
+def releases_before_the_removal_is_committed() -> Iterator[None]:
+    with patch.object(Memberships, "is_committed", PropertyMock(return_value=True)):
+        yield
+
+
+@contextmanager
+def never_opens_again() -> Iterator[None]:
+    create = ShardTable._create
+
+    def once(self: Any, topic: Any, planned: Any) -> Any:
+        return None if planned.shard_id in self._store.closed else create(self, topic, planned)
+
+    with patch.object(ShardTable, "_create", once):
+        yield
+
+
+@contextmanager
+def returns_with_the_founders_vote() -> Iterator[None]:
+    create = ShardTable._create
+
+    def founder(self: Any, topic: Any, planned: Any) -> Any:
+        def membership(voters: Any, learners: Any = ()) -> Membership:
+            return Membership(voters or planned.initial_voters, () if not voters else learners)
+
+        with patch.object(shard_table, "Membership", membership):
+            return create(self, topic, planned)
+
+    with patch.object(ShardTable, "_create", founder):
+        yield
+
+
+@contextmanager
+def forgets_its_term_and_its_vote() -> Iterator[None]:
+    open_shard = Store.open_shard
+
+    def forgetful(self: Any, shard_id: Any, descriptor: Any) -> Any:
+        if shard_id in self.closed:
+            self.closed[shard_id] = ClosedShard(0, None)
+        return open_shard(self, shard_id, descriptor)
+
+    with patch.object(Store, "open_shard", forgetful):
+        yield
+
+
+@contextmanager
+def returns_in_the_same_term() -> Iterator[None]:
+    with patch.object(Replica, "has_removed", lambda self, members: False):
+        yield
+
+
+@contextmanager
+def opens_while_files_are_removed() -> Iterator[None]:
+    with patch.object(Store, "may_open", lambda self, shard_id: True):
+        yield
+
+
+@contextmanager
+def writes_rows_after_closing() -> Iterator[None]:
+    with patch.object(RowQueue, "drop", lambda self, shard_id: None):
+        yield
+
+
+MUTANTS = (
+    MovingMutant(closes_without_asking, 0),
+    MovingMutant(closes_what_is_planned, 0),
+    MovingMutant(releases_before_the_removal_is_committed, 0),
+    MovingMutant(never_opens_again, 0),
+    MovingMutant(returns_with_the_founders_vote, 0),
+    MovingMutant(forgets_its_term_and_its_vote, 0),
+    MovingMutant(returns_in_the_same_term, 0),
+    MovingMutant(opens_while_files_are_removed, 0),
+    MovingMutant(writes_rows_after_closing, 0),
+)

@@ -1,0 +1,91 @@
+"""A simulated cluster whose shards move to other brokers, again and again, under all faults."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Final
+from unittest.mock import patch
+
+from tidemill.broker.broker import Broker
+from tidemill.broker.maintenance import replica_releases
+from tidemill.metadata.reassignments import PlannedReplicas, PlanReplicas
+from tidemill.model.shard import ShardId
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.invariant_violation import InvariantViolation
+from tidemill.simulation.machine.machine import seconds
+
+ASK_MS: Final = 300
+MOVE_S: Final = 1.0  # the mean time between two plans
+REPLICAS: Final = (1, 2, 3, 3, 3)
+
+
+class MovingRun(ClusterRun):
+    """Also counts what has happened to replicas: `happened`."""
+
+    def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
+        super().__init__(seed, knobs)
+        self.happened: Counter[str] = Counter()
+        self._moves = Random(seed)
+        self._closed: dict[str, set[ShardId]] = {}  # by broker
+        for machine in self.machines:
+            check = machine.after_turn
+            machine.after_turn = lambda it, check=check: (check(it), self._note(it))  # type: ignore[misc]
+        self.timeline.after(seconds(MOVE_S), self._plan)
+
+    def _plan(self) -> None:
+        """Have the controller plan the replicas of some shard on some brokers.  End with the faults."""
+        if self.faults.is_over:
+            return
+        controllers = [it for it in self.machines if it.broker is not None and it.broker.controller.leads]
+        topic = None if not controllers else controllers[-1].broker.image.topic(TOPIC)  # type: ignore[union-attr]
+        if topic is not None:
+            broker, random = controllers[-1].broker, self._moves
+            assert broker is not None and controllers[-1].loop is not None, "it is up"
+            registered = [it.broker_id for it in broker.image.registered()]
+            count = min(random.choice(REPLICAS), len(registered))
+            command = PlanReplicas(
+                shard_id=random.choice(topic.shard_ids), brokers=tuple(random.sample(registered, count))
+            )
+            controllers[-1].loop.after(0, partial(self._submit, broker, command))
+        self.timeline.after(seconds(self._moves.expovariate(1 / MOVE_S)), self._plan)
+
+    def _submit(self, broker: Broker, command: PlanReplicas) -> None:
+        def planned(outcome: object) -> None:
+            if isinstance(outcome, PlannedReplicas):
+                if outcome.problem is not None:
+                    raise InvariantViolation(f"{command} is refused: {outcome.problem}")
+                self.happened["planned"] += 1
+
+        broker.controller.submit(command).then(planned)
+
+    def _note(self, machine: BrokerMachine) -> None:
+        """Count replicas that a broker has closed or opened again since its last turn."""
+        broker = machine.broker
+        if broker is None:
+            return
+        before, closed = self._closed.get(machine.name, set()), {*broker.store.closed} & broker.image.shards.keys()
+        if closed != before:
+            self.happened["released"] += len(closed - before)
+            self.happened["opened again"] += len(before & broker.shard_table.shards.keys())
+            self._closed[machine.name] = closed
+
+
+@contextmanager
+def asking_often() -> Iterator[None]:
+    """Let replicas that are not planned any more ask for their release often, so that some come back in a short run."""
+    with patch.object(replica_releases, "ASK_MS", ASK_MS):
+        yield
+
+
+def with_moves(knobs: ClusterKnobs) -> ClusterKnobs:
+    """Return knobs with which runs last long enough for several moves of a shard."""
+    return replace(knobs, duration_s=max(knobs.duration_s, 15))
+
+
+def moving_run(seed: int, brokers: int = 5) -> MovingRun:
+    return MovingRun(seed, with_moves(ClusterKnobs.draw(Random(seed), brokers)))
