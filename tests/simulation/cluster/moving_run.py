@@ -11,7 +11,9 @@ from unittest.mock import patch
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.maintenance import replica_releases
+from tidemill.metadata.image import Shard
 from tidemill.metadata.reassignments import PlannedReplicas, PlanReplicas
+from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.shard import ShardId
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
@@ -21,6 +23,8 @@ from tidemill.simulation.machine.machine import seconds
 
 ASK_MS: Final = 300
 MOVE_S: Final = 1.0  # the mean time between two plans
+CANCEL_S: Final = 0.3  # the mean time until a plan that is withdrawn soon
+CANCELLED: Final = 0.3  # of plans are withdrawn
 REPLICAS: Final = (1, 2, 3, 3, 3)
 
 
@@ -31,6 +35,7 @@ class MovingRun(ClusterRun):
         super().__init__(seed, knobs)
         self.happened: Counter[str] = Counter()
         self._moves = Random(seed)
+        self._former: tuple[Shard, list[BrokerId]] | None = None  # what the last plan has replaced
         self._closed: dict[str, set[ShardId]] = {}  # by broker
         for machine in self.machines:
             check = machine.after_turn
@@ -43,16 +48,21 @@ class MovingRun(ClusterRun):
             return
         controllers = [it for it in self.machines if it.broker is not None and it.broker.controller.leads]
         topic = None if not controllers else controllers[-1].broker.image.topic(TOPIC)  # type: ignore[union-attr]
+        pause_s = self._moves.expovariate(1 / MOVE_S)
         if topic is not None:
             broker, random = controllers[-1].broker, self._moves
             assert broker is not None and controllers[-1].loop is not None, "it is up"
+            shard = broker.image.shards[random.choice(topic.shard_ids)]
             registered = [it.broker_id for it in broker.image.registered()]
-            count = min(random.choice(REPLICAS), len(registered))
-            command = PlanReplicas(
-                shard_id=random.choice(topic.shard_ids), brokers=tuple(random.sample(registered, count))
-            )
+            brokers = random.sample(registered, min(random.choice(REPLICAS), len(registered)))
+            if self._former is not None and random.random() < CANCELLED:
+                shard, brokers = self._former
+            elif random.random() < CANCELLED:
+                pause_s = random.expovariate(1 / CANCEL_S)
+            self._former = shard, broker_ids(shard.replicas)
+            command = PlanReplicas(shard_id=shard.shard_id, brokers=tuple(brokers))
             controllers[-1].loop.after(0, partial(self._submit, broker, command))
-        self.timeline.after(seconds(self._moves.expovariate(1 / MOVE_S)), self._plan)
+        self.timeline.after(seconds(pause_s), self._plan)
 
     def _submit(self, broker: Broker, command: PlanReplicas) -> None:
         def planned(outcome: object) -> None:
