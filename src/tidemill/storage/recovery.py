@@ -195,8 +195,7 @@ def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
         descriptor = ShardDescriptor.decode(row.payload)
         opened = store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, descriptor, store.machines)
         if shard_id in store.closed:
-            closed = store.closed.pop(shard_id)
-            opened.term, opened.voted_for = closed.term, closed.voted_for
+            store.closed.pop(shard_id).restore(opened)
         return
     log = store.shards.get(shard_id)
     if log is None:
@@ -221,7 +220,7 @@ def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
     elif kind in INSTALL_KINDS:
         replay_install_row(log, row)
     elif kind == RowKind.CLOSED:
-        store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
+        store.closed[shard_id] = ClosedShard.of(log)
         replayed.closings.append(store.shards.pop(shard_id))
     else:
         raise JournalDamaged(f"a row of kind {kind} in shard {shard_id}: written by a newer version; use that one")

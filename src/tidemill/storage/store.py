@@ -96,13 +96,12 @@ class Store:
     def open_shard(self, shard_id: ShardId, descriptor: ShardDescriptor) -> ShardLog:
         """
         Open a shard on this broker.  Its OPENED row is queued before the replica's first vote.  A closed shard may be
-        opened again once its files are gone (`may_open`); it keeps its term and its vote.
+        opened again once its files are gone (`may_open`): it accepts a snapshot and nothing else.
         """
         assert shard_id not in self.shards and self.may_open(shard_id), f"shard {shard_id} is open, or being removed"
         log = ShardLog(self.disk, self.cache, shard_id, descriptor, self.machines)
         if shard_id in self.closed:
-            closed = self.closed.pop(shard_id)
-            log.term, log.voted_for = closed.term, closed.voted_for
+            self.closed.pop(shard_id).restore(log)
         self.shards[shard_id] = log
         self.blocks.rows.put_control_row(shard_id, Entry(RowKind.OPENED, descriptor.encode()))
         return log
@@ -117,7 +116,7 @@ class Store:
         for partition in log.partitions.values():
             partition.is_closed = True
             self.cache.forget(partition.tail)
-        self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
+        self.closed[shard_id] = ClosedShard.of(log)
         self.blocks.rows.drop(shard_id)
         self.blocks.rows.put_control_row(shard_id, Entry(RowKind.CLOSED, b""))
         self.removals.add_shard(self.blocks.rows.control_rows_queued, log)

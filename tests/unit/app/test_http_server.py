@@ -10,9 +10,7 @@ CHUNK = b"1\r\n1\r\n"
 
 
 def test_tiny_chunks_in_one_read_are_refused() -> None:
-    """
-    As many chunks as one read may hold are parsed; with one more, the request is refused.
-    """
+    """One read parses CHUNKS_MAX chunks; with one more, the request is refused."""
     connection = StrictConnection(h11.SERVER, 65_536)
     connection.receive_data(HEAD + CHUNK * (CHUNKS_MAX + 1))
 

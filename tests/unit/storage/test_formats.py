@@ -103,7 +103,7 @@ def checkpoint(hand: Any) -> bytes:
     hand.commit()
     hand.append(1)
     hand.write_all()
-    sections = [encode_closed(ShardId(4), ClosedShard(2, None)), encode_shard(hand.shard)]
+    sections = [encode_closed(ShardId(4), ClosedShard(2, None, 9, 1)), encode_shard(hand.shard)]
     return encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), sections)
 
 
@@ -251,9 +251,9 @@ def test_a_checkpoint(hand: Any) -> None:
         return number(data, at - size, size)
 
     head = [(8, 2), (12, 4), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8)]
-    assert [5, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
+    assert [6, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
     assert (b"TMCP", crc32c(KEY + data[8:])) == (data[:4], number(data, 4, 4))
-    assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # the section of the closed shard
+    assert [34, 4, 2, 2, 0, 9, 1] == [take(size) for size in (4, 8, 1, 8, 1, 8, 8)]  # the section of the closed shard
     assert len(data) - at - 4 == take(4)
     assert [1, 1, 1] == [take(size) for size in (8, 1, 8)]  # shard id, state (open), term
     assert [1, 1, int.from_bytes(b"d" * 16)] == [take(size) for size in (1, 4, 16)]  # vote
@@ -330,7 +330,7 @@ def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPa
         earlier.setattr("tidemill.storage.checkpoint.checkpoint.VERSION", 1)
         data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [])
 
-    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 5"):
+    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 6"):
         decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data, default_machines())
 
 

@@ -6,8 +6,9 @@ broker is no longer a member: by the image alone, the last copy of an entry that
 An open shard of a deleted topic is closed only if an earlier image contained its topic and the new one does not, so
 that missing metadata never causes data to be deleted.
 
-A closed shard that is planned here again is opened with an empty log, as a learner that knows no voters, once the old
-files are gone.  It keeps its term and its vote.
+A closed shard that is planned here again is opened once the old files are gone, and waits for a snapshot.  It keeps its
+term, its vote, and the last entry that it had, by which it votes until then: a candidate that lacks entries to whose
+majority the former replica belonged must not win with the vote of the empty one.
 """
 
 from collections.abc import Callable
@@ -128,7 +129,8 @@ class ShardTable:
         for shard in list(self.shards.values()):
             if everybody or shard.needs_tick:
                 shard.tick(now_ms, wall_ms)
-                if shard.needs_tick and not (shard.replica.leads or shard.replica.is_damaged):
+                replica = shard.replica
+                if shard.needs_tick and not (replica.leads or replica.is_damaged or replica.installing):
                     self.is_electing = True
 
     def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:

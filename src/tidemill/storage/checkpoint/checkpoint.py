@@ -23,7 +23,7 @@ from tidemill.storage.partition.partition_state import COUNT, ByteReader, Partit
 from tidemill.storage.partition.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 5  # version 1 had no learners, 2 no installs, 3 no damage, 4 no machine sections
+VERSION: Final = 6  # 1 had no learners, 2 no installs, 3 no damage, 4 no machine sections, 5 no logs of closed shards
 OPEN: Final = 1
 CLOSED: Final = 2
 INSTALLING: Final = 3
@@ -34,17 +34,35 @@ _BOUNDARY: Final = Struct(">QQq")
 _DAMAGED: Final = Struct(">Iq")  # partition, and the offset from which the partition is damaged
 # For an unfinished install: index and term of the snapshot, and of this replica's last entry before the install.
 _INSTALLING: Final = Struct(">QQQQ")
+_LAST: Final = Struct(">QQ")  # of a closed shard: index and term of the last entry
 NOTHING_QUEUED: Final = QueuedRows()
 
 
 @dataclass(slots=True)
 class ClosedShard:
     """
-    The term and vote of a closed shard.  Without them, the replica of a reopened shard could vote twice in a term.
+    What a closed replica remembers if its shard is opened again: its term and vote, without which it could vote twice
+    in a term, and the last entry of its log, without which it could vote for a candidate that lacks what it had.
     """
 
     term: int
     voted_for: ReplicaKey | None
+    last_index: int
+    last_term: int
+
+    @classmethod
+    def of(cls, log: ShardLog) -> "ClosedShard":
+        return cls(log.term, log.voted_for, log.last_index, log.term_at(log.last_index))
+
+    def restore(self, log: ShardLog) -> None:
+        """
+        Let `log`, which is empty, claim the last entry of the former replica in votes, and accept nothing but a
+        snapshot, as after an install that has just begun.
+        """
+        log.term, log.voted_for = self.term, self.voted_for
+        log.restore_boundary(self.last_index, self.last_term, 0)
+        log.commit_index = 0
+        log.begin_install(0, 0, [])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +107,8 @@ def _read_damage(reader: ByteReader, log: ShardLog) -> None:
 
 
 def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
-    return _SHARD.pack(shard_id, CLOSED, closed.term) + _encode_vote(closed.voted_for)
+    last = _LAST.pack(closed.last_index, closed.last_term)
+    return _SHARD.pack(shard_id, CLOSED, closed.term) + _encode_vote(closed.voted_for) + last
 
 
 def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
@@ -171,7 +190,7 @@ def decode_checkpoint(
         shard_id = ShardId(shard)
         voted_for = reader.vote()
         if state == CLOSED:
-            checkpoint.closed[shard_id] = ClosedShard(term, voted_for)
+            checkpoint.closed[shard_id] = ClosedShard(term, voted_for, *reader.numbers(_LAST))
             continue
         log = ShardLog(disk, cache, shard_id, ShardDescriptor.decode(reader.bytes(reader.count())), machines)
         log.term, log.voted_for = term, voted_for

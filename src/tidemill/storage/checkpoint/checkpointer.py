@@ -192,8 +192,11 @@ def _section_of(log: ShardLog, queued: QueuedRows | None) -> bytes | None:
     if queued is not None:
         if not queued.is_opening:
             return encode_shard(log, queued)
+        if log.installing is None:
+            return None  # the shard was not open before
         before = queued.vote or VoteBefore(log.term, log.voted_for)
-        return encode_closed(log.shard_id, ClosedShard(before.term, before.voted_for)) if before.term else None
+        closed = ClosedShard(before.term, before.voted_for, log.last_index, log.term_at(log.last_index))
+        return encode_closed(log.shard_id, closed)
     if log.changed:
         log.section = encode_shard(log)
         log.changed = False

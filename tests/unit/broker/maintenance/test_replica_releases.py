@@ -72,7 +72,7 @@ def test_a_replica_that_is_planned_again_is_kept(world: ClusterWorld) -> None:
 
 
 def test_the_last_shard_of_a_broker_may_leave(world: ClusterWorld) -> None:
-    """The leader itself hands over and goes."""
+    """Its leader removes itself, and then closes its replica, too."""
     plan(world, 3)
     world.until(lambda: is_open(world, 3) and not is_open(world, 1) and not is_open(world, 2), "only broker 3 is left")
 

@@ -74,7 +74,7 @@ def test_a_checkpoint_is_read_as_it_was_written(
 ) -> None:
     """Encoding a decoded checkpoint gives the same bytes."""
     log = shard_of(partitions, term, voted_for)
-    closed = ClosedShard(5, VOTER)
+    closed = ClosedShard(5, VOTER, 7, 3)
     sections = [encode_closed(ShardId(1), closed), encode_shard(log)]
     data = encode_checkpoint(KEY, 4, 77, JournalPosition(2, 8192), sections)
 
@@ -93,7 +93,7 @@ def test_no_flipped_bit_passes(at: int, bit: int) -> None:
     term.
     """
     data = bytearray(
-        encode_checkpoint(KEY, 4, 77, JournalPosition(2, 0), [encode_closed(ShardId(1), ClosedShard(5, VOTER))])
+        encode_checkpoint(KEY, 4, 77, JournalPosition(2, 0), [encode_closed(ShardId(1), ClosedShard(5, VOTER, 7, 3))])
     )
     data[at % len(data)] ^= 1 << bit
 
