@@ -84,6 +84,44 @@ def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: 
         assert 1 == hand.restarted(hand.disk.after_power_loss(Alone(name))).store.checkpoints.number
 
 
+def test_the_directory_of_a_segment_is_durable_although_an_index_file_has_made_it(
+    make_hand: Callable[..., Any],
+) -> None:
+    """
+    Seed 624 of the simulation of timer topics: an index file of what waits made the directory before the first segment
+    was written back.  So no checkpoint synced the directory's own name, and a power loss took the segments with it.
+    """
+    hand = make_hand(OPTIONS)
+    hand.disk.make_directory(hand.log.directory)
+    hand.append(2)
+    hand.write_all()
+
+    hand.checkpoint()
+
+    assert {} == hand.restarted(hand.disk.after_power_loss(ALL_LOST)).found.damaged
+
+
+def test_the_directory_of_a_segment_is_durable_although_a_killed_process_has_made_it(
+    make_hand: Callable[..., Any],
+) -> None:
+    """
+    The process was killed before a checkpoint, so that the directory is only in the page cache.  All that was in the
+    directory has been truncated, so recovery writes nothing to it.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(2)
+    hand.write_all()
+    hand.store.truncate(hand.shard, 1)
+    hand.write_all()
+    again = hand.restarted()
+    again.append(2, term=2)
+    again.write_all()
+
+    again.checkpoint()
+
+    assert {} == again.restarted(again.disk.after_power_loss(ALL_LOST)).found.damaged
+
+
 def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:
     """
     The batch was durable but not committed when the checkpoint was taken.  Its segment has been removed since then, but

@@ -100,24 +100,23 @@ class WriteBack:
             block.stale_files = []
 
 
-def write_back_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
+def write_back_run(disk: Disk, run: Run, changed_directories: list[str]) -> None:
     """
-    Write a run to its segment's file.  Create the file and its directory if they are missing, and add to
-    `new_directories` every directory in which a name was created.  Raises DiskFull.
+    Write a run to its segment's file.  Create the file and its directory if they are missing; then add to
+    `changed_directories` the directories that must be synced, so that the name of the file is durable.  Raises
+    DiskFull.
     """
     segment = run.segment
+    if not segment.on_disk:
+        directory = segment.path.rpartition("/")[0]
+        disk.make_directory(directory)
+        # None of these names need be durable, even if all are there: a process that was killed may have made them, or
+        # an index file of a timer topic has needed the directory first.
+        changed_directories += [paths.TOPICS, directory.rpartition("/")[0], directory]
     file = segment.file
     if file is None:
-        directory = segment.path.rpartition("/")[0]
-        if not segment.on_disk:
-            topic, parent = directory.rpartition("/")[0], paths.TOPICS
-            if not disk.exists(directory):
-                disk.make_directory(directory)
-                new_directories += [parent, topic]
-            new_directories.append(directory)
-        file = disk.open(segment.path, create=True)
-        segment.on_disk = True
-        segment.file = file
+        file = segment.file = disk.open(segment.path, create=True)
+    segment.on_disk = True
     if run.is_read:
         file.write(run.position, run.parts)
     else:
