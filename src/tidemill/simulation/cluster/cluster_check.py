@@ -2,7 +2,7 @@
 The invariants of a simulated cluster, checked after every turn of a broker, and at the end of a run, after healing.
 """
 
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from tidemill.batches.batch import spans
 from tidemill.batches.checksum import crc32c
@@ -22,6 +22,29 @@ from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
 READ_BYTES: Final = 1 << 20
+
+
+class LogPosition(NamedTuple):
+    """
+    The position of one replica of a partition.  Epochs and producers change at append, so the last entry counts: where
+    only some replicas have the first entry of a term, their epochs differ and their offsets do not.  Logs whose last
+    entries have the same index and term are equal (the log matching property).
+    """
+
+    log_start: int
+    high_watermark: int
+    end_offset: int
+    stable_index: int
+    last_index: int
+    last_term: int
+
+
+class ReplicaState(NamedTuple):
+    """The state of one replica of a partition.  Replicas at the same position must have the same state."""
+
+    position: LogPosition
+    epochs: list[tuple[int, int]]  # (epoch, start offset)
+    producers: dict[int, tuple[int, int, int]]  # producer id → epoch, last sequence and end offset of its newest batch
 
 
 class ClusterCheck:
@@ -142,15 +165,15 @@ class ClusterCheck:
     def agree(self) -> bool:
         """Return whether every broker is up and all of them agree.
 
-        All replicas of a partition must have the same log start, high watermark, epochs, producer states and bytes, and
-        all brokers the same metadata.  Return False while a replica or broker lags behind; raise `InvariantViolation`
-        if two differ.
+        All replicas of a partition must have the same log, log start, high watermark, epochs, producer states and
+        bytes, and all brokers the same metadata.  Return False while a replica or broker lags behind; raise
+        `InvariantViolation` if two differ.
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
         # Replicas are compared by topic id: a lagging broker may still have an older topic with the same name.
         batches: dict[tuple[TopicId, int], dict[int, bytes]] = {}
-        states: dict[tuple[TopicId, int], list[Any]] = {}
+        states: dict[tuple[TopicId, int], list[tuple[str, ReplicaState]]] = {}
         images: list[ClusterImage] = []
         for machine in self._machines:
             assert machine.broker is not None, f"{machine.name} is ready"
@@ -167,7 +190,7 @@ class ClusterCheck:
                         if not partition.shard.damage.suspect(problem):
                             raise  # no other replica can repair the segment
                         return False
-                    state = _state(machine.broker.store, partition)
+                    state = replica_state(machine.broker.store, partition)
                     states.setdefault((topic_id, number), []).append((machine.name, state))
             if not self._is_placed(machine):
                 return False
@@ -176,11 +199,11 @@ class ClusterCheck:
         if any(image != images[0] for image in images):
             raise InvariantViolation(f"brokers have the same metadata offset and different images: {images}")
         for (topic_id, number), found in states.items():
-            if len({state[0] for _, state in found}) > 1:
+            if len({state.position for _, state in found}) > 1:
                 return False
             if any(state != found[0][1] for _, state in found):
                 raise InvariantViolation(
-                    f"{topic_id.hex()}-{number}: replicas have the same offsets and different states: {found}"
+                    f"{topic_id.hex()}-{number}: replicas have the same position and different states: {found}"
                 )
         return True
 
@@ -257,10 +280,10 @@ class ClusterCheck:
         return lines
 
 
-def _state(store: Store, partition: Partition) -> tuple[Any, ...]:
-    """Return a replica's state: its bounds, then the epochs and producers, which must be equal if the bounds are equal.
-
-    Producers that may have expired are omitted, because each replica drops them at a different time.
+def replica_state(store: Store, partition: Partition) -> ReplicaState:
+    """
+    Return the state of a replica.  Producers that may have expired are omitted, because each replica drops them at a
+    different time.
     """
     log, shard = partition.log, partition.shard.log
     silent_since = shard.committed_append_time - store.options.producer_expiration_ms
@@ -270,9 +293,12 @@ def _state(store: Store, partition: Partition) -> tuple[Any, ...]:
         for producer_id, batch in log.producers.newest().items()
         if producer_id not in silent
     }
-    epochs = [(start.epoch, start.start_offset) for start in log.epochs.starts]
-    return (
-        (log.log_start, partition.high_watermark, log.end_offset, partition.shard.replica.stable_index),
-        epochs,
-        producers,
+    position = LogPosition(
+        log_start=log.log_start,
+        high_watermark=partition.high_watermark,
+        end_offset=log.end_offset,
+        stable_index=partition.shard.replica.stable_index,
+        last_index=shard.last_index,
+        last_term=shard.term_at(shard.last_index),
     )
+    return ReplicaState(position, [(start.epoch, start.start_offset) for start in log.epochs.starts], producers)
