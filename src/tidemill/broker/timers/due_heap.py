@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from tidemill.broker.machine import Machine
 from tidemill.shard.partition import Partition
 
-TURN_RECORDS_MAX: Final = 10_000  # released in one turn of the event loop, which serves other requests between two
+TURN_RECORDS_MAX: Final = 2_000  # released in one turn of the event loop, so that it serves others soon, if it is slow
 STALE_MAX: Final = 64  # entries of a heap that do not count any more, beyond as many as those that do
 
 
