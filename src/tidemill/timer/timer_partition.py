@@ -49,7 +49,8 @@ class TimerPartition:
         self._first_needed = 0  # as it was last computed; it never goes back
         self._pending: deque[tuple[int, Change]] = deque()  # not committed
         self._deferred: deque[tuple[int, Change]] = deque()  # committed, not applied
-        self._kept_read: list[tuple[int, int]] = []  # while this is restored: offsets of the kept log and arrivals
+        # Offsets of the kept log and arrivals, as they are read while this is restored; None from then on.
+        self._kept_read: list[tuple[int, int]] | None = None
         self._held: Counter[int | bytes] = Counter()  # arrivals, and hashes of ids, that uncommitted changes name
 
     @property
@@ -170,7 +171,7 @@ class TimerPartition:
     def restore_run(self, read: ReadRun) -> None:
         """Adopt a run of the index."""
         self.waiting.restore_ids(read.ids)
-        if read.run.is_kept:
+        if read.run.is_kept and self._kept_read is not None:
             self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(read.rows)]
         self.index.restore(read)
 
@@ -180,18 +181,26 @@ class TimerPartition:
         wait, in order; and the hashes of their ids.
         """
         self.waiting.restore_ids(ids)  # at once, because runs that are written meanwhile must have them
-        if first >= KEPT and not self.is_restored:
+        if first >= KEPT and self._kept_read is not None:
             self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(rows)]
         self.index.rebuild(first, end, rows)
 
-    def restored(self) -> None:
-        """Apply what was deferred: nothing is missing any more."""
+    def apply_deferred(self, records_max: int) -> bool:
+        """
+        Apply changes that were deferred, until they concern `records_max` records or more: nothing is missing any more.
+        Return whether all are applied, so that this is restored; otherwise call it again.
+        """
         assert not self.is_restored, "ids and index are there already"
-        self.kept = ArrivalsByOffset(self.kept.end, {*self._kept_read})  # runs that were merged have the same ones
-        self._kept_read = []
-        self.is_restored = True
-        while self._deferred:
-            self._apply(*self._deferred.popleft())
+        if self._kept_read is not None:
+            self.kept = ArrivalsByOffset(self.kept.end, {*self._kept_read})  # runs that were merged have the same ones
+            self._kept_read = None
+        left = records_max
+        while self._deferred and left > 0:
+            index, change = self._deferred.popleft()
+            left -= _size(change)
+            self._apply(index, change)
+        self.is_restored = not self._deferred
+        return self.is_restored
 
     # Saved state.
 
@@ -218,6 +227,7 @@ class TimerPartition:
         found.kept = ArrivalsByOffset(end)
         found.index.kept_start = first
         found.is_restored = not found.waiting.count
+        found._kept_read = None if found.is_restored else []
         for index, change, is_committed in decode_changes(data[_HEAD.size + size :]):
             if not is_committed:
                 found.appended(index, change)
@@ -226,6 +236,15 @@ class TimerPartition:
             else:
                 found._deferred.append((index, change))
         return found
+
+
+def _size(change: Change) -> int:
+    """Return about how many records a change concerns, at least one."""
+    if isinstance(change, Arrived | Relocated):
+        return max(len(change.rows) // ROW.size, 1)
+    if isinstance(change, Released):
+        return max(len(change.arrivals), 1)
+    return sum(1 for _ in _named(change))
 
 
 def _named(change: Change) -> Iterator[int | bytes]:

@@ -5,7 +5,7 @@ import pytest
 from tidemill.timer import timer_partition
 from tidemill.timer.due_row import DueRow, pack_rows
 from tidemill.timer.due_run import decode_run
-from tidemill.timer.timer_changes import Arrived
+from tidemill.timer.timer_changes import Arrived, Released
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_bits import CHUNK
 from tidemill.timer.waiting_set import Arrival
@@ -24,10 +24,33 @@ def test_a_run_that_is_written_while_a_replica_is_restored_has_the_ids_of_its_ro
     run = restored.index.flush()
     assert run is not None
     read = decode_run(run.name, run.encode(epoch=1))
-    restored.restored()
+    assert restored.apply_deferred(1)
 
     assert [(1, ID)] == read.ids
     assert 1 == restored.waiting.arrival_of(ID)
+
+
+def test_deferred_changes_are_applied_in_parts_and_in_order() -> None:
+    """A replica that was restored for long has many of them, and other partitions must be served meanwhile."""
+    before = TimerPartition()
+    before.appended(1, Arrived([Arrival(100)], pack_rows([DueRow(100, 0, 0)])))
+    before.committed(1)
+    restored = TimerPartition.load(before.save(1))
+    restored.restore_range(0, 1, pack_rows([DueRow(100, 0, 0)]), [])
+    for index, first in ((2, 1), (3, 4)):
+        rows = pack_rows([DueRow(100, it, it) for it in range(first, first + 3)])
+        restored.appended(index, Arrived([Arrival(100)] * 3, rows))
+        restored.committed(index)
+    restored.appended(4, Released([1, 2, 4], 100))
+    restored.committed(4)
+    steps = [(restored.apply_deferred(3), restored.waiting.end, restored.waiting.count) for _ in range(2)]
+    last_of_all = 5, Arrived([Arrival(100)], pack_rows([DueRow(100, 7, 7)]))
+    restored.appended(*last_of_all)
+    restored.committed(5)  # in the meantime: it is applied after those that were deferred before
+    steps += [(restored.apply_deferred(3), restored.waiting.end, restored.waiting.count) for _ in range(2)]
+
+    assert [(False, 4, 4), (False, 7, 7), (False, 7, 4), (True, 8, 5)] == steps
+    assert [0, 3, 5, 6, 7] == [*restored.waiting.numbers()]
 
 
 def _arrived(count: int) -> TimerPartition:

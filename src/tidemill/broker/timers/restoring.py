@@ -21,6 +21,7 @@ from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_bits import BitView
 
 PART_RECORDS: Final = 1 << 17  # read by one job
+TURN_RECORDS_MAX: Final = 10_000  # that deferred changes concern which are applied in one turn of the event loop
 
 
 class _Part(NamedTuple):
@@ -77,9 +78,10 @@ class Restoring:
             return
         missing = self._timers.index.missing()
         if not missing:
-            if not self._timers.is_restored:
-                self._timers.restored()
-            self._ended(None)
+            if self._timers.is_restored or self._timers.apply_deferred(TURN_RECORDS_MAX):
+                self._ended(None)
+            else:
+                self._submit(lambda: None, lambda _: self._next())  # in another turn: others are served between two
             return
         first, end = missing[0]
         bits = self._timers.waiting.fixed_bits()  # the job must not see them change

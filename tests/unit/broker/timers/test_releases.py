@@ -23,13 +23,14 @@ from tests.unit.broker.timers.timer_topic import (
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.broker.shards.ready_loop import CHECKPOINT_MS
-from tidemill.broker.timers import led_timers
+from tidemill.broker.timers import led_timers, restoring
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.model import errors
 from tidemill.peer.timer_resolve import RESCHEDULE
 from tidemill.shard.shard import Shard
 from tidemill.timer.due_row import DueRow
 from tidemill.timer.release_batch import Waiting
+from tidemill.timer.timer_partition import TimerPartition
 
 MINUTE_MS = 60_000
 
@@ -256,6 +257,39 @@ def test_a_restart_from_a_checkpoint_reads_what_waits_again(world: BrokerWorld) 
 
     assert timers(again).is_restored
     assert [b"gone", b"stays", b"new"] == values(again)
+
+
+def test_changes_that_waited_for_a_restart_are_applied_in_several_turns(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it reads what waits, a broker defers the changes that others make.  They may be many."""
+    monkeypatch.setattr(restoring, "TURN_RECORDS_MAX", 10)
+    send(world, (b"first", delay("1h")))
+    world.pass_time(60_000)  # a checkpoint is taken
+    again = world.restarted(reads=False)
+    again.pass_time(500)
+    for _ in range(5):
+        send(again, *[(b"more", delay("1h"))] * 6)
+    turns, turn = 0, again.turns.turn
+    applied_by: list[int] = []
+    apply = TimerPartition.apply_deferred
+
+    def counted() -> bool:
+        nonlocal turns
+        turns += 1
+        return turn()
+
+    def noted(restored: TimerPartition, records_max: int) -> bool:
+        applied_by.append(turns)
+        return apply(restored, records_max)
+
+    monkeypatch.setattr(again.turns, "turn", counted)
+    monkeypatch.setattr(TimerPartition, "apply_deferred", noted)
+    again.reads = True
+    again.pass_time(2 * 3_600_000)
+
+    assert 3 == len({*applied_by}) == len(applied_by)  # 12, 12 and 6 records
+    assert [b"first", *[b"more"] * 30] == values(again)
 
 
 def test_segments_of_which_nothing_waits_are_removed() -> None:
