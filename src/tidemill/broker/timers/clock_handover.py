@@ -13,6 +13,7 @@ from tidemill.telemetry.event_log import EventLog
 
 WRONG_MS: Final = 1_000  # how far the leader's clock may be from the release clock
 RIGHT_MS: Final = 500  # how far that of its successor may be
+STAYS_WRONG_MS: Final = 2_000  # before that counts: what busy brokers say of their clocks comes late
 PAUSE_MS: Final = 30_000  # between two attempts for a shard: the successor may be refused, or hand it back
 
 
@@ -30,6 +31,7 @@ class ClockHandover:
     def __init__(self, clock: Clock, events: EventLog) -> None:
         self._clock = clock
         self._events = events
+        self._wrong_since: dict[LedShard, int] = {}
         self._tried_at: dict[LedShard, int] = {}
 
     def tick(self, led: Collection[LedShard], offsets: Mapping[ReplicaKey, int]) -> None:
@@ -38,9 +40,11 @@ class ClockHandover:
         """
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         self._tried_at = {shard: at for shard, at in self._tried_at.items() if shard in led}
-        for shard in led:
-            limit = shard.release_limit
-            if limit is None or abs(wall_ms - limit) <= WRONG_MS:
+        limits = {shard: limit for shard in led if (limit := shard.release_limit) is not None}
+        wrong = {shard: limit for shard, limit in limits.items() if abs(wall_ms - limit) > WRONG_MS}
+        self._wrong_since = {shard: self._wrong_since.get(shard, now_ms) for shard in wrong}
+        for shard, limit in wrong.items():
+            if now_ms - self._wrong_since[shard] < STAYS_WRONG_MS:
                 continue
             if now_ms - self._tried_at.get(shard, now_ms - PAUSE_MS) < PAUSE_MS:
                 continue

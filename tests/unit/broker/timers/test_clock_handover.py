@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.timers.clock_handover import PAUSE_MS, ClockHandover
+from tidemill.broker.timers.clock_handover import PAUSE_MS, STAYS_WRONG_MS, ClockHandover
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.telemetry.event_log import EventLog
 
@@ -26,11 +26,17 @@ class Led:
 def tick(led: Led, offsets: dict[ReplicaKey, int], *, times: int = 1) -> None:
     clock = HandClock()
     handover = ClockHandover(clock, EventLog(lambda _: None, clock.wall_ms, as_json=False))
+
+    def pass_time(ms: int) -> None:
+        clock.now_ms += ms
+        if led.release_limit is not None:
+            led.release_limit += ms
+
+    handover.tick([led], offsets)
+    pass_time(STAYS_WRONG_MS)
     for _ in range(times):
         handover.tick([led], offsets)
-        clock.now_ms += PAUSE_MS - 1
-        if led.release_limit is not None:
-            led.release_limit += PAUSE_MS - 1
+        pass_time(PAUSE_MS - 1)
 
 
 @pytest.mark.parametrize("ahead_ms", [60_000, -60_000])
@@ -54,6 +60,22 @@ def test_leadership_stays(ahead_ms: int, offsets: dict[ReplicaKey, int]) -> None
     led = Led(HandClock().now_ms - ahead_ms)
 
     tick(led, offsets)
+
+    assert [] == led.transfers
+
+
+def test_a_leader_that_hears_the_others_late_for_a_moment_keeps_its_leadership() -> None:
+    """
+    After a turn of the event loop that took long, what others say of their clocks is old, so that the release clock is
+    behind.  That a broker is busy says nothing about its clock.
+    """
+    clock = HandClock()
+    handover = ClockHandover(clock, EventLog(lambda _: None, clock.wall_ms, as_json=False))
+    led = Led(None)
+    for behind_ms in (1_400, 1_400, 0, 1_400, 1_400, 1_400):
+        led.release_limit = clock.now_ms - behind_ms
+        handover.tick([led], {SECOND: -behind_ms})
+        clock.now_ms += STAYS_WRONG_MS // 2 - 1
 
     assert [] == led.transfers
 
