@@ -54,8 +54,8 @@ class DelayedRecords:
             else:
                 continue
             ahead_ms = 0 if drawn.random() < RACING else drawn.randrange(*AHEAD_MS)
-            self.change_ms[number] = max(self.due_ms[number] - ahead_ms, begin_ms)
-            self.new_due_ms[number] = drawn.randrange(self.change_ms[number], end_ms + 2_000)
+            self.change_ms[number] = self.due_ms[number] - ahead_ms
+            self.new_due_ms[number] = drawn.randrange(max(self.change_ms[number], begin_ms), end_ms + 2_000)
 
     def partition(self, number: int) -> int:
         return number % self.count % self.partitions

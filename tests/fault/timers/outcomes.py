@@ -3,6 +3,9 @@
 Each record that was acknowledged is delivered once, or was cancelled or replaced while it waited, and none comes
 before it is due.  A change whose outcome is unknown may have happened or not: one by a record that was acknowledged
 after the other record was due, and a request whose first attempt was not answered.
+
+A record is late by no more than the failover: when its partition is served again, what has become due meanwhile comes
+within as long a time as the longest failover of the run took.
 """
 
 from collections import Counter
@@ -11,12 +14,18 @@ from collections.abc import Iterator, Sequence
 from tests.fault.pauses import quantile
 from tests.fault.timers.delayed_records import BY_RECORD, DelayedRecords, Plan
 from tests.fault.timers.deliveries import Deliveries
+from tests.fault.timers.served_times import ServedTimes
 from tests.fault.timers.timer_changes import Decision
+
+SPARE_MS = 2_000  # in which the reader gets what was committed, on a busy machine
 
 
 class Outcomes:
-    def __init__(self, records: DelayedRecords, decisions: Sequence[Decision], deliveries: Deliveries) -> None:
+    def __init__(
+        self, records: DelayedRecords, decisions: Sequence[Decision], deliveries: Deliveries, served: ServedTimes
+    ) -> None:
         self._records = records
+        self._served = served
         self._decisions = decisions
         self._seen = deliveries
         self._times = Counter(deliveries.numbers)  # how often each record was delivered
@@ -32,17 +41,40 @@ class Outcomes:
         for decision in self._decisions:
             yield from self._decided(decision)
 
-    def lateness_s(self) -> list[float]:
-        """Return how late each record was seen: after it was due, acknowledged or moved, whichever was last."""
+    def late(self) -> Iterator[str]:
+        """Yield a message for each record that was seen later than a failover explains."""
+        seen, served = self._seen, self._served
+        late_ms_max = served.failover_ms + SPARE_MS
+        for number, partition, due_ms, ready_ms, at_ms in zip(
+            seen.numbers, seen.partitions, seen.dues_ms, self._ready_ms(), seen.seen_ms, strict=True
+        ):
+            served_ms = served.served_ms(partition, ready_ms)
+            if at_ms - max(ready_ms, served_ms) > late_ms_max:
+                yield (
+                    f"record {number}, due at {due_ms} and ready at {ready_ms}, was seen at {at_ms}; partition "
+                    f"{partition} was served by {served_ms}, and the longest failover took {served.failover_ms} ms"
+                )
+
+    def changed_in_time(self) -> float:
+        """Return the share of the records named by requests that waited, and so were cancelled or moved."""
+        return sum(it.changed for it in self._decisions) / sum(len(it.records) for it in self._decisions)
+
+    def _ready_ms(self) -> Iterator[int]:
+        """Yield when each delivered record was due, acknowledged, and moved if it was: it may be seen from then on."""
         records, seen = self._records, self._seen
         moved_ms = {number: it.answered_ms for it in self._decisions for number in it.records}
+        for number, due_ms in zip(seen.numbers, seen.dues_ms, strict=True):
+            yield max(due_ms, records.acknowledged_ms[number], moved_ms.get(number, 0))
+
+    def _lateness_s(self) -> list[float]:
+        """Return how late each record was seen."""
         return [
-            max(at_ms - max(due_ms, records.acknowledged_ms[number], moved_ms.get(number, 0)), 0) / 1_000
-            for number, due_ms, at_ms in zip(seen.numbers, seen.dues_ms, seen.seen_ms, strict=True)
+            max(at_ms - ready_ms, 0) / 1_000
+            for at_ms, ready_ms in zip(self._seen.seen_ms, self._ready_ms(), strict=True)
         ]
 
     def summary(self) -> str:
-        lateness = self.lateness_s()
+        lateness = self._lateness_s()
         plans = Counter(self._records.plans)
         over = sum(it.over for it in self._decisions)
         unanswered = sum(not it.is_first for it in self._decisions)
@@ -51,7 +83,8 @@ class Outcomes:
             f"\n{self._records.count} records: {', '.join(f'{plans[it]} {it.name.lower()}' for it in Plan)}; "
             f"{len(self._seen)} delivered\n{len(self._decisions)} requests, {unanswered} of them sent again; "
             f"{over} records were over before\n"
-            f"seen late by {p50:.0f} ms (p50), {p99:.0f} ms (p99), {most:.0f} ms (most)"
+            f"seen late by {p50:.0f} ms (p50), {p99:.0f} ms (p99), {most:.0f} ms (most); "
+            f"longest failover {self._served.failover_ms} ms"
         )
 
     def _numbering(self) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.extent import soak_only, times
 from tests.fault.timers.short_topic import at, create, now_ms, produce, reading
 from tests.fault.timers.timer_faults import STEP_S, WRONG, TimerFaults
-from tests.fault.timers.timer_run import TimerRun, show
+from tests.fault.timers.timer_run import VIOLATIONS_MAX, TimerRun, show
 from tests.fault.timers.wrong_clock import WrongClock
 from tidemill.timer.release_clock import READING_MS_MAX
 
@@ -17,7 +18,8 @@ SEED = 26
 RECORDS = times(20_000, 1_000_000)
 LEAD_S = times(5, 90)  # for producing them
 WINDOW_S = times(20, 60)
-LATE_S_MAX = 60  # a failover, and the release of what has become due meanwhile, on a busy machine of two cores
+IN_TIME_MIN = 0.2  # the share of the changes by requests that must be in time, or the run says little about them
+LATE_S_MAX = 60  # after a clock has stepped back, or a broker has started, on a busy machine of two cores
 BACK_S = 3.0  # how far a clock steps back in the test of what that delays
 FEW = 20  # records
 
@@ -65,7 +67,8 @@ def test_every_record_is_delivered_once_and_none_early(
         outcomes = run.finish()
 
     show(outcomes, capsys, f"faults: {dict(faults.counts)}")
-    assert max(outcomes.lateness_s()) < LATE_S_MAX
+    assert [] == [*islice(outcomes.late(), VIOLATIONS_MAX)]
+    assert not are_changed or outcomes.changed_in_time() >= IN_TIME_MIN
     cluster.wait_until_equal(topic)
 
 

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tests.fault.timers.delayed_records import BY_REQUEST, DelayedRecords, Plan
 from tidemill.client.cluster_metadata import ClusterMetadata
@@ -12,7 +13,8 @@ from tidemill.client.failures import RetriesExhausted
 from tidemill.client.timer_choice import CANCELLED, TimerChoice, due_at
 from tidemill.client.timer_client import TimerClient
 
-SLOT_MS = 500  # changes of so long a time are one request for each plan
+PACE_S = 0.5  # at least, between two requests of one plan
+LOT_MAX = 5_000  # records of one request
 ANSWERED_MS_MAX = 60_000
 ONE_TRY_MS = 0
 
@@ -29,14 +31,13 @@ class Decision:
     answered_ms: int
 
 
-@dataclass(slots=True)
-class _Lot:
-    at_ms: int
-    records: list[int] = field(default_factory=list)
-
-
 class TimerChanges(threading.Thread):
-    """Sends the requests of a run about one partition, so that no other partition's leader delays them."""
+    """
+    Sends the requests of a run about one partition, so that no other partition's leader delays them.
+
+    A request names all records whose time has come.  So what a slow answer, or a failover, has delayed follows in one
+    request, and later changes are in time.
+    """
 
     def __init__(self, bootstrap: str, topic: str, partition: int, records: DelayedRecords) -> None:
         super().__init__(name=f"changes of {topic}-{partition}", daemon=True)
@@ -51,23 +52,31 @@ class TimerChanges(threading.Thread):
         cluster = cluster_of(self._brokers)
         tries = TimerClient(cluster, deadline_ms=ONE_TRY_MS), TimerClient(cluster, deadline_ms=ANSWERED_MS_MAX)
         try:
-            for lot in self._lots():
-                time.sleep(max(0.0, lot.at_ms / 1_000 - time.time()))
-                self._decide(*tries, lot.records)
+            left = [self._of_plan(plan) for plan in BY_REQUEST]
+            while any(left):
+                next_at = time.monotonic() + PACE_S
+                for waiting in left:
+                    lot = self._lot(waiting)
+                    if lot:
+                        self._decide(*tries, lot)
+                time.sleep(max(0.0, next_at - time.monotonic()))
         except BaseException as error:
             self.error = error
             raise
         finally:
             cluster.close()
 
-    def _lots(self) -> Iterator[_Lot]:
-        """Return the records of each request, in the order of the times at which they are sent."""
-        records, lots = self._records, dict[tuple[int, int], _Lot]()
-        for number in records.changes(BY_REQUEST):
-            if records.partition(number) == self._partition:
-                at_ms = records.change_ms[number] // SLOT_MS * SLOT_MS
-                lots.setdefault((at_ms, records.plans[number]), _Lot(at_ms)).records.append(number)
-        return iter(lots.values())
+    def _of_plan(self, plan: Plan) -> deque[int]:
+        """Return the records of the partition with this plan, in the order of the times of their changes."""
+        records = self._records
+        return deque(it for it in records.changes((plan,)) if records.partition(it) == self._partition)
+
+    def _lot(self, waiting: deque[int]) -> list[int]:
+        """Remove the records whose time has come, and return them."""
+        now_ms, lot = time.time() * 1_000, list[int]()
+        while waiting and len(lot) < LOT_MAX and self._records.change_ms[waiting[0]] <= now_ms:
+            lot.append(waiting.popleft())
+        return lot
 
     def _decide(self, once: TimerClient, patiently: TimerClient, chosen: Sequence[int]) -> None:
         records = self._records

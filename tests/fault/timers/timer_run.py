@@ -10,6 +10,7 @@ from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.timers.delayed_records import DelayedRecords
 from tests.fault.timers.deliveries import Deliveries
 from tests.fault.timers.outcomes import Outcomes
+from tests.fault.timers.served_times import TimerProbe
 from tests.fault.timers.timer_changes import TimerChanges, waiting
 from tests.fault.timers.timer_producer import TimerProducer
 
@@ -36,6 +37,7 @@ class TimerRun:
         self.records = DelayedRecords(seed, count, PARTITIONS, begin_ms, self.end_ms, are_changed=are_changed)
         self._deliveries = Deliveries(cluster.bootstrap, topic, PARTITIONS)
         self._producer = TimerProducer(cluster.bootstrap, topic, self.records)
+        self._probe = TimerProbe(cluster.bootstrap, topic, PARTITIONS)
         self._changes = [
             TimerChanges(cluster.bootstrap, topic, partition, self.records) for partition in range(PARTITIONS)
         ]
@@ -45,6 +47,7 @@ class TimerRun:
         self._producer.start()
         assert self._producer.has_produced.wait(PRODUCED_S_MAX), "not all records were acknowledged"
         self._check_threads()
+        self._probe.start()
         for changes in self._changes:
             changes.start()
         return self
@@ -52,6 +55,7 @@ class TimerRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._probe.stop()
         self._deliveries.is_stopping = True
         self._deliveries.join()
 
@@ -79,7 +83,7 @@ class TimerRun:
         self.__exit__(None, None, None)
         self._check_threads()
         decisions = [decision for changes in self._changes for decision in changes.decisions]
-        return Outcomes(self.records, decisions, self._deliveries)
+        return Outcomes(self.records, decisions, self._deliveries, self._probe.finish())
 
     def _wait_until_read(self) -> None:
         released = sum(self._cluster.end_offsets(self._topic).values())
@@ -87,7 +91,7 @@ class TimerRun:
         assert len(self._deliveries) == released
 
     def _check_threads(self) -> None:
-        threads: list[Deliveries | TimerProducer | TimerChanges] = [self._deliveries, self._producer, *self._changes]
+        threads = self._deliveries, self._producer, self._probe, *self._changes
         assert [] == [it.error for it in threads if it.error is not None]
         assert [] == self._producer.failures[:VIOLATIONS_MAX]
 
