@@ -206,17 +206,24 @@ class TimerRun(ClusterRun):
         ]
         before = self._watched.get(number)
         watched = self._watched[number] = _Watched(
-            (machine.name, led.partition.leader_epoch, self.timers.batches[number]), now_us, now_us, now_us, limit
+            (machine.name, led.partition.leader_epoch, self.timers.batches[number]),
+            now_us,
+            now_us,
+            now_us,
+            limit,
+            now_us,
         )
+        if before is not None:
+            has_leapt = before.has_leapt_to(limit or 0, now_us)
+            watched.aware_us = now_us + seconds(TICK_S) if has_leapt else before.aware_us
         if not due or not machine.broker.may_release() or before is None or before.progress != watched.progress:
             return
         self.looks += 1
         watched.since_us = before.since_us
         if not (led._is_reading or led._is_refilling or led._in_flight >= led_timers.IN_FLIGHT_MAX):
             watched.idle_since_us = before.idle_since_us
-        if before.has_leapt_to(limit or 0, now_us):
-            watched.idle_since_us = now_us + seconds(TICK_S)
-        idle_ms, waiting_ms = (now_us - watched.idle_since_us) // 1_000, (now_us - watched.since_us) // 1_000
+        idle_since_us = max(watched.idle_since_us, watched.aware_us)
+        idle_ms, waiting_ms = (now_us - idle_since_us) // 1_000, (now_us - watched.since_us) // 1_000
         if idle_ms > LATE_MS_MAX + led.partition.config.timer_linger_ms or waiting_ms > BUSY_MS_MAX:
             raise InvariantViolation(
                 f"{machine.name} does not release {due[:5]} of partition {number}, which have been due for "
@@ -282,6 +289,7 @@ class _Watched:
     since_us: int
     idle_since_us: int
     limit: int | None
+    aware_us: int  # the tick at which the leader becomes aware of the last leap of the limit
 
     def has_leapt_to(self, limit: int, now_us: int) -> bool:
         """
