@@ -159,7 +159,8 @@ class DueIndex:
 
     def has_run(self, name: str) -> bool:
         """Return whether a file is a run of this index, or will be one when it is written."""
-        return name in {*(run.name for run in self._runs), *(run.name for run in self._unwritten)}
+        written = [] if self._merge is None else [self._merge.name]
+        return name in {*(run.name for run in self._runs), *(run.name for run in self._unwritten), *written}
 
     def flush(self) -> UnwrittenRun | None:
         """

@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
+from tidemill.broker.repeated_events import RepeatedEvents
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.timers.clock_handover import ClockHandover
 from tidemill.broker.timers.due_heap import DueHeap, DuePartition
@@ -90,6 +91,7 @@ class TimerHost:
             lambda: [(shard, number) for shard in self._shards for number in shard.released]
         )
         self._due = DueHeap(broker.machine, evaluated=self._evaluated)
+        self._file_failures = RepeatedEvents(broker.machine.clock)
         self._clock_handover = ClockHandover(broker.machine.clock, broker.machine.events)
 
     def led(self, partition: Partition) -> LedTimers | None:
@@ -231,7 +233,7 @@ class TimerHost:
         if known is not None:
             known.stop()
         logs = WaitingLogs(shard.partitions[arrivals_of(number)].log, shard.partitions[kept_of(number)].log)
-        files = IndexFiles(timers, logs, self._broker.store.disk, self._machine)
+        files = IndexFiles(timers, logs, self._broker.store.disk, self._machine, self._file_failures)
         found = self._replicas[shard, number] = _Replica(timers, files)
         return found
 
@@ -242,6 +244,7 @@ class TimerHost:
         for hidden in (arrivals_of(number), kept_of(number)):
             shard.waiting_trims.tick(hidden)
         if timers.is_restored:
+            replica.files.remove_unknown()
             replica.files.flush_if_large()
             replica.files.merge()
         if replica.restoring is not None or (timers.is_restored and not timers.index.missing()):

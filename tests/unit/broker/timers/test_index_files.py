@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from errno import EIO
+from errno import EACCES, EIO, ENOSPC
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,10 @@ from tests.unit.broker.timers.timer_topic import (
 )
 from tidemill.broker.timers import index_files, restoring
 from tidemill.broker.timers.index_files import IndexFiles
-from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.disk_file import SimulatedFile
+from tidemill.storage.disk import DiskFull
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.timer.due_index import Sizes
 from tidemill.timer.due_run import RunRead
@@ -272,6 +275,181 @@ def test_a_full_disk_leaves_rows_in_memory(world: BrokerWorld) -> None:
     pass_hours(world, 3)
 
     assert [*expected(), b"more"] == values(world)
+
+
+NO_ACCESS = PermissionError(EACCES, "Permission denied")
+NO_ROOM = DiskFull(ENOSPC, "No space left on device")
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, error: OSError) -> list[OSError]:
+    """Let a method of the disk fail for files of the index, until the list of what it raises is empty."""
+    errors, original = [error], getattr(owner, method)
+
+    def failing(self: Any, *args: Any, **named: Any) -> Any:
+        path = self._path if owner is SimulatedFile else args[0]
+        is_changing = method != "open" or named.get("create")
+        is_of_index = path.endswith((index_files.ENDING, ".arrivals"))
+        if errors and is_changing and is_of_index:
+            raise errors[0]
+        return original(self, *args, **named)
+
+    monkeypatch.setattr(owner, method, failing)
+    return errors
+
+
+def logged(world: BrokerWorld) -> list[str]:
+    return [it for it in world.events if "timer index file failed" in it]
+
+
+@pytest.mark.parametrize("error", [NO_ACCESS, NO_ROOM], ids=["permission", "full"])
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [(SimulatedDisk, "make_directory"), (SimulatedDisk, "open"), (SimulatedFile, "write"), (SimulatedFile, "truncate")],
+)
+def test_a_file_that_cannot_be_written_costs_only_memory(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, error: OSError
+) -> None:
+    """
+    What waits is released all the same, and the file is written when that is possible again.
+    """
+    errors = fail(monkeypatch, owner, method, error)
+    before = files(world)
+    later = [send(world, *[(b"later", delay("3h"))] * 30).base_offset for _ in range(2)]
+    pass_hours(world)
+
+    assert expected() == values(world)
+    assert timers(world).index.unsorted_bytes >= 40 * 60
+
+    errors.clear()
+    world.pass_time(index_files.RETRY_MS)
+    world.pass_time(250)
+    after = files(world)
+    pass_hours(world)
+
+    assert after and not {*after} & {*before}
+    assert [*expected(), *[b"later"] * 60] == values(world)
+    assert later == [COUNT, COUNT + 30]
+
+
+@pytest.mark.parametrize("method", ["open", "remove"])
+def test_failures_are_logged_once_a_minute(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """
+    With the path, the reason and what to do; and are tried every ten seconds.
+    """
+    fail(monkeypatch, SimulatedDisk, method, NO_ACCESS)
+    if method == "open":
+        send(world, *[(b"later", delay("3h"))] * 30)
+    else:
+        resolve(world, operation=CANCEL, selection=Selection())
+    for _ in range(4 * 59):
+        world.pass_time(250)
+    (first,) = logged(world)
+    for _ in range(4 * 10):
+        world.pass_time(250)
+
+    assert f"{arrivals(world).log.directory}/" in first
+    assert "Permission denied" in first
+    assert "data directory" in first and "room" not in first
+    assert 2 == len(logged(world))
+    assert "repeats_left_out=5" in logged(world)[1]
+
+
+def test_a_full_disk_asks_for_room(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(monkeypatch, SimulatedFile, "write", NO_ROOM)
+    send(world, *[(b"later", delay("3h"))] * 30)
+    world.pass_time(250)
+
+    assert "make room on the disk" in logged(world)[0]
+
+
+@pytest.mark.parametrize("method", ["open", "write"])
+def test_files_that_cannot_be_merged_stay_apart(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    errors = fail(monkeypatch, SimulatedDisk if method == "open" else SimulatedFile, method, NO_ACCESS)
+    before = files(world)
+    timers(world).index._sizes = Sizes(runs_max=1, merge_runs=len(before))
+    pass_ticks(world)
+
+    assert before == [it for it in files(world) if it in before]
+    assert 1 == len(logged(world))
+
+    errors.clear()
+    world.pass_time(index_files.RETRY_MS)
+    pass_ticks(world)
+
+    assert len(files(world)) < len(before)
+
+    pass_hours(world)
+
+    assert expected() == values(world)
+
+
+def test_files_that_cannot_be_removed_are_removed_later(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Except for those that have become files of the index again.
+    """
+    errors = fail(monkeypatch, SimulatedDisk, "remove", NO_ACCESS)
+    before = files(world)
+    pass_hours(world)
+
+    assert before == files(world)
+    assert expected() == values(world)
+    assert len(logged(world)) > 1
+
+    errors.clear()
+    world.pass_time(index_files.RETRY_MS)
+    world.pass_time(250)
+
+    assert [] == files(world)
+
+
+def test_a_file_that_is_used_again_is_not_removed(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Its removal has failed, and a later run was given its name.
+    """
+    errors = fail(monkeypatch, SimulatedDisk, "remove", NO_ACCESS)
+    used = files(world)
+    stray = f"{arrivals(world).log.directory}/0-1-99.due"
+    world.disk.open(stray, create=True)
+    replica = world.broker.timers._replica(world.partition(TOPIC).shard, 0)  # type: ignore[arg-type]
+    replica.files.remove([*used, "0-1-99.due"])
+    world.stabilize()
+    errors.clear()
+    world.pass_time(index_files.RETRY_MS)
+    world.pass_time(250)
+
+    assert used == files(world)
+
+
+def test_a_start_removes_the_files_of_what_does_not_wait_any_more(world: BrokerWorld) -> None:
+    """
+    The broker was killed before it removed them.  Nothing waits, so nothing reads them either.
+    """
+    directory = arrivals(world).log.directory
+    left = {name: world.disk.open(f"{directory}/{name}").read(0, 1 << 20) for name in files(world)}
+    pass_hours(world)
+    world.pass_time(20_000)  # a checkpoint
+    for name, data in left.items():
+        world.disk.open(f"{directory}/{name}", create=True).write(0, [data])
+    again = world.restarted()
+    assert left.keys() == {*files(again)}
+    assert 0 == timers(again).waiting.count
+
+    again.pass_time(250)
+
+    assert [] == files(again)
+
+
+def test_a_start_keeps_the_files_that_it_needs(world: BrokerWorld) -> None:
+    world.pass_time(20_000)
+    stray = f"{arrivals(world).log.directory}/0-1-99.due"
+    world.disk.open(stray, create=True)
+    before = files(world)
+    again = world.restarted()
+    pass_ticks(again)
+
+    assert [name for name in before if name not in stray] == files(again)
 
 
 def test_an_install_does_not_use_files_of_other_segments(monkeypatch: pytest.MonkeyPatch) -> None:
