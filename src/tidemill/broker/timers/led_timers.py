@@ -129,10 +129,13 @@ class LedTimers:
 
     def scan(self, timer_ids: Collection[bytes] = (), *, has_values: bool = False) -> WaitingScan:
         """Return what waits now, or only what waits with one of these ids, to be read on another thread."""
-        timers, topic_id = self.timers, self.partition.log.topic_id
+        timers, kept, topic_id = self.timers, self.timers.kept, self.partition.log.topic_id
         named = (timers.waiting.arrival_of(hash_of(it, topic_id)) for it in timer_ids)
         only = [NamedArrival(it, timers.kept_offset(it)) for it in named if it is not None] if timer_ids else None
-        return WaitingScan(self._logs, timers.waiting.view(), timers.kept.start, timers.kept.end, only, has_values)
+        arrivals_start = self._logs.arrivals.log_start
+        return WaitingScan(
+            self._logs, timers.waiting.view(), arrivals_start, kept.start, kept.end, only, has_values=has_values
+        )
 
     def decide(self, decision: Decision, then: Callable[[Outcome | None], None]) -> None:
         """Propose a decision.  `then` takes what became of the records, or None if leadership was lost before."""

@@ -1,12 +1,14 @@
 """Reads all records that wait of a timer partition, for lists and for selections that name no record.
 
-The scan runs on another thread, with a copy of the bits: what it finds waited when it began.
+The scan runs on another thread, with a copy of the bits: what it finds waited when it began.  Segments may be removed
+meanwhile, because nothing waits in them any more, or what does was moved to the kept log.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import deepcopy
 from functools import partial
 from heapq import heappop, heappush, merge
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -18,6 +20,7 @@ from tidemill.peer.timer_resolve import UNBOUNDED, Selection
 from tidemill.timer.arrival_records import arrival_of_kept, records_of
 from tidemill.timer.due_time import DELIVER_AT, DUE_MS_MAX
 from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID
+from tidemill.timer.waiting_bits import WaitingBits
 from tidemill.timer.waiting_set import WaitingView
 
 LIST_BYTES_MAX: Final = 4 << 20  # of the records of one list, which are in memory together
@@ -54,15 +57,17 @@ class WaitingScan(NamedTuple):
 
     logs: WaitingLogs
     view: WaitingView
+    arrivals_start: int
     kept_start: int
     kept_end: int
     only: Sequence[NamedArrival] | None = None  # where these records are, and no others are read
     has_values: bool = False
 
     def records(self, selection: Selection, timer_ids: Collection[bytes] = ()) -> Iterator[WaitingRecord]:
-        """Yield the records of a selection, in no order.  Waits for the disk.  Raise OSError or LookupError."""
-        every = chain(self._kept(), self._arrived(UNBOUNDED)) if self.only is None else self._placed(self.only)
-        return filter(partial(_is_selected, selection, timer_ids), every)
+        """
+        Yield the records of a selection, each once, in no order.  Waits for the disk.  Raise OSError or LookupError.
+        """
+        return filter(partial(_is_selected, selection, timer_ids), self._every())
 
     def first_arrived(
         self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int
@@ -71,15 +76,28 @@ class WaitingScan(NamedTuple):
         Return the records of a selection that arrived first after `after_arrival`, up to so many and to LIST_BYTES_MAX,
         and whether there are more.  Waits for the disk.  Raise OSError or LookupError.
         """
+        scan = self
+        while True:
+            try:
+                return scan._first_arrived(selection, timer_ids, after_arrival, count)
+            except (OSError, LookupError):
+                again = scan._renewed()
+                if again is None:
+                    raise
+                scan = again
 
+    def _first_arrived(
+        self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int
+    ) -> tuple[list[WaitingRecord], bool]:
         def is_selected(it: WaitingRecord) -> bool:
             return it.has_time and _is_selected(selection, timer_ids, it)
 
-        of_kept = (it for it in self._kept() if it.arrival > after_arrival and is_selected(it))
+        left = deepcopy(self.view.bits)
+        of_kept = (it for it in self._kept(left) if it.arrival > after_arrival and is_selected(it))
         kept, is_cut = _first(of_kept, count, lambda it: (it.arrival, 0))
         if is_cut and not kept:
             return [], True
-        arrived: Iterator[WaitingRecord] = filter(is_selected, self._arrived(after_arrival))
+        arrived: Iterator[WaitingRecord] = filter(is_selected, self._arrived(left, after_arrival))
         if is_cut:  # those behind must not come before the kept ones that were left out
             arrived = takewhile(lambda it: it.arrival < kept[-1].arrival, arrived)
         found: list[WaitingRecord] = []
@@ -91,33 +109,64 @@ class WaitingScan(NamedTuple):
             found.append(it)
         return found, is_cut
 
-    def _placed(self, places: Iterable[NamedArrival]) -> Iterator[WaitingRecord]:
-        for arrival, kept in places:
+    def _every(self) -> Iterator[WaitingRecord]:
+        """
+        Yield each record once.  When a segment is removed meanwhile, its records that wait are in the kept log, behind
+        what was read of it: the logs are read again as they are then, without the records that were yielded already.
+        """
+        scan, left = self, deepcopy(self.view.bits)
+        while True:
+            try:
+                if scan.only is None:
+                    yield from scan._kept(left)
+                    yield from scan._arrived(left, UNBOUNDED)
+                else:
+                    yield from scan._placed(left)
+                return
+            except (OSError, LookupError):
+                again = scan._renewed()
+                if again is None:
+                    raise
+                scan = again._replace(only=None)  # where named records were moved is not known here
+
+    def _renewed(self) -> "WaitingScan | None":
+        """
+        Return a scan of the logs as they are now; None if none of their segments has been removed.
+
+        The end of the kept log is read last: a record was moved before its segment was removed.
+        """
+        arrivals, kept = self.logs.arrivals, self.logs.kept
+        if arrivals.first_base <= self.arrivals_start and kept.first_base <= self.kept_start:
+            return None
+        starts = arrivals.log_start, kept.log_start
+        return self._replace(arrivals_start=starts[0], kept_start=starts[1], kept_end=kept.end_offset)
+
+    # Parts of a scan: each removes what it yields from the bits `left`, and yields nothing else that waits.
+
+    def _placed(self, left: WaitingBits) -> Iterator[WaitingRecord]:
+        for arrival, kept in self.only or ():
             log, offset = (self.logs.arrivals, arrival) if kept is None else (self.logs.kept, kept)
             end = self.view.end if kept is None else self.kept_end
             for _, batch in islice(positioned_batches(log, offset, end), 1):
                 header = read_header(batch)
                 for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
-                    if number == offset and self.view.waits(arrival):
+                    if number == offset and left.remove(arrival):
                         yield self._waiting(arrival, record, end - start, header.max_timestamp)
 
-    def _kept(self) -> Iterator[WaitingRecord]:
-        view = self.view
+    def _kept(self, left: WaitingBits) -> Iterator[WaitingRecord]:
         for _, batch in positioned_batches(self.logs.kept, self.kept_start, self.kept_end):
             for record, (start, end) in records_of(batch, read_header(batch)):
                 arrival = arrival_of_kept(record)
-                if view.waits(arrival):
+                if left.remove(arrival):
                     yield self._waiting(arrival, record, end - start, record.timestamp)
 
-    def _arrived(self, after_arrival: int) -> Iterator[WaitingRecord]:
-        """Yield the records of the arrivals log that were not moved to the kept log."""
-        view = self.view
-        kept = {it.arrival for it in self._kept()}
-        first = max(view.first, self.logs.arrivals.log_start, after_arrival + 1)
-        for _, batch in positioned_batches(self.logs.arrivals, first, view.end):
+    def _arrived(self, left: WaitingBits, after_arrival: int) -> Iterator[WaitingRecord]:
+        """Yield the records of the arrivals log that are left, in order."""
+        first = max(left.first_waiting(), self.arrivals_start, after_arrival + 1)
+        for _, batch in positioned_batches(self.logs.arrivals, first, self.view.end):
             header = read_header(batch)
             for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
-                if number >= first and view.waits(number) and number not in kept:
+                if number >= first and left.remove(number):
                     yield self._waiting(number, record, end - start, header.max_timestamp)
 
     def _waiting(self, arrival: int, record: Record, size: int, due_without_header: int) -> WaitingRecord:

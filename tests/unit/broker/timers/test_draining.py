@@ -1,5 +1,8 @@
 """Records that wait long are moved out of old segments, so that a few of them do not keep all bytes of the log."""
 
+from collections.abc import Iterator
+from errno import EIO
+
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
@@ -8,6 +11,7 @@ from tests.unit.broker.timers.timer_topic import (
     arrivals,
     create,
     delay,
+    led,
     listed,
     named,
     resolve,
@@ -18,7 +22,7 @@ from tests.unit.broker.timers.timer_topic import (
 )
 from tidemill.batches.builder import build_batch
 from tidemill.broker.shards import ready_loop
-from tidemill.broker.timers import draining
+from tidemill.broker.timers import draining, positioned_batches, waiting_scan
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
 from tidemill.shard.shard import Shard
 
@@ -204,3 +208,122 @@ def test_records_whose_timestamps_are_far_apart_are_moved_in_several_batches(mon
     for _ in range(3):
         world.pass_time(HOUR_MS)
     assert [b"0", b"1", b"2"] == long_waiting(world)
+
+
+def waiting_world(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
+    """Return a broker with segments in which one arrival of ten waits long, none of which is drained yet."""
+    monkeypatch.setattr(draining, "SPARE_BYTES", 1 << 30)
+    monkeypatch.setattr(ready_loop, "CHECKPOINT_MS", 500)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="3000")
+    for at in range(10):
+        send(world, *[(bytes(200), delay(10))] * 9, (b"%d" % at, named(f"t{at}", delay(f"{at + 2}h"))))
+    world.pass_time(1_000)
+    assert arrivals(world).log.first_base == 0
+    return world
+
+
+def drain(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Move what waits, and remove the segments that it was in."""
+    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    for _ in range(60):
+        world.pass_time(250)
+    monkeypatch.setattr(draining, "SPARE_BYTES", 1 << 30)
+    arrivals(world).log.tail.clear()
+    assert arrivals(world).log.first_base >= 70
+
+
+@pytest.mark.parametrize("read_before", [0, 1, 4])
+def test_a_scan_goes_on_when_segments_ahead_of_it_are_removed(
+    monkeypatch: pytest.MonkeyPatch, read_before: int
+) -> None:
+    """
+    It finds what was moved meanwhile, and each record once: a shift would count twice otherwise.
+    """
+    world = waiting_world(monkeypatch)
+    arrivals(world).log.tail.clear()  # records in memory can be read although their segments are gone
+    monkeypatch.setattr(positioned_batches, "READ_BYTES", 1)
+    scan = led(world).scan(has_values=True).records(Selection())
+    found = [next(scan).record.value for _ in range(read_before)]
+    drain(world, monkeypatch)
+
+    found += [it.record.value for it in scan]
+
+    assert [b"%d" % at for at in range(10)] == sorted(it or b"" for it in found)
+
+
+def test_a_scan_leaves_out_what_is_over_and_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = waiting_world(monkeypatch)
+    scan = led(world).scan(has_values=True).records(Selection())
+    resolve(world, operation=CANCEL, timer_ids=[b"t0", b"t3"])
+    drain(world, monkeypatch)
+
+    found = [it.record.value for it in scan]
+
+    assert [b"%d" % at for at in (1, 2, 4, 5, 6, 7, 8, 9)] == sorted(it or b"" for it in found)
+
+
+def test_a_scan_goes_on_when_segments_of_the_kept_log_are_removed(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What it holds is moved to its end, and comes once.
+    """
+    monkeypatch.setattr(positioned_batches, "READ_BYTES", 1)
+    kept = world.partition(TOPIC).kept
+    assert kept is not None
+    scan = led(world).scan(has_values=True).records(Selection())
+    found = [next(scan).record.value]
+    before = kept.log.first_base
+    for _ in range(20):
+        send(world, *[(bytes(200), delay(10))] * 9, (b"x", delay("5m")))
+    for _ in range(60):
+        world.pass_time(250)
+    world.pass_time(6 * 60_000)
+    for _ in range(60):
+        world.pass_time(250)
+    kept.log.tail.clear()
+    assert kept.log.first_base > before
+
+    found += [it.record.value for it in scan]
+
+    assert [b"%d" % at for at in range(10)] == sorted(it or b"" for it in found)
+
+
+def test_a_list_by_arrival_begins_again_when_segments_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Its order must hold for the next page.
+    """
+    world = waiting_world(monkeypatch)
+    scan = led(world).scan()
+    drain(world, monkeypatch)
+
+    found, has_more = scan.first_arrived(Selection(), (), 9, 5)
+
+    assert [19, 29, 39, 49, 59] == [it.arrival for it in found]
+    assert has_more
+
+
+def test_records_that_were_named_are_found_where_they_were_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = waiting_world(monkeypatch)
+    scan = led(world).scan([b"t2", b"t5"])
+    drain(world, monkeypatch)
+
+    assert [29, 59] == sorted(it.arrival for it in scan.records(Selection(), {b"t2", b"t5"}))
+
+
+def test_a_scan_of_a_disk_that_fails_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = waiting_world(monkeypatch)
+    tries = []
+
+    def failing(*_: object) -> Iterator[tuple[int | None, memoryview]]:
+        tries.append(1)
+        raise OSError(EIO, "Input/output error")
+
+    monkeypatch.setattr(waiting_scan, "positioned_batches", failing)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        next(led(world).scan().records(Selection()))
+    with pytest.raises(OSError, match="Input/output error"):
+        led(world).scan().first_arrived(Selection(), (), -1, 5)
+    assert 2 == len(tries)
