@@ -33,7 +33,8 @@ RECORDS_MAX: Final = 10_000  # of one batch
 BYTES_MAX: Final = 1 << 20  # of one batch
 IN_FLIGHT_MAX: Final = 4
 IN_FLIGHT_BYTES_MAX: Final = 8 << 20
-RETRY_MS: Final = 1_000  # after a failed read
+RETRY_MS: Final = 1_000  # after a failed read, or a record that the journal does not take
+LOGGED_TRIES: Final = 3_600  # after a record was tried so often, it is logged again after as many tries
 
 
 class LedTimers:
@@ -69,7 +70,8 @@ class LedTimers:
         self._take_max = RECORDS_MAX  # fewer while records whose sizes their rows do not say turn out to be large
         self._is_reading = False  # of records
         self._is_refilling = False  # the index
-        self._failed_at: int | None = None  # monotonic ms of the last read that failed
+        self._failed_at: int | None = None  # monotonic ms of the last read that failed, or release that was refused
+        self._refused = -1, 0  # the arrival that the journal has refused last, and how often it has
         self._is_over = False
         self.released_at = 0  # monotonic ms of the last release
         self._outcomes: dict[int, Outcome] = {}  # of decisions that have just been applied, by log index
@@ -270,12 +272,11 @@ class LedTimers:
         try:
             log_index = append_own(self.partition, batch, wall_ms, append_time_min=stamp)
         except ValueError as error:  # the journal took larger batches when the record arrived
-            self._failed_at = self._machine.clock.monotonic_ms()
-            topic, number = self.partition.topic, self.partition.number
-            self._machine.events.error("release failed", topic=topic, partition=number, problem=str(error))
+            self._release_refused(found[0].arrival, str(error))
             proposed = {it.arrival for it in found}
             self.timers.index.put_back(pack_rows(row for row in rows if row.arrival in proposed))
             return
+        self._refused = -1, 0
         self._in_flight += 1
         self._in_flight_bytes += size
 
@@ -288,6 +289,29 @@ class LedTimers:
                 self._ready(self)
 
         shard.when_committed(log_index, committed)
+
+    def _release_refused(self, arrival: int, problem: str) -> None:
+        """
+        Log, less and less often, that the journal does not take a record.  Those that are due later wait for it, because
+        records come in the order in which they are due.
+        """
+        self._failed_at = self._machine.clock.monotonic_ms()
+        tries = self._refused[1] + 1 if self._refused[0] == arrival else 1
+        self._refused = arrival, tries
+        if tries & (tries - 1) and tries % LOGGED_TRIES:  # neither a power of two nor long after the last event
+            return
+        topic, number = self.partition.topic, self.partition.number
+        self._machine.events.error(
+            "release blocked",
+            topic=topic,
+            partition=number,
+            arrival=arrival,
+            problem=problem,
+            tries=tries,
+            then="what is due later in the partition waits for this record",
+            fix="if the topic has one replica, raise tidemill.journal.bytes.max of its broker; "
+            f"or cancel the record: tidemill timers cancel {topic} --arrival {number}:{arrival}",
+        )
 
     def _count(self, released: Sequence[Waiting]) -> None:
         """Count records whose release has just been committed."""

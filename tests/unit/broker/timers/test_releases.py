@@ -26,7 +26,7 @@ from tidemill.broker.shards.ready_loop import CHECKPOINT_MS
 from tidemill.broker.timers import led_timers, restoring
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.model import errors
-from tidemill.peer.timer_resolve import RESCHEDULE
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE
 from tidemill.shard.shard import Shard
 from tidemill.timer.due_row import DueRow
 from tidemill.timer.release_batch import Waiting
@@ -494,7 +494,48 @@ def test_a_record_that_the_journal_does_not_take_any_more_is_tried_again(
     world.pass_time(1_100)
 
     assert ([], [bytes(10_000)]) == (before, values(world))
-    assert any("is too large" in line for line in world.events)
+
+
+def test_a_record_that_the_journal_does_not_take_blocks_its_partition_until_it_is_cancelled(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What is due later would come before it otherwise.  The event log says so, at rising intervals, and what to do.
+    """
+    send(world, (b"before", delay("1s")))
+    send(world, (bytes(10_000), delay("1s")), (b"later", delay("2s")))
+    monkeypatch.setattr(Shard, "batch_bytes_max", 9_000)
+    for _ in range(40):
+        world.pass_time(1_000)
+    blocked = [line for line in world.events if "release blocked" in line]
+    before = values(world)
+    resolve(world, operation=CANCEL, arrivals=[1])
+    world.pass_time(1_000)
+
+    assert [b"before"] == before
+    assert [b"before", b"later"] == values(world)
+    assert [1, 2, 4, 8, 16, 32] == [int(line.partition("tries=")[2].split()[0]) for line in blocked]
+    assert all("is too large: the journal takes at most 9000 B" in line for line in blocked)
+    assert all("tidemill.journal.bytes.max" in line for line in blocked)
+    assert all(f"tidemill timers cancel {TOPIC} --arrival 0:1" in line for line in blocked)
+
+
+def test_a_record_that_is_blocked_for_long_is_logged_every_hour(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    And at once when another record is blocked.
+    """
+    send(world, (bytes(10_000), delay("1s")), (bytes(10_000), delay("2s")))
+    monkeypatch.setattr(led_timers, "LOGGED_TRIES", 10)
+    monkeypatch.setattr(Shard, "batch_bytes_max", 9_000)
+    for _ in range(30):
+        world.pass_time(1_000)
+    resolve(world, operation=CANCEL, arrivals=[0])
+    world.pass_time(1_000)
+    blocked = [line for line in world.events if "release blocked" in line]
+
+    assert [1, 2, 4, 8, 10, 16, 20, 30, 1] == [int(line.partition("tries=")[2].split()[0]) for line in blocked]
 
 
 @pytest.mark.parametrize("has_large_numbers", [False, True])
