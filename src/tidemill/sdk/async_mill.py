@@ -14,6 +14,7 @@ from tidemill.model.back_off import BackOff
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.async_queue import AsyncQueue
 from tidemill.sdk.async_timers import AsyncTimers
+from tidemill.sdk.delays import Due
 from tidemill.sdk.discovery import http_addresses
 from tidemill.sdk.durations import Duration, milliseconds
 from tidemill.sdk.loop_thread import check_process
@@ -116,6 +117,9 @@ class AsyncMill:
         delay: Duration | None = None,
         at: datetime | None = None,
         timer_id: str | bytes | None = None,
+        schedule: str | None = None,
+        timezone: str | None = None,
+        missed: str | None = None,
     ) -> Sent:
         """
         Write a record, and return where it is when a majority of the replicas has synced it.
@@ -129,6 +133,10 @@ class AsyncMill:
                 timedelta.
             at: When it is delivered, instead of `delay`.
             timer_id: The name of the timer: the record replaces the one that waits with this name in its partition.
+            schedule: When the record comes again and again: `"every 15m"`, or `"cron 30 8 * * MON-FRI"`.  It begins at
+                `at`, and needs a `timer_id`.
+            timezone: The time zone of a cron schedule, such as `"Europe/Berlin"`; UTC if it is missing.
+            missed: What becomes of occurrences that an outage has delayed: `"one"`, the default, `"all"` or `"none"`.
         """
         record = new_record(
             topic,
@@ -137,9 +145,7 @@ class AsyncMill:
             headers=headers,
             partition=partition,
             timestamp=timestamp,
-            delay=delay,
-            at=at,
-            timer_id=timer_id,
+            due=Due(delay, at, timer_id, schedule, timezone, missed),
         )
         sender = self.sender()
         if record.needs_timer_topic:

@@ -1,24 +1,41 @@
-"""When a record of a timer topic is due: the arguments `delay`, `at` and `timer_id`, which become headers."""
+"""When a record of a timer topic is due, and when it recurs: the arguments of `send` that become headers."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemill.sdk.durations import Duration, milliseconds
 
 DELAY: Final = "tidemill-delay"
 DELIVER_AT: Final = "tidemill-deliver-at"
 TIMER_ID: Final = "tidemill-timer-id"
+SCHEDULE: Final = "tidemill-schedule"
+TIMEZONE: Final = "tidemill-timezone"
+MISSED: Final = "tidemill-missed"
+MISSED_VALUES: Final = ("one", "all", "none")
 DUE_MS_MIN: Final = 10**11  # March 1973; brokers take smaller numbers for seconds
 DUE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 ID_BYTES_MAX: Final = 256
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def timer_headers(
-    delay: Duration | None, at: datetime | None, timer_id: str | bytes | None
-) -> Iterator[tuple[str, bytes]]:
+class Due(NamedTuple):
+    """The arguments of `send` about time; None is one that was not given."""
+
+    delay: Duration | None = None
+    at: datetime | None = None
+    timer_id: str | bytes | None = None
+    schedule: str | None = None
+    timezone: str | None = None
+    missed: str | None = None
+
+
+NOW: Final = Due()
+
+
+def timer_headers(due: Due) -> Iterator[tuple[str, bytes]]:
     """Yield the headers of a record.  Raise ValueError or TypeError, which name the argument."""
+    delay, at, timer_id = due.delay, due.at, due.timer_id
     if delay is not None and at is not None:
         raise ValueError(f"delay={delay!r} and at={at!r}: give one of them")
     if delay is not None:
@@ -27,6 +44,29 @@ def timer_headers(
         yield DELIVER_AT, b"%d" % due_ms(at)
     if timer_id is not None:
         yield TIMER_ID, _id(timer_id)
+    yield from _schedule_headers(due)
+
+
+def _schedule_headers(due: Due) -> Iterator[tuple[str, bytes]]:
+    """Yield the headers by which a record recurs.  Brokers check what the schedule says."""
+    given = {"schedule": due.schedule, "timezone": due.timezone, "missed": due.missed}
+    for name, text in given.items():
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name}={text!r}: use text")
+    schedule, timezone, missed = given.values()
+    if schedule is None:
+        if alone := [f"{name}={text!r}" for name, text in given.items() if text is not None]:
+            raise ValueError(f"{' and '.join(alone)} without schedule: give it, such as schedule='every 15m'")
+        return
+    if due.timer_id is None:
+        raise ValueError(f"schedule={schedule!r} without timer_id: give the name by which it is replaced and cancelled")
+    if due.delay is not None:
+        raise ValueError(f"schedule={schedule!r} and delay={due.delay!r}: say with `at` when the schedule begins")
+    if missed is not None and missed not in MISSED_VALUES:
+        raise ValueError(f"missed={missed!r}: use one, all or none")
+    for header, text in ((SCHEDULE, schedule), (TIMEZONE, timezone), (MISSED, missed)):
+        if text is not None:
+            yield header, text.encode()
 
 
 def due_ms(at: datetime, *, name: str = "at") -> int:

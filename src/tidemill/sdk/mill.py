@@ -8,6 +8,7 @@ from typing import Self
 
 from tidemill.model.back_off import BackOff
 from tidemill.sdk.async_mill import BUFFER_S_MAX, AnyHandler, AsyncMill, no_room
+from tidemill.sdk.delays import Due
 from tidemill.sdk.durations import Duration, milliseconds
 from tidemill.sdk.loop_thread import LoopThread
 from tidemill.sdk.problems import SendFailed
@@ -43,6 +44,9 @@ class Mill:
         delay: Duration | None = None,
         at: datetime | None = None,
         timer_id: str | bytes | None = None,
+        schedule: str | None = None,
+        timezone: str | None = None,
+        missed: str | None = None,
     ) -> Sent:
         """
         Write a record, and return where it is when a majority of the replicas has synced it.
@@ -56,6 +60,10 @@ class Mill:
                 timedelta.
             at: When it is delivered, instead of `delay`.
             timer_id: The name of the timer: the record replaces the one that waits with this name in its partition.
+            schedule: When the record comes again and again: `"every 15m"`, or `"cron 30 8 * * MON-FRI"`.  It begins at
+                `at`, and needs a `timer_id`.
+            timezone: The time zone of a cron schedule, such as `"Europe/Berlin"`; UTC if it is missing.
+            missed: What becomes of occurrences that an outage has delayed: `"one"`, the default, `"all"` or `"none"`.
         """
         sent = self.send_soon(
             topic,
@@ -67,6 +75,9 @@ class Mill:
             delay=delay,
             at=at,
             timer_id=timer_id,
+            schedule=schedule,
+            timezone=timezone,
+            missed=missed,
         )
         return sent.result()
 
@@ -82,12 +93,15 @@ class Mill:
         delay: Duration | None = None,
         at: datetime | None = None,
         timer_id: str | bytes | None = None,
+        schedule: str | None = None,
+        timezone: str | None = None,
+        missed: str | None = None,
     ) -> "Future[Sent]":
         """
         Begin to write a record, as `send` does, and return a future of where it is.
 
         Its exception is SendFailed.  `flush` and `close` wait for all records that are on their way.  The first record
-        of a topic with `delay`, `at` or `timer_id` waits for a broker that says whether it is a timer topic.
+        of a topic with `delay`, `at`, `timer_id` or `schedule` waits until a broker says whether it is a timer topic.
         """
         record = new_record(
             topic,
@@ -96,9 +110,7 @@ class Mill:
             headers=headers,
             partition=partition,
             timestamp=timestamp,
-            delay=delay,
-            at=at,
-            timer_id=timer_id,
+            due=Due(delay, at, timer_id, schedule, timezone, missed),
         )
         sender = self._mill.sender()
         if record.needs_timer_topic and not self._mill.timer_topics.is_known(topic):

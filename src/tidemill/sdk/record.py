@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidemill.sdk.delays import timer_headers
-from tidemill.sdk.durations import Duration
+from tidemill.sdk.delays import NOW, Due, timer_headers
 
 Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
 
@@ -38,15 +37,13 @@ def new_record(
     headers: Headers,
     partition: int | None,
     timestamp: datetime | None,
-    delay: Duration | None = None,
-    at: datetime | None = None,
-    timer_id: str | bytes | None = None,
+    due: Due = NOW,
 ) -> NewRecord:
     """
     Return a record.  Its value is bytes or text as they are, or any other value as JSON; None is no value.
 
     Raise TypeError for a value that JSON cannot represent, and ValueError for a time without a time zone, and for a
-    delay or an id that is not valid.
+    delay, an id or a schedule that is not valid.
     """
     if timestamp is not None and timestamp.tzinfo is None:
         raise ValueError(f"timestamp={timestamp!r}: give its time zone, such as tzinfo=datetime.UTC")
@@ -55,7 +52,7 @@ def new_record(
         encoded = encoded_value(value)
     except TypeError as error:
         raise TypeError(f"value={value!r} for topic {topic}: it is no bytes, text or JSON value: {error}") from error
-    timer = [*timer_headers(delay, at, timer_id)]
+    timer = [*timer_headers(due)]
     return NewRecord(
         topic,
         _content(f"key={key!r}", key),

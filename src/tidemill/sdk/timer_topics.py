@@ -51,7 +51,7 @@ class TimerTopics:
         if kind != "timer":
             raise NoTimerTopic(
                 f"a record was not written to topic {topic}: the topic is of kind {kind}, which has neither delays nor "
-                "timers; leave out delay, at and timer_id, or create the topic with tidemill.kind=timer"
+                "timers; leave out delay, at, timer_id and schedule, or create the topic with tidemill.kind=timer"
             )
         self._known.add(topic)
 

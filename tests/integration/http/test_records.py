@@ -139,6 +139,10 @@ def test_bad_records_are_refused(
         ("application/json", "", {}, {"records": [{"at": 1_800_000_000}]}, "these look like seconds"),
         ("application/json", "", {}, {"records": [{"delay": "61s"}]}, "tidemill.max.delay.ms=60000"),
         ("application/x-ndjson", "", {}, {"delay": 1, "at": 1_800_000_000_000}, "line 1: delay and at"),
+        ("application/json", "", {}, {"records": [{"timer_id": "a", "schedule": "hourly"}]}, "records[0]: schedule: "),
+        ("application/x-ndjson", "", {}, {"schedule": "every 1m"}, "line 1: schedule: tidemill-schedule needs"),
+        ("application/octet-stream", "?timer_id=a&schedule=every+1m&missed=two", {}, "x", "missed"),
+        ("application/octet-stream", "?timer_id=a&schedule=cron+0+8+*+*+*&timezone=Berlin", {}, "x", "no such zone"),
         ("application/octet-stream", "?delay=soon", {}, "x", "delay: tidemill-delay='soon'"),
         ("application/octet-stream", "?at=7", {}, "x", "at: tidemill-deliver-at=7"),
         ("application/octet-stream", "?delay=1s", {"Tidemill_Header": "tidemill-delay=2s"}, "x", "are both there"),
@@ -164,7 +168,7 @@ def test_a_value_as_bytes_has_no_delay_on_another_topic(brokers: list[HttpClient
     """
     Nor a time, nor the name of a timer.
     """
-    for parameter in ("delay=5m", "at=2027-01-31T08:00:00Z", "timer_id=x"):
+    for parameter in ("delay=5m", "at=2027-01-31T08:00:00Z", "timer_id=x", "schedule=every+1m"):
         path = f"/v1/topics/{topic}/records?{parameter}"
         refused = brokers[0].send("POST", path, b"x", Content_Type="application/octet-stream")
         assert 400 == refused.status and "create the topic with tidemill.kind=timer" in refused.body["detail"], refused

@@ -1,10 +1,11 @@
-"""The fields that say when a record is due, and the headers that they become."""
+"""The fields that say when a record is due and when it recurs, and the headers that they become."""
 
 from typing import Any
 
 import pytest
 
 from tidemill.http.v1.due_fields import timer_headers
+from tidemill.http.v1.records import NewRecord
 from tidemill.model.topic_config import compile_topic_config
 from tidemill.timer.due_time import BadDueTime
 
@@ -16,7 +17,11 @@ SHORT = compile_topic_config({"tidemill.kind": "timer", "tidemill.max.delay.ms":
 def made(
     delay: Any = None, at: Any = None, timer_id: Any = None, *headers: tuple[str, bytes | None], config: Any
 ) -> Any:
-    return timer_headers(delay, at, timer_id, headers=headers, config=config, now_ms=NOW_MS)
+    return made_of({"delay": delay, "at": at, "timer_id": timer_id}, *headers, config=config)
+
+
+def made_of(fields: dict[str, Any], *headers: tuple[str, bytes | None], config: Any) -> Any:
+    return timer_headers(NewRecord(**fields), headers=headers, config=config, now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -95,3 +100,52 @@ def test_how_far_ahead_a_time_is_the_leader_decides() -> None:
 def test_an_id_may_have_256_bytes() -> None:
     """Bytes count, not characters."""
     assert [("tidemill-timer-id", "ä".encode() * 128)] == made(None, None, "ä" * 128, config=TIMER)
+
+
+CRON = {"timer_id": "a", "schedule": "cron 30 8 * * MON-FRI"}
+IN_BERLIN = {**CRON, "timezone": "Europe/Berlin", "missed": "all"}
+
+
+def test_a_schedule_becomes_headers() -> None:
+    """It begins at the time that the record is due."""
+    named, cron = ("tidemill-timer-id", b"a"), ("tidemill-schedule", b"cron 30 8 * * MON-FRI")
+    where = [("tidemill-timezone", b"Europe/Berlin"), ("tidemill-missed", b"all")]
+
+    assert [named, cron] == made_of(CRON, config=TIMER)
+    assert [("tidemill-deliver-at", b"1801382400000"), named, cron, *where] == made_of(
+        {**IN_BERLIN, "at": 1_801_382_400_000}, config=TIMER
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"schedule": "every 15m"}, "schedule: tidemill-schedule needs the header tidemill-timer-id"),
+        ({**CRON, "schedule": "hourly"}, "schedule: tidemill-schedule='hourly': write cron and five fields, or every"),
+        ({**CRON, "timezone": "Berlin"}, "schedule: tidemill-timezone='Berlin': no such zone"),
+        ({"timer_id": "a", "timezone": "Europe/Berlin"}, "timezone: tidemill-timezone without tidemill-schedule"),
+        ({"timer_id": "a", "missed": "all"}, "missed: tidemill-missed without tidemill-schedule"),
+        ({**CRON, "delay": "5m"}, "schedule: tidemill-schedule and tidemill-delay are both there"),
+    ],
+)
+def test_a_bad_schedule_is_named_with_its_field(fields: Any, says: str) -> None:
+    """And with what to write instead, before the leader is asked."""
+    with pytest.raises(BadDueTime) as refused:
+        made_of(fields, config=TIMER)
+
+    assert str(refused.value).startswith(says)
+
+
+def test_a_schedule_in_headers_is_checked_as_well() -> None:
+    with pytest.raises(BadDueTime, match="headers: tidemill-schedule='hourly'"):
+        made_of({"timer_id": "a"}, ("tidemill-schedule", b"hourly"), config=TIMER)
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"), [({"schedule": "every 1s"}, "schedule=every 1s"), ({"timezone": "UTC"}, "timezone=UTC")]
+)
+def test_only_timer_topics_have_schedules(fields: Any, shown: str) -> None:
+    with pytest.raises(BadDueTime) as refused:
+        made_of(fields, config=LOG)
+
+    assert str(refused.value).startswith(f"{shown}: the topic is of kind log")

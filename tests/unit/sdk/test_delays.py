@@ -1,4 +1,4 @@
-"""The arguments that say when a record is due, and the headers that they become."""
+"""The arguments that say when a record is due and when it recurs, and the headers that they become."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tidemill.sdk import delays
-from tidemill.sdk.delays import timer_headers
-from tidemill.timer import due_time
+from tidemill.sdk.delays import Due, timer_headers
+from tidemill.timer import due_time, schedule
+from tidemill.timer import timer_headers as of_broker
 
 
 def test_headers_and_limits_are_those_of_brokers() -> None:
@@ -15,6 +16,9 @@ def test_headers_and_limits_are_those_of_brokers() -> None:
     ours = [delays.DELAY, delays.DELIVER_AT, delays.DUE_MS_MIN, delays.DUE_MS_MAX]
 
     assert [due_time.DELAY, due_time.DELIVER_AT, due_time.DUE_MS_MIN, due_time.DUE_MS_MAX] == ours
+    recurring = [delays.TIMER_ID, delays.SCHEDULE, delays.TIMEZONE, delays.MISSED]
+    assert [of_broker.TIMER_ID, of_broker.SCHEDULE, of_broker.TIMEZONE, of_broker.MISSED] == recurring
+    assert [*schedule.Missed] == [*delays.MISSED_VALUES]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +27,7 @@ def test_headers_and_limits_are_those_of_brokers() -> None:
 )
 def test_a_delay_is_in_milliseconds(delay: Any, value: bytes) -> None:
     """It is rounded up, so that no record is early; it may be longer than other durations."""
-    assert [("tidemill-delay", value)] == [*timer_headers(delay, None, None)]
+    assert [("tidemill-delay", value)] == [*timer_headers(Due(delay))]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,7 @@ def test_a_delay_is_in_milliseconds(delay: Any, value: bytes) -> None:
 )
 def test_a_time_is_in_milliseconds_since_the_epoch(at: datetime, value: bytes) -> None:
     """It is rounded up.  A time long ago, which brokers would take for seconds, is one that is past as well."""
-    headers = [*timer_headers(None, at, None)]
+    headers = [*timer_headers(Due(at=at))]
 
     assert [("tidemill-deliver-at", value)] == headers
     assert int(value) <= due_time.due_ms(headers, 0)
@@ -46,7 +50,7 @@ def test_a_time_is_in_milliseconds_since_the_epoch(at: datetime, value: bytes) -
 
 def test_an_id_goes_with_a_time() -> None:
     """An id is text or bytes."""
-    headers = [[*timer_headers("1s", None, it)] for it in ("ä", b"\xff")]
+    headers = [[*timer_headers(Due("1s", timer_id=it))] for it in ("ä", b"\xff")]
 
     assert [[("tidemill-delay", b"1000"), ("tidemill-timer-id", it)] for it in ("ä".encode(), b"\xff")] == headers
 
@@ -62,18 +66,35 @@ def test_an_id_goes_with_a_time() -> None:
         ((None, None, ""), ValueError, "timer_id='': use 1 to 256 bytes"),
         ((None, None, "ä" * 129), ValueError, "use 1 to 256 bytes"),
         ((None, None, 7), TypeError, "timer_id=7: use text or bytes"),
+        ((None, None, None, "every 1m"), ValueError, "schedule='every 1m' without timer_id"),
+        ((None, None, "a", 60), TypeError, "schedule=60: use text"),
+        ((None, None, "a", "every 1m", None, "two"), ValueError, "missed='two': use one, all or none"),
+        (("5m", None, "a", "every 1m"), ValueError, "schedule='every 1m' and delay='5m': say with `at`"),
+        ((None, None, "a", None, "UTC", "all"), ValueError, "timezone='UTC' and missed='all' without schedule"),
     ],
 )
 def test_a_bad_argument_is_named(arguments: Any, problem: type[Exception], says: str) -> None:
     """With its value, and what to use instead."""
     with pytest.raises(problem) as refused:
-        [*timer_headers(*arguments)]
+        [*timer_headers(Due(*arguments))]
 
     assert says in str(refused.value)
 
 
 def test_an_id_may_have_as_many_bytes_as_brokers_accept() -> None:
     """The longest one is accepted, and so is the shortest."""
-    headers = [[*timer_headers(None, None, it)] for it in ("x", "ä" * 128)]
+    headers = [[*timer_headers(Due(timer_id=it))] for it in ("x", "ä" * 128)]
 
     assert [1, 256] == [len(value) for ((_, value),) in headers]
+
+
+def test_a_schedule_becomes_headers_that_brokers_read() -> None:
+    """The first occurrence is at `at`."""
+    at = datetime(2027, 1, 1, tzinfo=UTC)
+    alone = [*timer_headers(Due(timer_id="a", schedule="every 15m"))]
+    headers = [*timer_headers(Due(None, at, "a", "cron 30 8 * * MON-FRI", "Europe/Berlin", "all"))]
+    read = schedule.parse_schedule(headers)
+
+    assert [("tidemill-timer-id", b"a"), ("tidemill-schedule", b"every 15m")] == alone
+    assert read is not None and schedule.Missed.ALL is read.missed
+    assert datetime(2027, 1, 1, 7, 30, tzinfo=UTC).timestamp() * 1_000 == read.first(0, due_time.due_ms(headers, 0))

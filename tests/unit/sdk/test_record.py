@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tidemill.sdk.delays import Due
 from tidemill.sdk.record import encoded_value, new_record
 
 
@@ -65,16 +66,16 @@ def test_a_timestamp_needs_a_time_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "header"),
+    ("due", "header"),
     [
-        ({"delay": "5m"}, ("tidemill-delay", b"300000")),
-        ({"at": datetime(2027, 1, 31, 8, tzinfo=UTC)}, ("tidemill-deliver-at", b"1801382400000")),
-        ({"timer_id": "invoice 7"}, ("tidemill-timer-id", b"invoice 7")),
+        (Due(delay="5m"), ("tidemill-delay", b"300000")),
+        (Due(at=datetime(2027, 1, 31, 8, tzinfo=UTC)), ("tidemill-deliver-at", b"1801382400000")),
+        (Due(timer_id="invoice 7"), ("tidemill-timer-id", b"invoice 7")),
     ],
 )
-def test_a_record_that_waits_has_a_header_behind_its_own(more: dict[str, Any], header: tuple[str, bytes]) -> None:
+def test_a_record_that_waits_has_a_header_behind_its_own(due: Due, header: tuple[str, bytes]) -> None:
     """Such a record needs a timer topic, because others would deliver it at once."""
-    record = new_record("t", b"", key=None, headers={"a": "1"}, partition=None, timestamp=None, **more)
+    record = new_record("t", b"", key=None, headers={"a": "1"}, partition=None, timestamp=None, due=due)
 
     assert [("a", b"1"), header] == record.headers
     assert record.needs_timer_topic

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.async_mill import AsyncMill
 from tidemill.sdk.mill import Mill
 from tidemill.sdk.problems import SendFailed
+from tidemill.sdk.record import NewRecord, Sent
 from tidemill.sdk.timer_topics import TimerTopics
 
 TIMER, LOG = answer(200, {"kind": "timer"}), answer(200, {"kind": "log"})
@@ -113,7 +115,7 @@ def test_a_caller_that_leaves_does_not_end_the_question_of_another() -> None:
     checked([TIMER], leave)
 
 
-@pytest.mark.parametrize("more", [{"delay": "5m"}, {"timer_id": "x"}])
+@pytest.mark.parametrize("more", [{"delay": "5m"}, {"timer_id": "x"}, {"timer_id": "x", "schedule": "every 1m"}])
 def test_both_clients_send_no_record_with_a_delay_to_another_topic(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
@@ -142,3 +144,41 @@ def test_both_clients_send_no_record_with_a_delay_to_another_topic(
             mill.send("b", b"")
 
     assert ["a", "b", "b"] == asked
+
+
+class Kept:
+    """A sender that keeps the records."""
+
+    def __init__(self) -> None:
+        self.records: list[NewRecord] = []
+
+    def begin(self, record: NewRecord) -> "Future[Sent]":
+        self.records.append(record)
+        sent: Future[Sent] = Future()
+        sent.set_result(Sent(record.topic, 0, 0))
+        return sent
+
+    def close(self) -> None:
+        pass
+
+
+def test_both_clients_send_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their time zones, and with what becomes of missed occurrences."""
+    kept, recurs = Kept(), {"schedule": "cron 0 8 * * *", "timezone": "Europe/Berlin", "missed": "none"}
+
+    async def check(*_: Any) -> None:
+        pass
+
+    async def run() -> None:
+        async with AsyncMill(http="127.0.0.1:1", timeout="1ms") as mill:
+            await mill.send("a", b"", timer_id="a", **recurs)
+
+    monkeypatch.setattr(TimerTopics, "check", check)
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: kept)
+    asyncio.run(run())
+    with Mill(AsyncMill(http="127.0.0.1:1", timeout="1ms")) as mill:
+        mill.send("a", b"", timer_id="a", **recurs)  # type: ignore[arg-type]
+        mill.send_soon("a", b"", timer_id="a", **recurs)  # type: ignore[arg-type]
+
+    expected = [("tidemill-timer-id", b"a"), *((f"tidemill-{name}", text.encode()) for name, text in recurs.items())]
+    assert [expected] * 3 == [record.headers for record in kept.records]

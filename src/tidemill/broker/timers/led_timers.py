@@ -292,8 +292,8 @@ class LedTimers:
 
     def _release_refused(self, arrival: int, problem: str) -> None:
         """
-        Log, less and less often, that the journal does not take a record.  Those that are due later wait for it, because
-        records come in the order in which they are due.
+        Log, less and less often, that the journal does not take a record.  Those that are due later wait for it,
+        because a partition delivers records in the order in which they are due.
         """
         self._failed_at = self._machine.clock.monotonic_ms()
         tries = self._refused[1] + 1 if self._refused[0] == arrival else 1

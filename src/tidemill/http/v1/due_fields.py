@@ -1,13 +1,15 @@
-"""When a record of a timer topic is due: the fields `delay`, `at` and `timer_id` of the API, which become headers."""
+"""When a record of a timer topic is due, and when it recurs: fields of the API, which become headers."""
 
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Collection, Sequence
+from typing import Annotated, Final, Literal, Protocol
 
 from msgspec import Meta
 
 from tidemill.model.topic_config import TopicConfig
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, UNLIMITED, VALUE_BYTES_MAX, BadDueTime, due_ms
-from tidemill.timer.timer_headers import ID_BYTES_MAX, TIMER_ID
+from tidemill.timer.schedule import VALUE_BYTES_MAX as SCHEDULE_BYTES_MAX
+from tidemill.timer.schedule import BadSchedule, parse_schedule
+from tidemill.timer.timer_headers import ID_BYTES_MAX, MISSED, SCHEDULE, TIMER_ID, TIMEZONE
 
 _TEXT: Final = Meta(min_length=1, max_length=VALUE_BYTES_MAX)
 _MS = Annotated[int, Meta(ge=0, le=DUE_MS_MAX)]
@@ -25,22 +27,63 @@ TimerId = Annotated[
 ]
 
 
+Schedule = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=SCHEDULE_BYTES_MAX)] | None,
+    Meta(
+        description="Deliver the record again and again: `every 15m`, or `cron` and five fields. It begins at `at` and "
+        "needs a `timer_id`. Timer topics only."
+    ),
+]
+Timezone = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=SCHEDULE_BYTES_MAX)] | None,
+    Meta(description="The time zone of a cron schedule, such as `Europe/Berlin`; UTC, if absent."),
+]
+Missed = Annotated[
+    Literal["one", "all", "none"] | None,
+    Meta(description="What becomes of occurrences that an outage has delayed; `one`, if absent."),
+]
+
+
+class DueFields(Protocol):
+    """The fields of a record, or of a query."""
+
+    @property
+    def delay(self) -> int | str | None: ...
+
+    @property
+    def at(self) -> int | str | None: ...
+
+    @property
+    def timer_id(self) -> str | None: ...
+
+    @property
+    def schedule(self) -> str | None: ...
+
+    @property
+    def timezone(self) -> str | None: ...
+
+    @property
+    def missed(self) -> str | None: ...
+
+
 def timer_headers(
-    delay: int | str | None,
-    at: int | str | None,
-    timer_id: str | None,
-    *,
-    headers: Sequence[tuple[str, bytes | None]],
-    config: TopicConfig,
-    now_ms: int,
+    fields: DueFields, *, headers: Sequence[tuple[str, bytes | None]], config: TopicConfig, now_ms: int
 ) -> list[tuple[str, bytes]]:
     """
     Return the headers that a record gets beside those that it has.
 
     Raise BadDueTime, which names the field, for a bad value, and for any on a topic that is not of kind timer.
     """
-    fields = (("delay", DELAY, delay), ("at", DELIVER_AT, at), ("timer_id", TIMER_ID, timer_id))
-    given = [(field, header, str(value)) for field, header, value in fields if value is not None]
+    delay, at, timer_id = fields.delay, fields.at, fields.timer_id
+    values = (
+        ("delay", DELAY, delay),
+        ("at", DELIVER_AT, at),
+        ("timer_id", TIMER_ID, timer_id),
+        ("schedule", SCHEDULE, fields.schedule),
+        ("timezone", TIMEZONE, fields.timezone),
+        ("missed", MISSED, fields.missed),
+    )
+    given = [(field, header, str(value)) for field, header, value in values if value is not None]
     if not config.is_timer:
         if given:
             field, _, value = given[0]
@@ -54,11 +97,20 @@ def timer_headers(
     made = [(header, value.encode()) for _, header, value in given]
     if timer_id is not None and len(timer_id.encode()) > ID_BYTES_MAX:
         raise BadDueTime(f"timer_id={timer_id[:100]}: it has more than {ID_BYTES_MAX} bytes; choose a shorter one")
+    every = [*headers, *made]
     # How far ahead a time is, only the leader can say: its clock counts.
     limit = UNLIMITED if delay is None else config.max_delay_ms
     try:
-        due_ms([*headers, *made], now_ms, limit)
+        due_ms(every, now_ms, limit)
     except BadDueTime as problem:
-        where = next((field for field, header, _ in given if header in (DELAY, DELIVER_AT)), "headers")
-        raise BadDueTime(f"{where}: {problem}") from problem
+        raise BadDueTime(f"{_where(given, (DELAY, DELIVER_AT))}: {problem}") from problem
+    try:
+        parse_schedule(every)
+    except BadSchedule as problem:
+        raise BadDueTime(f"{_where(given, (SCHEDULE, TIMEZONE, MISSED))}: {problem}") from problem
     return made
+
+
+def _where(given: Sequence[tuple[str, str, str]], about: Collection[str]) -> str:
+    """Return the first field that was given for one of these headers, or `headers`."""
+    return next((field for field, header, _ in given if header in about), "headers")

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from tidemill.http.access import BYTES_TYPE
 from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route, read_body
-from tidemill.http.v1.due_fields import At, Delay, TimerId, timer_headers
+from tidemill.http.v1.due_fields import At, Delay, Missed, Schedule, TimerId, Timezone, timer_headers
 from tidemill.http.v1.partition_offsets import OFFSET_MAX
 from tidemill.http.v1.partition_reads import PartitionReader, partition_of
 from tidemill.http.v1.records import TIMESTAMP_MAX, BadRecord, Content, NewRecord, Produced, record_of, write_records
@@ -38,6 +38,9 @@ class ValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay: Delay = None
     at: At = None
     timer_id: TimerId = None
+    schedule: Schedule = None
+    timezone: Timezone = None
+    missed: Missed = None
 
 
 async def produce_value(call: Call) -> Produced:
@@ -50,7 +53,7 @@ async def produce_value(call: Call) -> Produced:
     try:
         key, _, _, timestamp = record_of(given, topic, config, now_ms)
         headers = [*_headers(call.request.headers.getlist(HEADER))]
-        headers += timer_headers(query.delay, query.at, query.timer_id, headers=headers, config=config, now_ms=now_ms)
+        headers += timer_headers(query, headers=headers, config=config, now_ms=now_ms)
     except (BadRecord, BadDueTime) as problem:
         raise Refused(400, str(problem)) from problem
     value = await read_body(call.request)

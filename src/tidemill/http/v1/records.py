@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tidemill.batches.builder import RecordTuple
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.calls import Call, Refused, Route
-from tidemill.http.v1.due_fields import At, Delay, TimerId, timer_headers
+from tidemill.http.v1.due_fields import At, Delay, Missed, Schedule, TimerId, Timezone, timer_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
@@ -52,6 +52,9 @@ class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fals
     delay: Delay = None
     at: At = None
     timer_id: TimerId = None
+    schedule: Schedule = None
+    timezone: Timezone = None
+    missed: Missed = None
 
 
 class BadRecord(ValueError):
@@ -129,7 +132,7 @@ def record_of(given: NewRecord, topic: Topic, config: TopicConfig, now_ms: int) 
         raise BadRecord(f"topic {topic.name} has no partition {given.partition}, only 0 to {count - 1}")
     headers = [(name, _bytes(value, "headers")) for name, value in given.headers] if given.headers else []
     try:
-        headers += timer_headers(given.delay, given.at, given.timer_id, headers=headers, config=config, now_ms=now_ms)
+        headers += timer_headers(given, headers=headers, config=config, now_ms=now_ms)
     except BadDueTime as problem:
         raise BadRecord(str(problem)) from problem
     timestamp = now_ms if given.timestamp is None else given.timestamp
