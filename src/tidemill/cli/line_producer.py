@@ -11,9 +11,9 @@ from tidemill.cli.deadline import Deadline
 from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import client_config, error_name
 from tidemill.cli.output import counted
-from tidemill.cli.timer_problem import timer_problem
 from tidemill.cli.topic_admin import TopicAdmin, check_partition
 from tidemill.client.producer_properties import PRODUCER_PROPERTIES
+from tidemill.timer.timer_problem import timer_problem
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
 PARTITIONS_SHOWN_MAX: Final = 10  # the summary of timed-out records names at most this many partitions

@@ -13,6 +13,7 @@ import confluent_kafka
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, SendFailed
 from tidemill.sdk.record import NewRecord, Sent
+from tidemill.timer.timer_problem import timer_problem
 
 POLL_S: Final = 0.2  # how soon the thread notices that the sender is closed
 FLUSH_S_MAX: Final = 60.0
@@ -24,6 +25,10 @@ DEFAULTS: Final[Mapping[str, object]] = {
     "linger.ms": LINGER_MS,  # a caller waits for each record
     "partitioner": "murmur2_random",  # as Java's producer and the HTTP API choose
 }
+OTHER_INVALID: Final = (
+    "a broker has refused it, or another record of its batch: a reason may be tidemill.max.delay.ms of the topic, or "
+    "the number of its schedules; connect with http= to be told the reason for each record"
+)
 
 
 class Sender(Protocol):
@@ -69,7 +74,9 @@ class KafkaSender:
             if error is None:
                 sent.set_result(Sent(record.topic, message.partition(), message.offset()))
             else:
-                sent.set_exception(SendFailed(f"a record was not written to topic {record.topic}: {error.str()}"))
+                is_invalid = error.code() == confluent_kafka.KafkaError.INVALID_RECORD
+                why = (timer_problem(record.headers) or OTHER_INVALID) if is_invalid else error.str()
+                sent.set_exception(SendFailed(f"a record was not written to topic {record.topic}: {why}"))
 
         more: dict[str, int] = {} if record.partition is None else {"partition": record.partition}
         if record.timestamp_ms is not None:

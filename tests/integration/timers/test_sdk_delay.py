@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -103,3 +104,38 @@ def test_a_timer_is_replaced_by_its_id(cluster: Cluster, topic: str) -> None:
                 message.ack()
 
     assert ["second"] == received
+
+
+def test_a_message_with_a_schedule_is_received_again_and_again(cluster: Cluster, topic: str) -> None:
+    """
+    Until it is cancelled.
+    """
+    with tidemill.connect(cluster.bootstrap) as mill:
+        mill.send(topic, "tick", key="k", timer_id="tick", schedule="every 1s", missed="all")
+        mill.send(topic, "later", key="l", timer_id="cron", schedule="cron 0 8 29 2 *", timezone="Europe/Berlin")
+        with mill.queue(topic, f"g-{topic}", idle="4s") as queue:
+            received = []
+            for message in queue:
+                received.append(message.text())
+                message.ack()
+                if len(received) == 3:
+                    assert 1 == mill.timers(topic).cancel(timer_id="tick")
+        (waiting,) = mill.timers(topic).list()
+
+    assert ["tick"] * 3 == received[:3]
+    assert {"tick"} == {*received}
+    assert b"cron" == waiting.timer_id
+    assert 29 == waiting.due.astimezone(ZoneInfo("Europe/Berlin")).day
+
+
+def test_a_record_that_brokers_refuse_is_refused_with_the_reason(cluster: Cluster, topic: str) -> None:
+    """
+    By Kafka's protocol as well as over HTTP.
+    """
+    reason = "tidemill-schedule='hourly': write cron and five fields"
+    with tidemill.connect(cluster.bootstrap) as kafka, tidemill.connect(http=cluster.brokers[0]["http"]) as http:
+        for mill in (kafka, http):
+            with pytest.raises(tidemill.SendFailed, match=reason):
+                mill.send(topic, "x", timer_id="x", schedule="hourly")
+            with pytest.raises(tidemill.SendFailed, match="tidemill-delay='soon': write whole milliseconds"):
+                mill.send(topic, "x", headers={"tidemill-delay": "soon"})

@@ -1,11 +1,13 @@
 """How records are sent: each future gets an outcome."""
 
 import asyncio
+import re
 import time
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from tidemill.sdk import sender as senders
 from tidemill.sdk.problems import SendFailed
@@ -75,3 +77,35 @@ def test_a_flush_over_http_lasts_no_longer_than_it_may() -> None:
 
     assert 2 == left
     assert lasted_s < 0.3 * 3
+
+
+@pytest.mark.parametrize(
+    ("code", "headers", "says"),
+    [
+        (KafkaError.INVALID_RECORD, [("tidemill-delay", b"soon")], "tidemill-delay='soon': write whole milliseconds"),
+        (KafkaError.INVALID_RECORD, [("tidemill-delay", b"5m")], "tidemill.max.delay.ms of the topic"),
+        (KafkaError.MSG_SIZE_TOO_LARGE, [("tidemill-delay", b"soon")], "Broker: Message size too large"),
+    ],
+)
+def test_a_record_that_is_refused_fails_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, code: int, headers: Any, says: str
+) -> None:
+    """The client library does not pass on what brokers say.  The headers tell it, or another record is at fault."""
+
+    class Producer:
+        def produce(self, *_: object, on_delivery: Any, **__: object) -> None:
+            on_delivery(KafkaError(code), None)
+
+        def poll(self, _: float) -> None:
+            time.sleep(0.01)  # as a poll waits
+
+        def flush(self, _: float) -> int:
+            return 0
+
+    monkeypatch.setattr(senders.confluent_kafka, "Producer", lambda _: Producer())
+    sender = KafkaSender(NOWHERE, timeout_s=1)
+    record = NewRecord("t", None, b"x", headers, None, None)
+
+    with pytest.raises(SendFailed, match=f"not written to topic t: .*{re.escape(says)}"):
+        sender.begin(record).result(20)
+    sender.close()

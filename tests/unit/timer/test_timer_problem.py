@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.cli.timer_problem import timer_problem
+from tidemill.timer.timer_problem import timer_problem
 
 DELAY = ("tidemill-delay", b"5m")
 NAMED = ("tidemill-timer-id", b"a")
