@@ -146,7 +146,7 @@ def test_both_clients_send_no_record_with_a_delay_to_another_topic(
     assert ["a", "b", "b"] == asked
 
 
-class Kept:
+class KeepingSender:
     """A sender that keeps the records."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Kept:
 
 def test_both_clients_send_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     """With their time zones, and with what becomes of missed occurrences."""
-    kept, recurs = Kept(), {"schedule": "cron 0 8 * * *", "timezone": "Europe/Berlin", "missed": "none"}
+    kept, recurs = KeepingSender(), {"schedule": "cron 0 8 * * *", "timezone": "Europe/Berlin", "missed": "none"}
 
     async def check(*_: Any) -> None:
         pass

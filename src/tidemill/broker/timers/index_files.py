@@ -165,8 +165,8 @@ class IndexFiles:
 
     def remove_unknown(self) -> None:
         """
-        Remove, once, the files that this index does not have.  If nothing waits at a start or after an install, nobody
-        reads the files that an earlier index has left.
+        Remove, once, the files that this index does not have: an earlier process has left them.  They are read only if
+        something waits at a start or after an install.
         """
         if self._is_searched or self._is_writing or self._is_pausing:
             return
