@@ -150,8 +150,10 @@ class ClusterCheck:
         """
         for machine in self._machines:
             if machine.broker is not None:
-                for shard_id in machine.broker.store.closed.keys() - machine.broker.image.shards.keys():
-                    self._memberships.pop(shard_id, None)  # the topic has been deleted
+                image = machine.broker.image
+                for shard_id in machine.broker.store.closed.keys() - image.shards.keys():
+                    if shard_id < image.next_shard_id:  # the image has had the shard: its topic has been deleted
+                        self._memberships.pop(shard_id, None)
         staying = {machine.voter for machine in self._machines if machine is not lost and not machine.is_rotten}
         for known in self._memberships.values():
             for membership in known.values():
