@@ -318,7 +318,7 @@ class DueIndex:
 
         The records of the rows have at most `bytes_max` bytes together, or there is one row only.  The index does not
         return a row again until it is put back, its arrival is rescheduled, or `follow` was called.  When an arrival
-        is rescheduled, the host forgets its rows that it has taken.
+        is rescheduled, the host forgets its rows that it has taken, or claims those that it uses all the same.
         """
         if self._window is None:
             return b""
@@ -328,6 +328,14 @@ class DueIndex:
         """Let rows that were taken and not used be taken again."""
         if self._window is not None:
             self._window.put_back(rows)
+
+    def claim(self, rows: bytes) -> None:
+        """
+        Do not return rows again that were taken and are used, although their arrivals may have been rescheduled since,
+        in the end to the times that the rows say.
+        """
+        if self._window is not None:
+            self._window.claim(rows)
 
     def next_due(self) -> int | None:
         """

@@ -113,6 +113,13 @@ class Window:
         for at in range(0, len(rows), ROW_BYTES):
             self._taken.pop(rows[at : at + KEY_BYTES], None)
 
+    def claim(self, rows: bytes) -> None:
+        """Take note that rows are taken and used, although `allow_again` has let them be taken a second time."""
+        for at in range(0, len(rows), ROW_BYTES):
+            row = rows[at : at + ROW_BYTES]
+            key = row[:KEY_BYTES]
+            self._taken[key] = max(self._taken.get(key, row), row)
+
     def _advance(
         self, bound: bytes, records_max: int, bytes_max: int, row_filter: RowFilter, found: list[bytes]
     ) -> bytes | None:

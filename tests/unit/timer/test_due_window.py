@@ -82,6 +82,21 @@ def test_rows_are_taken_once_until_they_are_put_back(due_scan: ModuleType) -> No
     assert [1] == [it.arrival for it in taken(window, 9)]
 
 
+def test_a_row_that_is_claimed_is_not_taken_again(due_scan: ModuleType) -> None:
+    """Its record was moved to another time and back.  When it is put back, its newest copy counts."""
+    old, newest = row(1, 1), row(1, 1, kept=3)
+    window = window_of(old)
+    taken(window, 9)
+    window.allow_again(pack_rows([old]))
+    window.push(pack_rows([newest]))
+
+    window.claim(pack_rows([old]))
+
+    assert ([], None) == (taken(window, 9), window.first_due(filter_of()))
+    window.put_back(pack_rows([old]))
+    assert [newest] == taken(window, 9)
+
+
 def test_a_newer_copy_of_a_taken_row_replaces_it_when_it_is_put_back(due_scan: ModuleType) -> None:
     """The record may have been moved meanwhile, and its first segment removed."""
     old, newest = row(1, 1), row(1, 1, kept=3)

@@ -241,6 +241,8 @@ class LedTimers:
             return
         free = self._free(rows)
         arrivals = {row.arrival for row in free}
+        # Some may have been moved to another time and back meanwhile: the index would return their rows again.
+        self.timers.index.claim(pack_rows(free))
         self._propose(free, [it for it in found if it.arrival in arrivals])
 
     def _failed(self, rows: Sequence[DueRow], error: Exception) -> None:

@@ -375,6 +375,31 @@ def test_a_record_is_read_from_the_disk_if_it_has_left_memory() -> None:
     assert [b"%d" % at for at in range(100)] == values(world)
 
 
+def test_a_record_that_is_moved_away_and_back_while_it_is_read_comes_once() -> None:
+    """
+    A job reads it when it is due; meanwhile it is moved to a later time, and then to the old one.
+    """
+    world = BrokerWorld()
+    create(world)
+    world.broker.store.cache.bytes_max = 0
+    due = world.clock.now_ms + 5_000
+    send(world, (b"x", due_at(due)))
+    world.pass_time(1_000)  # written back
+    world.broker.store.cache.evict()
+    world.reads = world.disk.reads_cached = False
+    world.pass_time(5_000)
+    for moved_to in (due + MINUTE_MS, due):
+        resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=moved_to)
+        world.pass_time(10)
+
+    world.reads, world.writes = True, False
+    world.pass_time(100)
+    world.writes = True
+    world.pass_time(100)
+
+    assert [b"x"] == values(world)
+
+
 def test_a_rotten_record_is_not_released() -> None:
     """
     A flipped bit in the segment is found by the record's own CRC: the batch of released records would hide it.
