@@ -69,9 +69,13 @@ class Recurrences:
         """
         Propose the next occurrences of what has been released: of some, because each takes a while to compute.  The
         commit of their proposals is followed by another call.
+
+        What an uncommitted change names is left out: if the change moves the record to the time of its last occurrence,
+        the proposal behind it would skip the new one.  The commit of the change is followed by another call.
         """
-        waiting = self._timers.waiting
-        for arrival in [*islice((it for it in waiting.unscheduled if it not in self._busy), TURN_MAX)]:
+        timers, waiting = self._timers, self._timers.waiting
+        ready = (it for it in waiting.unscheduled if it not in self._busy and not timers.is_held(it))
+        for arrival in [*islice(ready, TURN_MAX)]:
             recurrence = waiting.recurring[arrival]
             schedule = self._schedules.get(arrival)
             if schedule is None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.broker_world import BrokerWorld, Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.timers.timer_topic import (
     TOPIC,
@@ -18,9 +18,11 @@ from tests.unit.broker.timers.timer_topic import (
     resolve,
     send,
     timers,
+    topic_id,
     values,
 )
 from tidemill.model import errors
+from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
 
 HOUR_MS = 3_600_000
@@ -126,6 +128,25 @@ def test_a_schedule_can_be_run_twice_at_one_time(world: BrokerWorld) -> None:
     world.pass_time(2 * HOUR_MS)
 
     assert [began, began, began, began + HOUR_MS, began + 2 * HOUR_MS] == dues(world)
+
+
+def test_a_schedule_can_be_run_again_while_its_release_commits(world: BrokerWorld) -> None:
+    """
+    The new time equals that of the last occurrence, and is in the log before the next one is computed.
+    """
+    due = world.clock.now_ms + 1_000
+    send(world, (b"a", every("1h", **{"deliver-at": str(due)})))
+    world.writes = False
+    world.pass_time(1_000)
+    again = timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=RESCHEDULE, arrivals=[0], due_ms=due)
+    Client(world).send(again, 0)
+    world.stabilize()
+
+    world.writes = True
+    world.stabilize()
+    world.pass_time(HOUR_MS)
+
+    assert [due, due, due + HOUR_MS] == dues(world)
 
 
 def test_many_schedules_go_on_after_an_outage(world: BrokerWorld) -> None:
