@@ -26,7 +26,7 @@ RETIRED_IDENTIFIERS = frozenset(_RETIRED.split())
 OF_LIBRARIES = {
     "src/tidemill/cli/output.py": {"fold"},  # rich's term for breaking a long word at the column's end
     "src/tidemill/timer/schedule.py": {"fold"},  # datetime's term for a time that the clock shows again
-    "tests/unit/timer/cron_oracle.py": {"fold"},
+    "src/tidemill/simulation/clients/cron_oracle.py": {"fold"},
 }
 RETIRED_WORDS = (
     "airborne", "depose", "deposes", "deposed", "folded", "folds", "hand-over", "hand-overs", "hands over",

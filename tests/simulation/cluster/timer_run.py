@@ -13,6 +13,7 @@ from tidemill.broker.timers import draining, index_files, led_timers, timer_host
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.shard.arrivals import timers_of
 from tidemill.shard.partition import Partition
+from tidemill.simulation.clients.schedule_producer import LONG_IDS, SHORT_IDS, ScheduleProducer
 from tidemill.simulation.clients.timer_administrator import TimerAdministrator
 from tidemill.simulation.clients.timer_history import TimerHistory
 from tidemill.simulation.clients.timer_producer import HOUR_MS, RefusedProducer, TimerProducer
@@ -29,14 +30,16 @@ from tidemill.timer import release_clock, timer_partition
 from tidemill.timer.due_index import DueIndex, Sizes
 from tidemill.timer.due_row import ROW_BYTES
 from tidemill.timer.due_time import UNLIMITED
+from tidemill.timer.waiting_set import NOT_YET_KNOWN
 
 HEALTHY_S: Final = 2.0  # after the last fault, until which everything that is due must be released in time
 LATE_MS_MAX: Final = 100  # from the time at which the leader may release a record until it is proposed
-BUSY_MS_MAX: Final = 4_000  # while the leader reads records from a disk, or has as many batches in flight as it may
+BUSY_MS_MAX: Final = 4_000  # while the leader reads records or rows from a disk, or has enough batches in flight
 LOOK_S: Final = 0.02
 LEAPT_MS: Final = 50
 LOOKING_S: Final = 1.5
 DECIDE_S: Final = 0.15  # mean time between two decisions of a client
+SCHEDULE_S: Final = 1.0  # mean time between two batches of schedules
 STEP_S: Final = 0.5  # mean time between steps of wall clocks
 SETTLED_S: Final = 2.5  # after the leap; each second, leaders look for segments of which nothing waits
 FAR_MS: Final = 20 * HOUR_MS  # `tidemill.max.delay.ms` in half of the runs; at the end, such records still wait
@@ -61,19 +64,24 @@ SPARE_BYTES: Final = 8 << 10
 KEPT_BYTES_MAX: Final = 2 << 10
 SOON_MS: Final = 500
 BATCHES_WHEN_HEALTHY: Final = 8
+SCHEDULES_WHEN_HEALTHY: Final = 2  # batches
 PAUSE_WHEN_HEALTHY_S: Final = 0.15
 
 
 class TimerRun(ClusterRun):
     """
     Checks that records are released once, unchanged, in order, never early, and in time when the cluster is healthy;
-    that all replicas know the same of what waits; and that segments of which nothing waits go away.
+    that all replicas know the same of what waits; and that segments of which nothing waits go away.  If the run has
+    schedules, records recur as those demand.
     """
 
-    def __init__(self, seed: int, knobs: ClusterKnobs, *, wrong_clocks: int, replicas: int) -> None:
+    def __init__(
+        self, seed: int, knobs: ClusterKnobs, *, wrong_clocks: int, replicas: int, has_schedules: bool
+    ) -> None:
         """
         The wall clocks of up to `wrong_clocks` brokers step.  The topic has up to `replicas` replicas.
         """
+        self._has_schedules = has_schedules
         self._replication = min(knobs.brokers, replicas)
         self._wrong_clocks = wrong_clocks
         self._clock_random = Random(seed)
@@ -112,6 +120,9 @@ class TimerRun(ClusterRun):
         self._in_client(refused.run(lambda: 5 * pause_s(), lambda: self.faults.is_over), self._produced)
         for number in range(knobs.partitions if self.seed % 3 else 0):
             self._decide(number, f"decider-{number}", lambda: self.faults.is_over)
+        for number in range(knobs.partitions if self._has_schedules else 0):
+            random = self._fork()
+            self._produce_schedules(number, f"scheduler-{number}", lambda it=random: it.expovariate(1 / SCHEDULE_S))
         if knobs.administration_s:
             self._administer(self._client)
         if self._wrong_clocks:
@@ -133,9 +144,25 @@ class TimerRun(ClusterRun):
         self._producing += 1
         self._in_client(producer.run(pause_s), self._produced)
 
+    def _produce_schedules(self, number: int, name: str, pause_s: Any, batches_max: int | None = None) -> None:
+        producer = ScheduleProducer(
+            self._new_client(name),
+            self.timers.history,
+            TOPIC,
+            number,
+            in_flight=self.knobs.in_flight,
+            acks=self.knobs.acks,
+            batches_max=batches_max,
+            may_leap=self._wrong_clocks > self._replication // 2,
+        )
+        self._producers.append(producer)
+        self._producing += 1
+        self._in_client(producer.run(pause_s), self._produced)
+
     def _decide(self, number: int, name: str, is_over: Any) -> None:
         """Let a client cancel and reschedule records."""
-        administrator = TimerAdministrator(self._new_client(name), self.timers.history, TOPIC, number)
+        ids = (*SHORT_IDS, *LONG_IDS) if self._has_schedules else ()
+        administrator = TimerAdministrator(self._new_client(name), self.timers.history, TOPIC, number, ids)
         random = self._fork()
         self._producing += 1
         self._in_client(administrator.run(lambda: random.expovariate(1 / DECIDE_S), is_over), self._produced)
@@ -162,8 +189,14 @@ class TimerRun(ClusterRun):
             self._produce(number, f"probe-{number}", self._healthy_pace(), BATCHES_WHEN_HEALTHY)
             if self.seed % 3:
                 self._decide(number, f"late-decider-{number}", lambda: self.timeline.now_us > end_us)
+            if self._has_schedules:
+                name = f"late-scheduler-{number}"
+                self._produce_schedules(number, name, self._healthy_pace(), SCHEDULES_WHEN_HEALTHY)
         while self._producing or self.timeline.now_us < end_us:
             await self._client.back_off()  # type: ignore[union-attr]
+        for number in range(self.knobs.partitions if self._has_schedules else 0):
+            client = self._new_client(f"ender-{number}")
+            await TimerAdministrator(client, self.timers.history, TOPIC, number).end(SHORT_IDS)
         self._is_probed = True
 
     def _healthy_pace(self) -> Any:
@@ -202,7 +235,10 @@ class TimerRun(ClusterRun):
         due = [
             arrival
             for arrival, due in self.timers.history.oracles[number].waiting.items()
-            if limit is not None and due <= limit and arrival not in under_way and not timers.is_held(arrival)
+            if limit is not None
+            and (due <= limit or due == NOT_YET_KNOWN)  # which the leader has to compute
+            and arrival not in under_way
+            and not timers.is_held(arrival)
         ]
         before = self._watched.get(number)
         watched = self._watched[number] = _Watched(
@@ -220,7 +256,8 @@ class TimerRun(ClusterRun):
             return
         self.looks += 1
         watched.since_us = before.since_us
-        if not (led._is_reading or led._is_refilling or led._in_flight >= led_timers.IN_FLIGHT_MAX):
+        is_reading = led._is_reading or led._is_refilling or led._recurrences._busy
+        if not (is_reading or led._in_flight >= led_timers.IN_FLIGHT_MAX):
             watched.idle_since_us = before.idle_since_us
         idle_since_us = max(watched.idle_since_us, watched.aware_us)
         idle_ms, waiting_ms = (now_us - idle_since_us) // 1_000, (now_us - watched.since_us) // 1_000
@@ -254,9 +291,9 @@ class TimerRun(ClusterRun):
         """
         oracle = self.timers.history.oracles[number]
         latest_ms = min(machine.broker.clock.wall_ms() for machine in self.machines if machine.broker is not None)
-        if any(due < latest_ms for due in oracle.waiting.values()):
+        if any(due < latest_ms or due == NOT_YET_KNOWN for due in oracle.waiting.values()):
             return False
-        if self._readers[TOPIC, number].offset < len(oracle.released):
+        if self._readers[TOPIC, number].offset < len(oracle.visible):
             return False
         replicas = self._replicas(number)
         if not all(timers_of(it).is_restored for it in replicas) or not any(it.shard.is_serving for it in replicas):
@@ -312,31 +349,35 @@ def _has_unneeded_segment(partition: Partition) -> bool:
     return False
 
 
-def timer_run(seed: int) -> TimerRun:
+def timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
     """Return a run with any faults."""
     random = Random(seed)
     knobs = replace(ClusterKnobs.draw(random), clock_jump=0.0, acks=-1, duration_s=random.choice((2, 4)))
     wrong = random.choice((0, 1, 1, knobs.brokers)) if knobs.brokers > 1 else random.choice((0, 1))
-    return TimerRun(seed, knobs, wrong_clocks=wrong, replicas=random.choice((1, 2, 3, 3, 3, 3)))
+    return TimerRun(
+        seed, knobs, wrong_clocks=wrong, replicas=random.choice((1, 2, 3, 3, 3, 3)), has_schedules=has_schedules
+    )
 
 
-def eventful_timer_run(seed: int) -> TimerRun:
+def eventful_timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
     """Return a short run of two or three brokers whose leaders change often, and whose processes end."""
     random = Random(seed)
     drawn = ClusterKnobs.draw(random, random.choice((2, 3, 3, 3))).without_faults()
     faults = replace(drawn, kill=0.3, pause=0.1, partition=0.2, leader_isolation=1.0, transfer_leadership=0.3)
     knobs = replace(faults, duration_s=2, partitions=1, producers=2, pause_s=0.05)
-    return TimerRun(seed, knobs, wrong_clocks=random.choice((0, 1, 1, knobs.brokers)), replicas=3)
+    return TimerRun(
+        seed, knobs, wrong_clocks=random.choice((0, 1, 1, knobs.brokers)), replicas=3, has_schedules=has_schedules
+    )
 
 
-def contended_timer_run(seed: int) -> TimerRun:
+def contended_timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
     """Return a run of two brokers that live on, lead again and again, and read slowly."""
     random = Random(seed)
     drawn = ClusterKnobs.draw(random, 2).without_faults()
     faults = replace(drawn, partition=0.8, leader_isolation=1.0, transfer_leadership=0.3, sync_us=20_000)
     options = replace(drawn.options, cache_bytes_max=0)
     knobs = replace(faults, duration_s=6, partitions=1, producers=2, pause_s=0.02, options=options)
-    return TimerRun(seed, knobs, wrong_clocks=random.choice((0, 1)), replicas=2)
+    return TimerRun(seed, knobs, wrong_clocks=random.choice((0, 1)), replicas=2, has_schedules=has_schedules)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from cronsim import CronSim
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.timer.cron_oracle import matches_between
+from tidemill.simulation.clients.cron_oracle import matches_between
 from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.schedule import (
     EVERY_MS_MAX,

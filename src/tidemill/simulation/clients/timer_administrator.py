@@ -4,7 +4,7 @@ An answer may be lost.  Then the decision may or may not have been taken, and it
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -24,16 +24,23 @@ FAR_MS: Final = 3_600_000  # what is due so long after the beginning may be at t
 
 
 class TimerAdministrator:
-    def __init__(self, client: Client, history: TimerHistory, topic: str, number: int) -> None:
+    def __init__(
+        self, client: Client, history: TimerHistory, topic: str, number: int, schedule_ids: Sequence[bytes] = ()
+    ) -> None:
+        """`schedule_ids`: those of recurring records, if there are any."""
         self._client = client
         self._history = history
         self._topic = topic
         self._number = number
+        self._ids = [*(b"timer %d" % it for it in range(IDS + 1)), *schedule_ids]
+        self._has_schedules = bool(schedule_ids)
         self._cancelled: set[int] = set()  # arrivals of which an answer has said that they are cancelled
 
     async def run(self, pause_s: Callable[[], float], is_over: Callable[[], bool]) -> None:
+        steps = [self._cancel_arrival, self._reschedule_arrival, self._name_several, self._name_ids, self._select]
+        if self._has_schedules:
+            steps += [self._repeat_occurrence, self._name_ids]
         while not is_over():
-            steps = (self._cancel_arrival, self._reschedule_arrival, self._name_several, self._name_ids, self._select)
             await self._client.random.choice(steps)()
             await asyncio.sleep(pause_s())
 
@@ -57,8 +64,23 @@ class TimerAdministrator:
         if found.changed:
             self._cancelled.add(number)
 
+    async def end(self, timer_ids: Sequence[bytes]) -> None:
+        """Cancel timers until an answer says that each is over."""
+        for timer_id in timer_ids:
+            while (found := await self._ask(operation=CANCEL, timer_ids=[timer_id])) is None or found.error_code:
+                pass
+
     async def _reschedule_arrival(self) -> None:
-        number, due, arrived = self._any_arrival(), self._any_time(), len(self._oracle.arrivals)
+        await self._reschedule(self._any_arrival(), self._any_time())
+
+    async def _repeat_occurrence(self) -> None:
+        """Let the last occurrence of a schedule come again."""
+        begun = [(number, it.last_ms) for number, it in self._oracle.schedules.items() if it.last_ms >= 0]
+        if begun:
+            await self._reschedule(*self._client.random.choice(begun))
+
+    async def _reschedule(self, number: int, due: int) -> None:
+        arrived = len(self._oracle.arrivals)
         found = await self._ask(operation=RESCHEDULE, arrivals=[number], due_ms=due)
         if found is None:
             return
@@ -97,7 +119,7 @@ class TimerAdministrator:
     async def _name_ids(self) -> None:
         """Cancel or reschedule by an id; the answer counts at most the record that waits with it."""
         random = self._client.random
-        timer_id = b"timer %d" % random.randrange(IDS + 1)
+        timer_id = random.choice(self._ids)
         operation = random.choice((CANCEL, RESCHEDULE))
         found = await self._ask(operation=operation, timer_ids=[timer_id], due_ms=self._any_time())
         if found is not None and (found.changed + found.unknown, found.over) != (1, 0):
@@ -116,12 +138,12 @@ class TimerAdministrator:
             if first <= oracle.waiting.get(number, -1) < end and self._history.timers[value].key == key
         }
         selection = Selection(key=key, due_from_ms=first, due_before_ms=end)
-        moves = len(oracle.rescheduled)
+        changes = oracle.changes
         found = await self._ask(operation=CANCEL, selection=selection)
         if found is None:
             return
         left = named & oracle.waiting.keys()
-        if found.error_code or (left and len(oracle.rescheduled) == moves):
+        if found.error_code or (left and oracle.changes == changes):
             raise InvariantViolation(f"arrivals {left} wait, and were cancelled by {selection}: {found}")
 
     @property
@@ -140,7 +162,8 @@ class TimerAdministrator:
         oracle = self._oracle
         moves = (due for arrival, due in oracle.rescheduled if arrival == number)
         first = (it.due_ms for it in oracle.arrivals[number : number + 1])
-        return max(chain(first, moves), default=0) > BEGIN_MS + FAR_MS
+        occurrence = (it.next_ms for it in (oracle.schedules.get(number),) if it is not None)
+        return max(chain(first, moves, occurrence), default=0) > BEGIN_MS + FAR_MS
 
     def _any_time(self) -> int:
         now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)

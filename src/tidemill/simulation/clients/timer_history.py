@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tidemill.batches.records import Header, Record
 from tidemill.simulation.clients.history import History, name_of
+from tidemill.simulation.clients.schedule_oracle import OracleSchedule
 from tidemill.simulation.clients.timer_oracle import TimerOracle
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.timer.due_time import DELAY, DELIVER_AT
@@ -26,10 +27,12 @@ class SentTimer(NamedTuple):
     delay_ms: int = 0
     timer_id: bytes | None = None
     only_cancels: bool = False
+    schedule: OracleSchedule | None = None  # it begins at `at_ms`; None: at its append time
 
     def due_ms(self, stamp_ms: int) -> int:
-        """Return when the record is due if its append time is `stamp_ms`."""
-        return stamp_ms + self.delay_ms if self.at_ms is None else self.at_ms
+        """Return when the record is due first if its append time is `stamp_ms`."""
+        begin_ms = stamp_ms + self.delay_ms if self.at_ms is None else self.at_ms
+        return begin_ms if self.schedule is None else self.schedule.first(begin_ms)
 
 
 class TimerHistory(History):
@@ -40,7 +43,7 @@ class TimerHistory(History):
         self.refusals = 0
         self.oracles: defaultdict[int, TimerOracle] = defaultdict(TimerOracle)
         self._timer_topic = timer_topic
-        self._visible: defaultdict[int, dict[int, int]] = defaultdict(dict)  # partition → arrival → offset
+        self._visible: defaultdict[int, dict[int, int]] = defaultdict(dict)  # partition → offset → arrival
 
     def acknowledged(self, topic: str, number: int, base_offset: int, values: tuple[bytes, ...]) -> None:
         """Note what was acknowledged.  The offsets of a timer topic are arrival numbers."""
@@ -66,18 +69,15 @@ class TimerHistory(History):
         if name != ARRIVAL or digits is None or not digits.isdigit():
             raise InvariantViolation(f"{where}: the last header is {name}={digits!r}")
         arrival, oracle = int(digits), self.oracles[number]
-        before = self._visible[number].setdefault(arrival, record.offset)
-        if before != record.offset:
-            raise InvariantViolation(f"{where}: arrival {arrival} was visible at {before} already")
-        if oracle.released.get(arrival) != record.offset:
-            raise InvariantViolation(
-                f"{where}: arrival {arrival} was released at {oracle.released.get(arrival)}, by the committed entries"
-            )
+        self._visible[number][record.offset] = arrival
+        released = oracle.visible[record.offset] if record.offset < len(oracle.visible) else None
+        if released is None or released.arrival != arrival:
+            raise InvariantViolation(f"{where}: arrival {arrival} is visible; {released} by the committed entries")
         arrived = oracle.arrivals[arrival]
         sent = self.timers.get(record.value or b"")
         if sent is None or record.value != arrived.value:
             raise InvariantViolation(f"{where}: arrival {arrival} has the value {record.value!r}")
-        wanted = self._released(sent, arrival, oracle.due_at_release[arrival])
+        wanted = self._released(sent, arrival, released.due_ms)
         found = [*record.headers]
         if arrival in oracle.kept:  # the due time at which it was moved is its last header before those of the broker
             wanted = [it for it in wanted if it[0] != DELIVER_AT]
@@ -88,9 +88,6 @@ class TimerHistory(History):
                 f"{sent.key!r} and {wanted}, before {sent.headers}"
             )
 
-    def visible_count(self, number: int) -> int:
-        return len(self._visible[number])
-
     def _released(self, sent: SentTimer, arrival: int, due_ms: int) -> list[Header]:
         """Return the headers that a record must have when it is visible."""
         kept = [
@@ -98,6 +95,8 @@ class TimerHistory(History):
             for name, value in sent.headers
             if name not in SET_BY_BROKER
         ]
+        if sent.schedule is not None and sent.at_ms is None:
+            kept.append((DELIVER_AT, b"%d" % due_ms))
         return [*kept, (TIMESTAMP, b"%d" % sent.timestamp), (ARRIVAL, b"%d" % arrival)]
 
     def check_read(self, topic: str, number: int) -> None:
@@ -109,7 +108,7 @@ class TimerHistory(History):
         """
         Check a timer partition in which nothing is under way: each record that was sent and not refused has arrived
         once, in the order of its producer, and has become visible, has ended, or is among those that wait on its
-        leader.
+        leader.  Schedules have missed no occurrence that they must not.
         """
         where, oracle = f"{self._timer_topic}-{number}", self.oracles[number]
         partition = self.partition(self._timer_topic, number)
@@ -122,12 +121,13 @@ class TimerHistory(History):
                 raise InvariantViolation(f"{where}: what has arrived of producer {producer_id} is not what it sent")
         if len(arrived) != sum(map(len, partition.sent.values())):
             raise InvariantViolation(f"{where}: a record has arrived that was not sent")
-        if self._visible[number] != oracle.released:
+        if self._visible[number] != {offset: it.arrival for offset, it in enumerate(oracle.visible)}:
             raise InvariantViolation(f"{where}: readers saw other records than the leader has released")
         if [*oracle.waiting] != [*waiting]:
             raise InvariantViolation(
                 f"{where}: arrivals {[*waiting]} wait on the leader; {[*oracle.waiting]} by the committed entries"
             )
+        oracle.check_schedules()
         states = (oracle.released.keys(), oracle.ended.keys(), oracle.waiting.keys())
         if sum(map(len, states)) != len(arrived) or len(set().union(*states)) != len(arrived):
             raise InvariantViolation(f"{where}: an arrival is not exactly one of visible, over and waiting")

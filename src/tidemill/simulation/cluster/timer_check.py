@@ -20,6 +20,7 @@ from tidemill.model.timer_logs import ARRIVALS, is_hidden, released_of
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.shard.shard import Shard
 from tidemill.simulation.clients.history import name_of
+from tidemill.simulation.clients.schedule_oracle import schedule_of
 from tidemill.simulation.clients.timer_history import TimerHistory
 from tidemill.simulation.clients.timer_oracle import ArrivedTimer
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
@@ -36,6 +37,7 @@ from tidemill.timer.timer_changes import Released
 from tidemill.timer.timer_command import Decision, decode_command
 from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.timer_partition import TimerPartition
+from tidemill.timer.waiting_set import NOT_YET_KNOWN
 
 COMPARED_EVERY: Final = 8  # entries, because a comparison looks at everything that waits
 _ARRIVAL_AT: Final = -1  # the header with the arrival number is the last
@@ -49,6 +51,7 @@ class _Arrivals(NamedTuple):
 class _Releases(NamedTuple):
     base_offset: int
     arrivals: list[int]
+    append_time: int
 
 
 class _Moved(NamedTuple):
@@ -56,7 +59,13 @@ class _Moved(NamedTuple):
     arrivals: list[int]
 
 
-_Parsed = _Arrivals | _Releases | _Moved | tuple[Decision, ...]
+class _Decisions(NamedTuple):
+    decisions: tuple[Decision, ...]
+    append_time: int
+    latest_ms: int  # the latest time that the leader may have taken for the present
+
+
+_Parsed = _Arrivals | _Releases | _Moved | _Decisions
 _ShardKey = tuple[bytes, int]  # topic id and first partition
 _Read = Callable[[LedTimers, Sequence[DueRow]], None]
 
@@ -153,9 +162,9 @@ class TimerCheck:
         key = (machine.key, entry.index, entry.term)
         if key in self._entries:
             return  # a follower, or a replica that starts again
-        parsed = self._entries[key] = _parsed(entry, machine.key[0])
         shard = self._shard_of(machine)
         latest_ms = self.latest_ms(shard.replica.voters)
+        parsed = self._entries[key] = _parsed(entry, machine.key[0], latest_ms)
         if isinstance(parsed, _Arrivals):
             self._check_arrivals(machine.key, shard, parsed, latest_ms)
         elif isinstance(parsed, _Releases):
@@ -224,12 +233,15 @@ class TimerCheck:
         elif isinstance(parsed, _Moved):
             self.history.oracles[released_of(entry.partition)].keep(*parsed)
         else:
-            for decision in parsed:
-                self.history.oracles[decision.partition].decide(decision)
+            for decision in parsed.decisions:
+                self.history.oracles[decision.partition].decide(decision, parsed.append_time, parsed.latest_ms)
 
     def _check_over(self, timers: TimerPartition, arrival: int) -> None:
-        if timers.is_restored and timers.waiting.waits(arrival):
+        recurrence = timers.waiting.recurring.get(arrival)
+        if timers.is_restored and timers.waiting.waits(arrival) and recurrence is None:
             raise InvariantViolation(f"arrival {arrival} waits on a replica that has released it")
+        if timers.is_restored and recurrence is not None and recurrence.next_ms != NOT_YET_KNOWN:
+            raise InvariantViolation(f"arrival {arrival} was released by a replica, and waits for {recurrence.next_ms}")
 
     def _compare(self, key: _ShardKey, number: int, index: int, timers: TimerPartition) -> None:
         """Compare what waits on a replica with that of the oracle, or of the first replica, at the same entry."""
@@ -287,7 +299,8 @@ def state_of(timers: TimerPartition) -> tuple[object, ...]:
     """Return the state of a replica, in the form of `TimerOracle.state`."""
     waiting = timers.waiting
     moved = dict(sorted(waiting._moved.items()))
-    return waiting.end, [*waiting.numbers()], moved, dict(sorted(waiting._of_id.items()))
+    schedules = dict(sorted(waiting.recurring.items()))
+    return waiting.end, [*waiting.numbers()], moved, dict(sorted(waiting._of_id.items())), schedules
 
 
 def observed_read(read: _Read) -> _Read:
@@ -302,16 +315,18 @@ def observed_read(read: _Read) -> _Read:
     return checked
 
 
-def _parsed(entry: Entry, topic_id: bytes) -> _Parsed:
+def _parsed(entry: Entry, topic_id: bytes, latest_ms: int) -> _Parsed:
     assert entry.payload is not None, f"{entry} has no bytes"
     if entry.kind != BATCH:
-        return tuple(decode_command(entry.payload))
+        return _Decisions(tuple(decode_command(entry.payload)), entry.append_time, latest_ms)
     records = read_records(entry.payload)
+    stamp_ms = read_header(entry.payload).max_timestamp
     if entry.partition & ARRIVALS:
-        stamp_ms = read_header(entry.payload).max_timestamp
         return _Arrivals(entry.base_offset, [_arrived(record, stamp_ms, topic_id) for record in records])
     arrivals = [int(record.headers[_ARRIVAL_AT][1] or b"") for record in records]
-    return (_Moved if is_hidden(entry.partition) else _Releases)(entry.base_offset, arrivals)
+    if is_hidden(entry.partition):
+        return _Moved(entry.base_offset, arrivals)
+    return _Releases(entry.base_offset, arrivals, stamp_ms)
 
 
 def _arrived(record: Record, stamp_ms: int, topic_id: bytes) -> ArrivedTimer:
@@ -324,6 +339,7 @@ def _arrived(record: Record, stamp_ms: int, topic_id: bytes) -> ArrivedTimer:
         stamp_ms if due is None else int(due),
         None if timer_id is None else hash_of(timer_id, topic_id),
         "tidemill-cancel" in headers,
+        schedule_of(headers),
     )
 
 
