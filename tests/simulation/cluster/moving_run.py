@@ -17,6 +17,7 @@ from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.shard import ShardId
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
+from tidemill.simulation.cluster.cluster_faults import ClusterFaults
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.machine.machine import seconds
 
@@ -36,6 +37,10 @@ class MovingRun(ClusterRun):
         self._moves = Random(seed)
         self._former: tuple[Shard, list[BrokerId]] | None = None  # what the last plan has replaced
         self._closed: dict[str, set[ShardId]] = {}  # by broker
+        self._asked: dict[ShardId, tuple[BrokerId, ...]] = {}  # the newest plan, which may not be in an image yet
+        self.faults = ClusterFaults(
+            self.timeline, self.network, self.machines, self.knobs, self._fork(), self._may_lose
+        )
         for machine in self.machines:
             check = machine.after_turn
             machine.after_turn = lambda it, check=check: (check(it), self._note(it))  # type: ignore[misc]
@@ -68,8 +73,20 @@ class MovingRun(ClusterRun):
             if isinstance(outcome, PlannedReplicas):  # refused if a named broker has lost its disk in between
                 self.happened["planned" if outcome.problem is None else "refused"] += 1
 
-        if broker.controller.leads:
+        disks = {machine.voter for machine in self.machines}
+        has_lost = any(broker.image.brokers[it].voter not in disks for it in command.brokers)
+        if broker.controller.leads and not has_lost:
+            self._asked[command.shard_id] = command.brokers
             broker.controller.submit(command).then(planned)
+
+    def _may_lose(self, lost: BrokerMachine) -> bool:
+        """
+        Return whether each shard outlives the loss of a disk.  One that moves to one or two brokers may need all of
+        them before its leader can know of the loss.
+        """
+        broker_id = None if lost.voter is None else lost.voter.broker_id
+        needed = (brokers for brokers in self._asked.values() if broker_id in brokers)
+        return self.check.may_lose(lost) and all(len(brokers) > 2 for brokers in needed)
 
     def _note(self, machine: BrokerMachine) -> None:
         """Count replicas that a broker has closed or opened again since its last turn."""

@@ -143,7 +143,9 @@ class ClusterCheck:
             )
 
     def may_lose(self, lost: BrokerMachine) -> bool:
-        """Return whether, without the machine `lost`, each shard has a majority in any membership that may be in force.
+        """
+        Return whether, without the machine `lost`, each shard has a majority in any membership that may be in force, and
+        in the planned one: its leader may take the last step towards that before it knows of the loss.
 
         Lost learners count as voters: a leader may still promote them, because it considers a silent broker alive for
         another two seconds.
@@ -160,7 +162,9 @@ class ClusterCheck:
                 voters = {*membership.voters, *(set(membership.members) - staying)}
                 if len(staying & voters) <= len(voters) // 2:
                     return False
-        return True
+        images = {id(it.broker.image.shards): it.broker.image.shards for it in self._machines if it.broker is not None}
+        planned = (shard.replicas for shards in images.values() for shard in shards.values())
+        return all(len(staying.intersection(voters)) > len(voters) // 2 for voters in planned)
 
     # Checks after all faults have ended.
 
