@@ -70,12 +70,12 @@ class MovingRun(ClusterRun):
 
     def _submit(self, broker: Broker, command: PlanReplicas) -> None:
         def planned(outcome: object) -> None:
-            if isinstance(outcome, PlannedReplicas):  # refused if a named broker has lost its disk in between
+            if isinstance(outcome, PlannedReplicas):  # refused if a named broker is not registered any more
                 self.happened["planned" if outcome.problem is None else "refused"] += 1
 
-        disks = {machine.voter for machine in self.machines}
-        has_lost = any(broker.image.brokers[it].voter not in disks for it in command.brokers)
-        if broker.controller.leads and not has_lost:
+        disks = {machine.voter for machine in self.machines if not machine.is_rotten}
+        is_lost = any(broker.image.brokers[it].voter not in disks for it in command.brokers)
+        if broker.controller.leads and not is_lost:
             self._asked[command.shard_id] = command.brokers
             broker.controller.submit(command).then(planned)
 
