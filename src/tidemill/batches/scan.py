@@ -57,6 +57,9 @@ AMBIGUOUS = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
 # Rows of the index by due time (`timer/due_row.py`).
 ROW_BYTES = cython.declare(cython.Py_ssize_t, 48)
 UNPLACED = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+# How many bytes a copy of a record may need beside its own bytes: for lengths and counts, and for each header.
+RECORD_GROWTH_MAX = cython.declare(cython.Py_ssize_t, 32)
+HEADER_GROWTH_MAX = cython.declare(cython.Py_ssize_t, 32)
 # The largest block for which the GIL is kept: for fewer bytes, releasing it costs more than it gains.
 GIL_BYTES_MAX = cython.declare(cython.Py_ssize_t, 64 << 10)
 
@@ -1319,78 +1322,134 @@ def _put_varint(out: cython.uchar[::1], position: cython.Py_ssize_t, number: cyt
 def copied_records(
     block: object,
     name: bytes,
-    values: list[bytes],
-    dropped: tuple[bytes, ...],
-    added: list[bytes],
-    added_count: cython.Py_ssize_t,
+    values: list[int],
+    added: tuple[bytes, ...],
+    added_values: list[tuple[int, ...]],
     reserved: cython.Py_ssize_t,
 ) -> bytearray:
     """
     Return `reserved` zero bytes, followed by copies of the records of a block, with the offset deltas 0, 1, 2 and so
     on, and the timestamp delta 0.
 
-    `values` and `added` have an item for each record: the new value of its headers with the name `name`, and
-    `added_count` encoded headers that follow the others.  Headers whose names are in `dropped` are left out.  Raise
+    Each header of record `i` with the name `name` gets the digits of `values[i]`.  Headers with the names in `added`
+    follow the others, with the digits of `added_values[i]`, instead of those that the record has.  Raise
     MalformedRecords.
     """
     walk: Walk = Walk(block, 0, len(block), 0)  # type: ignore[arg-type]
-    if len(added) != len(values):
-        raise ValueError(f"added headers for {len(added)} records of {len(values)}")
-    parts: list[bytes] = [bytes(reserved)]
+    if len(added_values) != len(values):
+        raise ValueError(f"added headers for {len(added_values)} records of {len(values)}")
+    names: tuple[bytes, ...] = (name, *added)
     index: cython.Py_ssize_t
+    grown: cython.Py_ssize_t = RECORD_GROWTH_MAX + sum([len(it) + HEADER_GROWTH_MAX for it in added])
+    size: cython.Py_ssize_t = reserved + len(block) + grown * len(values)  # type: ignore[arg-type]
     for index in range(len(values)):
         if not walk.step():
             raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
-        contents = bytes(walk.data[walk.key_start : walk.value + max(walk.value_length, 0)])
-        headers: list[bytes] = _copied_headers(walk, name, values[index], dropped)
-        count = _varint(len(headers) + added_count)
-        copied = b"".join([b"\0\0", _varint(index), contents, count, *headers, added[index]])
-        parts.append(_varint(len(copied)))
-        parts.append(copied)
-    return bytearray().join(parts)
+        size += HEADER_GROWTH_MAX * walk.header_count
+    copies = bytearray(size)
+    out: cython.uchar[::1] = copies
+    place: cython.Py_ssize_t = reserved
+    walk.position = 0
+    for index in range(len(values)):
+        walk.step()
+        place = _copy_record(walk, index, names, values[index], added_values[index], out, place)
+    return copies[:place]
 
 
 @cython.cfunc
-def _copied_headers(walk: Walk, name: bytes, value: bytes, dropped: tuple[bytes, ...]) -> list[bytes]:
-    """Return the headers of the current record, encoded.  `walk.step` has checked their lengths."""
-    found: list[bytes] = []
+def _copy_record(
+    walk: Walk,
+    index: cython.Py_ssize_t,
+    names: tuple[bytes, ...],
+    value: cython.longlong,
+    added_values: tuple[int, ...],
+    out: cython.uchar[::1],
+    place: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Write a copy of the current record, of which `walk.step` has checked all lengths; return where it ends."""
+    # The headers are written first, far enough behind what comes before them, because their number is not known yet.
+    contents: cython.Py_ssize_t = walk.value + (walk.value_length if walk.value_length > 0 else 0) - walk.key_start
+    headers: cython.Py_ssize_t = place + contents + RECORD_GROWTH_MAX
+    end: cython.Py_ssize_t = headers
+    count: cython.Py_ssize_t = 0
     position: cython.Py_ssize_t = walk.headers
     begin: cython.Py_ssize_t
     start: cython.Py_ssize_t
     stop: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    left: cython.Py_ssize_t = walk.header_count
-    while left > 0:
+    kind: cython.Py_ssize_t
+    name: bytes
+    for _ in range(walk.header_count):
         begin = position
         start = _stop(walk.data, position, walk.end, 5)
         stop = start + _number(walk.data, position, start)
         position = _stop(walk.data, stop, walk.end, 5)
-        length = _number(walk.data, stop, position)
-        position = position + length if length > 0 else position
-        own = bytes(walk.data[start:stop])
-        if own == name:
-            found.append(bytes(walk.data[begin:stop]) + _varint(len(value)) + value)
-        elif own not in dropped:
-            found.append(bytes(walk.data[begin:position]))
-        left -= 1
-    return found
+        position += max(_number(walk.data, stop, position), 0)
+        kind = _name_index(walk.data, start, stop, names)
+        if kind > 0:
+            continue
+        count += 1
+        if kind < 0:
+            _copy(out, end, walk.data, begin, position - begin)
+            end += position - begin
+        else:
+            _copy(out, end, walk.data, begin, stop - begin)
+            end = _put_digits(out, end + stop - begin, value)
+    for kind in range(1, len(names)):
+        name = names[kind]
+        end = _put_content(out, end, name)
+        end = _put_digits(out, end, added_values[kind - 1])
+        count += 1
+    size: cython.Py_ssize_t = 2 + _varint_size(index) + contents + _varint_size(count) + end - headers
+    place = _put_varint(out, place, size)
+    out[place] = out[place + 1] = 0  # attributes and timestamp delta
+    place = _put_varint(out, place + 2, index)
+    _copy(out, place, walk.data, walk.key_start, contents)
+    place = _put_varint(out, place + contents, count)
+    for position in range(headers, end):
+        out[place] = out[position]
+        place += 1
+    return place
 
 
 @cython.cfunc
-def _varint(number: cython.longlong) -> bytes:
-    """Return the varint of a number that is not negative."""
-    if number < 64:
-        return SHORT_VARINTS[number]
-    zigzag: cython.ulonglong = _zigzag(number)
-    encoded = bytearray()
-    while zigzag > 0x7F:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
+@cython.inline
+@cython.exceptval(check=False)
+def _put_digits(out: cython.uchar[::1], place: cython.Py_ssize_t, number: cython.longlong) -> cython.Py_ssize_t:
+    """Write a header's value: the digits of a number, which is not the least one; return where it ends."""
+    left: cython.longlong = number if number >= 0 else -number
+    size: cython.Py_ssize_t = 1 if number >= 0 else 2
+    rest: cython.longlong = left
+    while rest >= 10:
+        rest = rest // 10
+        size += 1
+    place = _put_varint(out, place, size)
+    if number < 0:
+        out[place] = 45
+    index: cython.Py_ssize_t = place + size
+    while True:
+        index -= 1
+        out[index] = 48 + left % 10
+        left = left // 10
+        if left == 0:
+            return place + size
 
 
-SHORT_VARINTS = [bytes([2 * number]) for number in range(64)]
+@cython.cfunc
+@cython.exceptval(check=False)
+def _name_index(
+    data: cython.pointer[cython.const[cython.uchar]],
+    start: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    names: tuple[bytes, ...],
+) -> cython.Py_ssize_t:
+    """Return the place of a header's name in `names`, or -1."""
+    index: cython.Py_ssize_t
+    name: bytes
+    for index in range(len(names)):
+        name = names[index]
+        if len(name) == stop - start and _begins_with(data, start, stop, name):
+            return index
+    return -1
 
 
 # Rows → partitions

@@ -27,15 +27,15 @@ class Waiting(NamedTuple):
     arrival: int
     due_ms: int
     timestamp: int  # the producer's
-    record: bytes | memoryview  # as in its batch, with its length
+    record: bytes  # as in its batch, with its length
 
 
 def released_batch(waiting: Sequence[Waiting], stamp_ms: int) -> bytearray:
     """Return a batch that makes records visible, in this order.  `stamp_ms` is its append time."""
-    dues = [b"%d" % it.due_ms for it in waiting]  # they may have changed since the records arrived
-    own = [_encoded(_TIMESTAMP, it.timestamp) + _encoded(_ARRIVAL, it.arrival) for it in waiting]
+    dues = [it.due_ms for it in waiting]  # they may have changed since the records arrived
+    own: list[tuple[int, ...]] = [(it.timestamp, it.arrival) for it in waiting]
     block = b"".join([it.record for it in waiting])
-    encoded = scan.copied_records(block, _DELIVER_AT, dues, (_TIMESTAMP, _ARRIVAL), own, 2, HEADER_BYTES)
+    encoded = scan.copied_records(block, _DELIVER_AT, dues, (_TIMESTAMP, _ARRIVAL), own, HEADER_BYTES)
     return batch_of_encoded(encoded, len(waiting), log_append_time=stamp_ms)
 
 
@@ -46,18 +46,15 @@ def kept_batch(waiting: Sequence[Waiting]) -> bytearray:
 
 def fitting(waiting: Sequence[Waiting], bytes_max: int) -> Sequence[Waiting]:
     """Return the first records of which a batch, of either kind, has at most `bytes_max` bytes; at least one."""
+    size = HEADER_BYTES + sum([len(it.record) for it in waiting]) + ADDED_BYTES_MAX * len(waiting)
+    if size <= bytes_max:
+        return waiting
     size = HEADER_BYTES
     for count, it in enumerate(waiting):
         size += len(it.record) + ADDED_BYTES_MAX
         if count and size > bytes_max:
             return waiting[:count]
     return waiting
-
-
-def _encoded(name: bytes, number: int) -> bytes:
-    """Return a header with a number, in digits.  Name and digits are so short that their lengths have one byte."""
-    digits = b"%d" % number
-    return b"%c%b%c%b" % (2 * len(name), name, 2 * len(digits), digits)
 
 
 def _kept(waiting: Waiting) -> RecordTuple:
