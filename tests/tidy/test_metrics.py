@@ -95,5 +95,5 @@ def test_every_number_of_a_timer_topic_is_counted_and_shown() -> None:
 
     assert sorted([*TIMER_COUNTERS, "lateness_seconds"]) == sorted(TimerCounters.__slots__)
     assert [] == sorted({*TIMER_COUNTERS} - raised)
-    assert "lateness_seconds.observe(" in code
+    assert "lateness_seconds.observe_all(" in code
     assert sorted(TIMER_GAUGES) == sorted({*TimerGauges._fields} - {"topic"})

@@ -1,6 +1,7 @@
 """A histogram of durations: the number of durations in each bucket, and the sum of all durations."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
@@ -24,3 +25,12 @@ class Histogram:
         """Count a duration, given in the unit of the bounds."""
         self.counts[bisect_left(self.bounds, duration)] += 1
         self.sum += duration
+
+    def observe_all(self, durations: Sequence[int]) -> None:
+        """Count durations that ascend, given in the unit of the bounds."""
+        begin = 0
+        for at, bound in enumerate((*self.bounds, durations[-1] if durations else 0)):
+            end = bisect_right(durations, bound, begin)
+            self.counts[at] += end - begin
+            begin = end
+        self.sum += sum(durations)

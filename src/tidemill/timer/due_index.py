@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
     block_rows: int = BLOCK_ROWS
     chunk_rows: int = CHUNK_ROWS
     refill_rows: int = 1 << 15  # about so many rows are read at once
-    window_rows: int = 1 << 18  # a larger window is trimmed
+    window_rows: int = 1 << 17  # a larger window is trimmed; a row in its heap takes 90 bytes
     runs_max: int = 64  # more are merged
     merge_runs: int = 8  # so many at once
     inline_rows: int = 1 << 12  # so many rows in memory are sorted at once, without a job
@@ -323,6 +323,16 @@ class DueIndex:
         if self._window is None:
             return b""
         return self._window.take(limit_ms, records_max, bytes_max, self._row_filter())
+
+    def upcoming(self, low: bytes, high: bytes) -> tuple[bytes, bytes]:
+        """
+        Return the rows that count, with keys from `low` on, in order, and where they end: before `high`, or at the edge
+        of the window.  A record may have several rows: the last is the newest copy.
+        """
+        if self._window is None:
+            return b"", low
+        end = max(min(high, self._window.edge), low)
+        return due_scan.counting_rows(self._window.between(low, end), self._row_filter()), end
 
     def put_back(self, rows: bytes) -> None:
         """Let rows that were taken and not used be taken again."""

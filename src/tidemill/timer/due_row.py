@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 
 ROW: Final = Struct(">qQQIIIIq")
 ROW_BYTES: Final = ROW.size
-KEY_BYTES: Final = 16
+_KEY: Final = Struct(">qQ")
+KEY_BYTES: Final = _KEY.size
 KEPT: Final = 1 << 63
 UNPLACED: Final = (1 << 32) - 1
 
@@ -44,6 +45,10 @@ def pack_rows(rows: Iterable[DueRow]) -> bytes:
 def unpack_rows(data: bytes) -> Iterator[DueRow]:
     """Raise struct.error if `data` does not consist of whole rows."""
     return map(DueRow._make, ROW.iter_unpack(data))
+
+
+def key_of(due_ms: int, arrival: int = 0) -> bytes:
+    return _KEY.pack(due_ms, arrival)
 
 
 def arrivals_of(rows: bytes) -> list[int]:

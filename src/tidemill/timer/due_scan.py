@@ -315,7 +315,12 @@ class Counting:
 
 def waiting_rows(rows: bytes, bits: Any) -> bytes:
     """Return the rows whose arrivals wait; `bits` are a `BitView`."""
-    counting: Counting = Counting((*bits, {}, 0, 0))
+    return counting_rows(rows, (*bits, {}, 0, 0))
+
+
+def counting_rows(rows: bytes, row_filter: Any) -> bytes:
+    """Return the rows that count; `row_filter` is a `RowFilter`."""
+    counting: Counting = Counting(row_filter)
     data: cython.pointer[cython.const[cython.uchar]] = rows
     end: cython.Py_ssize_t = len(rows)
     out = bytearray(end)

@@ -10,6 +10,7 @@ both comes first:
 An edge is a key, so a pair (due, arrival): it divides even rows with one due time.  `due_row` describes rows and keys.
 """
 
+from bisect import bisect_left
 from collections import deque
 from heapq import heappush
 from struct import Struct
@@ -98,6 +99,17 @@ class Window:
             return None
         due: int = _DUE.unpack_from(row)[0]
         return due
+
+    def between(self, low: bytes, high: bytes) -> bytes:
+        """Return the rows with keys from `low` until before `high`, in order; some may not count."""
+        blocks = [row for row in self._heap if low <= row < high]
+        for rows, at in ((self._rows, self._at), *((it, 0) for it in self._slices)):
+            starts = range(at, len(rows), ROW_BYTES)
+            begin, end = (
+                bisect_left(starts, key, key=lambda start: rows[start : start + KEY_BYTES]) for key in (low, high)
+            )
+            blocks.append(rows[at + begin * ROW_BYTES : at + end * ROW_BYTES])
+        return due_scan.sorted_rows(blocks)
 
     def put_back(self, rows: bytes) -> None:
         """Add rows that were taken and are not used, or newer copies of them."""

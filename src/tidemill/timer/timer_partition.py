@@ -84,6 +84,11 @@ class TimerPartition:
             if not self._held[name]:
                 del self._held[name]
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether an uncommitted change names any arrival or id."""
+        return bool(self._held)
+
     def is_held(self, arrival: int) -> bool:
         """
         Return whether an uncommitted change names the arrival, by its number or its id: until its outcome is known, the

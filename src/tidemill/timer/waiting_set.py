@@ -177,6 +177,11 @@ class WaitingSet:
         """
         Note arrivals whose records a committed entry, with this append time, has made visible.  All of them wait.
         """
+        if not (self._moved or self.recurring or self._ids):  # the common case, which is long: many records at once
+            for number in numbers:
+                was_waiting = self._bits.remove(number)
+                assert was_waiting, f"arrival {number} is released, and did not wait"
+            return
         for number in numbers:
             recurrence = self.recurring.get(number)
             if recurrence is not None:

@@ -6,11 +6,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.unit.timer.due_rows import row
+from tests.unit.timer.due_rows import key, row
 from tests.unit.timer.index_host import EVERYTHING, TINY, IndexHost, step
 from tidemill.timer.due_index import DueIndex, Sizes
 from tidemill.timer.due_row import KEPT, ROW_BYTES, DueRow, arrivals_of, pack_rows, unpack_rows
 from tidemill.timer.due_run import ReadRun, UnwrittenRun, decode_run
+from tidemill.timer.due_window import LAST_EDGE
 from tidemill.timer.waiting_set import Arrival, WaitingSet
 
 
@@ -117,6 +118,24 @@ def test_a_row_that_is_added_while_a_refill_is_read_is_not_late(due_scan: Module
 
     assert 99 == host.index.next_due()
     assert [99, 100, 101, 101] == [it.due_ms for it in host.take(101)]
+
+
+def test_rows_that_are_due_soon_are_known_up_to_the_edge(due_scan: ModuleType) -> None:
+    """Only those that wait, and nothing from a certain key on; a follower knows none."""
+    host = host_with(*range(100, 130), leads=False)
+    flushed(host)
+    assert (b"", b"low") == host.index.upcoming(b"low", LAST_EDGE)
+    host.lead()
+    host.begin_refill()
+    host.end_refill()
+    edge = host.index.upcoming(b"", LAST_EDGE)[1]
+    host.cancel([2])
+
+    rows, end = host.index.upcoming(key(101, 0), LAST_EDGE)
+    assert [it for it in range(1, 30) if it != 2 and key(100 + it, it) < edge] == arrivals_of(rows)
+    assert edge == end < LAST_EDGE
+    assert (b"", key(101, 1)) == host.index.upcoming(key(101, 1), key(101, 1))
+    assert (b"", LAST_EDGE) == host.index.upcoming(LAST_EDGE, LAST_EDGE)
 
 
 def test_a_run_has_every_row_of_its_range_that_waited(due_scan: ModuleType) -> None:

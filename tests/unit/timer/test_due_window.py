@@ -111,6 +111,22 @@ def test_a_newer_copy_of_a_taken_row_replaces_it_when_it_is_put_back(due_scan: M
         assert [newest] == taken(window, 9)
 
 
+def test_rows_between_two_keys_are_found_in_slices_and_in_the_heap(due_scan: ModuleType) -> None:
+    """In order, and without those that were taken from a slice."""
+    window = window_of(row(10, 1), row(20, 2), row(20, 3), edge=key(30, 0))
+    window.extend(pack_rows([row(30, 4), row(40, 5)]), LAST_EDGE)
+    window.push(pack_rows([row(35, 7), row(19, 8), row(40, 6)]))
+    taken(window, 10)
+
+    for low, high, arrivals in (
+        (b"", LAST_EDGE, [8, 2, 3, 4, 7, 5, 6]),
+        (key(20, 2), key(40, 5), [2, 3, 4, 7]),
+        (key(20, 3), key(35, 7), [3, 4]),
+        (key(41, 0), LAST_EDGE, []),
+    ):
+        assert arrivals == [it.arrival for it in unpack_rows(window.between(low, high))]
+
+
 def test_a_trimmed_window_keeps_the_first_rows(due_scan: ModuleType) -> None:
     """The edge moves down to the first row that is left out, between rows of one due time."""
     window = window_of(*(row(7, it) for it in range(0, 10, 2)))

@@ -13,6 +13,7 @@ from typing import Final
 from tidemill.broker.machine import Machine
 from tidemill.broker.timers.draining import Draining
 from tidemill.broker.timers.index_files import IndexFiles
+from tidemill.broker.timers.read_ahead import ReadAhead, ReadAheadRoom
 from tidemill.broker.timers.recurrences import Recurrences
 from tidemill.broker.timers.waiting_reader import read_waiting
 from tidemill.broker.timers.waiting_scan import NamedArrival, WaitingScan
@@ -44,6 +45,7 @@ class LedTimers:
         files: IndexFiles,
         machine: Machine,
         counters: TimerCounters,
+        room: ReadAheadRoom,
         *,
         may_arrive: Callable[[], bool],
         may_write: Callable[[], bool],
@@ -70,6 +72,7 @@ class LedTimers:
         self._take_max = RECORDS_MAX  # fewer while records whose sizes their rows do not say turn out to be large
         self._is_reading = False  # of records
         self._is_refilling = False  # the index
+        self._ahead = ReadAhead(self.timers.index, files.logs, machine, room)
         self._failed_at: int | None = None  # monotonic ms of the last read that failed, or release that was refused
         self._refused = -1, 0  # the arrival that the journal has refused last, and how often it has
         self._is_over = False
@@ -87,6 +90,7 @@ class LedTimers:
     def stop(self) -> None:
         """Forget what was taken: this broker no longer leads the partition."""
         self._is_over = True
+        self._ahead.stop()
         self._draining.stop()
         self._recurrences.stop()
         self.timers.decided = None
@@ -113,8 +117,10 @@ class LedTimers:
         """Try again to read records that could not be read.  `now_ms` is monotonic time."""
         if self._failed_at is not None and now_ms - self._failed_at >= RETRY_MS:
             self._failed_at = None
-        if self._is_able and self._may_arrive():
-            self._draining.tick()
+        if self._is_able:
+            self._read_ahead()
+            if self._may_arrive():
+                self._draining.tick()
 
     def changed(self) -> None:
         """Take note that the log has changed what waits."""
@@ -175,8 +181,14 @@ class LedTimers:
                 break
             left -= len(rows)
             self.released_at = now_ms
-            self._read(self._free(rows))
+            self._read(self._free(rows) if self.timers.holds_any else rows)  # those taken just now count
+        self._read_ahead()
         return records_max - left
+
+    def _read_ahead(self) -> None:
+        limit = self.partition.shard.release_limit
+        if limit is not None:
+            self._ahead.read_on(limit)
 
     def _refill(self) -> None:
         """Read the rows that are due next from the runs of the index, if few are in memory."""
@@ -204,8 +216,9 @@ class LedTimers:
         return free
 
     def _read(self, rows: Sequence[DueRow]) -> None:
+        ahead = self._ahead.take(rows)
         try:
-            found = read_waiting(self._logs, rows, may_wait=False)
+            found = read_waiting(self._logs, rows, ahead, may_wait=False)
         except (OSError, OffsetGone) as error:
             self._failed(rows, error)
             return
@@ -216,7 +229,7 @@ class LedTimers:
 
         def read() -> list[Waiting] | OSError | OffsetGone:
             try:
-                found = read_waiting(self._logs, rows, may_wait=True)
+                found = read_waiting(self._logs, rows, ahead, may_wait=True)
             except (OSError, OffsetGone) as error:
                 return error
             assert found is not None, "a read that may wait returns records"
@@ -257,13 +270,13 @@ class LedTimers:
         """Propose the first records of those that were found for `rows`, and put the other rows back."""
         shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
         found = fitting(found, min(BYTES_MAX, shard.batch_bytes_max))
-        taken = {it.arrival for it in found}
-        rest = [row for row in rows if row.arrival not in taken]
-        self._take_max = max(len(found), 1) if rest else min(2 * self._take_max, RECORDS_MAX)
+        rest = rows[len(found) :]  # those that were found are the first ones
+        more = self._take_max + self._take_max // 8 + 1  # not twice as many: most of them would be put back
+        self._take_max = max(len(found), 1) if rest else min(more, RECORDS_MAX)
         self.timers.index.put_back(pack_rows(rest))
         # The time of each record had come when it was taken.  The release clock may have gone back since then, if the
         # clock of a voter has stepped; consumers rely on timestamps that are not before the times of their records.
-        latest_ms = max((it.due_ms for it in found), default=0)
+        latest_ms = found[-1].due_ms if found else 0
         stamp = max(shard.append_time(wall_ms), latest_ms)
         if self.timers.waiting.recurring:
             found = [it for it in found if not self._recurrences.is_missed(it, stamp)]
@@ -319,6 +332,4 @@ class LedTimers:
         """Count records whose release has just been committed."""
         counters, wall_ms = self._counters, self._machine.clock.wall_ms()
         counters.records_released += len(released)
-        lateness_seconds = counters.lateness_seconds
-        for it in released:
-            lateness_seconds.observe(max(wall_ms - it.due_ms, 0))
+        counters.lateness_seconds.observe_all([max(wall_ms - it.due_ms, 0) for it in reversed(released)])

@@ -111,7 +111,7 @@ class Recurrences:
 
         def read() -> list[Waiting] | Exception:
             try:
-                return read_waiting(self._logs, [row], may_wait=True) or []
+                return read_waiting(self._logs, [row], {}, may_wait=True) or []
             except (OSError, OffsetGone) as error:
                 return error
 

@@ -16,6 +16,7 @@ from tidemill.broker.timers.clock_handover import ClockHandover
 from tidemill.broker.timers.due_heap import DueHeap, DuePartition
 from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.led_timers import LedTimers
+from tidemill.broker.timers.read_ahead import ReadAheadRoom
 from tidemill.broker.timers.restoring import Restoring
 from tidemill.broker.timers.tick_rounds import TickRounds
 from tidemill.broker.timers.waiting_reader import WaitingLogs
@@ -85,6 +86,7 @@ class TimerHost:
         self._broker = broker
         self._machine = broker.machine
         self._led: dict[_Key, LedTimers] = {}
+        self._room = ReadAheadRoom()
         self._replicas: dict[_Key, _Replica] = {}
         self._shards: dict[Shard, None] = {}  # those of timer topics
         self._rounds = TickRounds[_Key](
@@ -152,6 +154,7 @@ class TimerHost:
                     self._replica(shard, number).files,
                     self._machine,
                     self._broker.metrics.by_timer_topic.of(partition.topic),
+                    self._room,
                     may_arrive=lambda: self._broker.storage_problem() is None,
                     may_write=self._broker.may_release,
                     ready=self._due.wake,

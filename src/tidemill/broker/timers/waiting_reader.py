@@ -5,9 +5,8 @@ of records whose time has changed do not say so: their batch is looked up by its
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from tidemill.batches.batch import read_header
@@ -23,6 +22,7 @@ from tidemill.timer.release_batch import Waiting
 GAP_BYTES_MAX: Final = 4 << 10  # bytes between two records that are read along, because a second read costs more
 RUN_BYTES_MAX: Final = 1 << 20
 FOUND_BYTES_MAX: Final = 1 << 20  # of the records that are returned together
+_LOGGED: Final = attrgetter("offset")  # the order of one log
 
 
 class WaitingLogs:
@@ -38,43 +38,54 @@ class WaitingLogs:
 class _Found:
     """Records that were read.  Those of the last rows give way if all together have too many bytes."""
 
-    def __init__(self, rows: Sequence[DueRow]) -> None:
-        self._rows = rows
+    def __init__(self, rows: Sequence[DueRow], bytes_max: int) -> None:
         self._rank = {row.arrival: rank for rank, row in enumerate(rows)}
-        self._end = len(rows)  # the rank from which on records have given way
-        self._records: dict[int, tuple[bytes | memoryview, int]] = {}  # by rank, with their timestamps
-        self._last: list[int] = []  # a heap of their ranks, negated
-        self._size = 0
+        self._records: list[Waiting | None] = [None] * len(rows)  # by rank; those at the end are cut off
+        self._bytes_left = bytes_max
 
     def add(self, row: DueRow, record: bytes | memoryview, timestamp: int) -> None:
-        rank = self._rank[row.arrival]
-        if rank >= self._end:
+        self.add_read(Waiting(row.arrival, row.due_ms, timestamp, bytes(record)))
+
+    def add_read(self, waiting: Waiting) -> None:
+        rank, records = self._rank[waiting.arrival], self._records
+        if rank >= len(records):
             return
-        self._records[rank] = record, timestamp
-        heappush(self._last, -rank)
-        self._size += len(record)
-        while self._size > FOUND_BYTES_MAX and len(self._last) > 1:
-            self._end = -heappop(self._last)
-            self._size -= len(self._records.pop(self._end)[0])
+        records[rank] = waiting
+        self._bytes_left -= len(waiting.record)
+        while self._bytes_left < 0 and len(records) > 1:
+            last = records.pop()
+            self._bytes_left += 0 if last is None else len(last.record)
 
     def waiting(self) -> list[Waiting]:
         """Return the records of the first rows, in order."""
-        records = self._records
-        return [
-            Waiting(row.arrival, row.due_ms, *records[rank][::-1]) for rank, row in enumerate(self._rows[: self._end])
-        ]
+        found = [it for it in self._records if it is not None]
+        assert len(found) == len(self._records), "every row was read"
+        return found
 
 
-def read_waiting(logs: WaitingLogs, rows: Sequence[DueRow], *, may_wait: bool) -> list[Waiting] | None:
+def read_waiting(
+    logs: WaitingLogs,
+    rows: Sequence[DueRow],
+    ahead: Mapping[int, Waiting],
+    *,
+    may_wait: bool,
+    bytes_max: int = FOUND_BYTES_MAX,
+) -> list[Waiting] | None:
     """
-    Return the records of `rows`, in their order, or of the first ones if all have more than FOUND_BYTES_MAX, at least
-    one: rows of records whose time has changed do not say how large they are.  None if that would wait for the disk, or
-    take long, and `may_wait` is false.  Raise OffsetGone, or SegmentDamaged instead of returning wrong bytes.
+    Return the records of `rows`, in their order.  `ahead` has some that were read already, by arrival.  If others must
+    be read, and all have more than `bytes_max`, return the first ones, at least one: rows of records whose time has
+    changed do not say how large they are.  None if that would wait for the disk, or take long, and `may_wait` is false.
+    Raise OffsetGone, or SegmentDamaged instead of returning wrong bytes.
     """
-    found = _Found(rows)
+    unread = [row for row in rows if row.arrival not in ahead]
+    if not unread:
+        return [ahead[row.arrival] for row in rows]
+    found = _Found(rows, bytes_max)
+    for waiting in ahead.values():
+        found.add_read(waiting)
     for log, in_memory, of_log in (
-        (logs.arrivals, logs.arrivals_in_memory, [row for row in rows if not row.offset & KEPT]),
-        (logs.kept, logs.kept_in_memory, [row for row in rows if row.offset & KEPT]),
+        (logs.arrivals, logs.arrivals_in_memory, [row for row in unread if not row.offset & KEPT]),
+        (logs.kept, logs.kept_in_memory, [row for row in unread if row.offset & KEPT]),
     ):
         if of_log and not _read(log, in_memory, of_log, found, may_wait=may_wait):
             return None
@@ -85,40 +96,39 @@ def _read(
     log: PartitionLog, in_memory: WalkedBatches, rows: Sequence[DueRow], found: _Found, *, may_wait: bool
 ) -> bool:
     """Read the records of one log.  Return False if a read would wait for the disk and `may_wait` is false."""
-    records = in_memory.records(_offset(row) for row in rows if row.position != UNPLACED)
-    in_files: list[tuple[Segment, DueRow]] = []
-    unplaced: list[DueRow] = []
-    for row in rows:
-        record = records.get(_offset(row)) if row.position != UNPLACED else None
-        if record is not None:
-            found.add(row, record, row.timestamp)
-            continue
-        segment = log.segment_of(_offset(row)) if row.position != UNPLACED else None
-        if segment is not None and row.position + row.size <= segment.written:
-            in_files.append((segment, row))
+    placed = sorted([row for row in rows if row.position != UNPLACED], key=_LOGGED)
+    records = in_memory.records([row.offset & ~KEPT for row in placed])
+    in_files = []
+    for row in placed:
+        record = records.get(row.offset & ~KEPT)
+        if record is None:
+            in_files.append(row)
         else:
-            unplaced.append(row)
+            found.add(row, record, row.timestamp)
     stale = _read_files(log, in_files, found, may_wait=may_wait)
+    unplaced = [row for row in rows if row.position == UNPLACED]
     return stale is not None and _look_up(log, [*unplaced, *stale], found, may_wait=may_wait)
 
 
-def _read_files(
-    log: PartitionLog, wanted: list[tuple[Segment, DueRow]], found: _Found, *, may_wait: bool
-) -> list[DueRow] | None:
+def _read_files(log: PartitionLog, rows: Sequence[DueRow], found: _Found, *, may_wait: bool) -> list[DueRow] | None:
     """
-    Read records where their rows say.  Return the rows that are wrong: of a run from before an install, or because the
-    segment is damaged; or None if a read would wait for the disk and `may_wait` is false.
+    Read records where their rows, in the order of the log, say.  Return the rows that are wrong: of a run from before
+    an install, or because the segment is damaged; or None if a read would wait for the disk and `may_wait` is false.
     """
-    wanted.sort(key=lambda it: (it[0].base_offset, it[1].position))
-    wrong = []
-    for segment, run in _runs(wanted):
+    wrong: list[DueRow] = []
+    for segment, run in _runs(log, rows):
         first = run[0].position
-        data = log.read_bytes(segment, first, run[-1].position + run[-1].size - first, may_wait=may_wait)
+        size = run[-1].position + run[-1].size - first
+        if segment is None or first + size > segment.written:
+            wrong += run
+            continue
+        data = log.read_bytes(segment, first, size, may_wait=may_wait)
         if data is None:
             return None
         view = memoryview(data)
         for row in run:
-            record = view[row.position - first : row.position - first + row.size]
+            start = row.position - first
+            record = view[start : start + row.size]
             if crc32c(record) == row.crc:
                 found.add(row, record, row.timestamp)
             else:
@@ -126,21 +136,23 @@ def _read_files(
     return wrong
 
 
-def _runs(wanted: Sequence[tuple[Segment, DueRow]]) -> list[tuple[Segment, list[DueRow]]]:
-    """Group records of one segment that lie close to each other.  `wanted` is sorted by segment and position."""
-    if not wanted:
-        return []
-    segment, row = wanted[0]
-    runs = [(segment, [row])]
-    for (before_segment, before), (segment, row) in pairwise(wanted):
-        run = runs[-1][1]
-        is_near = row.position - (before.position + before.size) <= GAP_BYTES_MAX
-        is_small = row.position + row.size - run[0].position <= RUN_BYTES_MAX
-        if segment is before_segment and is_near and is_small:
-            run.append(row)
-        else:
-            runs.append((segment, [row]))
-    return runs
+def _runs(log: PartitionLog, rows: Sequence[DueRow]) -> Iterator[tuple[Segment | None, Sequence[DueRow]]]:
+    """Group rows whose records lie close to each other in one segment.  The rows are in the order of the log."""
+    begin = 0
+    while begin < len(rows):
+        segment = log.segment_of(_offset(rows[begin]))
+        later = [it.base_offset for it in log.segments if it.base_offset > _offset(rows[begin])]
+        end = bisect_left(rows, later[0], begin, key=_offset) if later else len(rows)
+        stop = start = rows[begin].position
+        for at in range(begin, end):
+            _, _, _, position, size, *_ = rows[at]
+            is_near = 0 <= position - stop <= GAP_BYTES_MAX  # rows of a run from before an install are in no order
+            if not is_near or position + size - start > RUN_BYTES_MAX:
+                yield segment, rows[begin:at]
+                begin, start = at, position
+            stop = position + size
+        yield segment, rows[begin:end]
+        begin = end
 
 
 def _look_up(log: PartitionLog, rows: Iterable[DueRow], found: _Found, *, may_wait: bool) -> bool:

@@ -5,8 +5,8 @@ otherwise the release of one record would take as long as its whole batch.
 """
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.tail_cache import Tail
@@ -24,11 +24,14 @@ class WalkedBatches:
             int, tuple[Buffer, array[int]]
         ] = {}  # by base offset: the batch, and the ends of its records
 
-    def records(self, offsets: Iterable[int]) -> dict[int, memoryview]:
-        """Return the records with these offsets, each with its length, as far as their batches are in memory."""
+    def records(self, offsets: Sequence[int]) -> dict[int, memoryview]:
+        """
+        Return the records with these offsets, which ascend, each with its length, as far as their batches are in
+        memory.
+        """
         bases = list(self._tail)  # a copy: other threads read, too
         found: dict[int, memoryview] = {}
-        for offset in offsets:
+        for offset in offsets[bisect_left(offsets, bases[0]) :] if bases else ():
             at = bisect_right(bases, offset) - 1
             batch = self._tail.get(bases[at]) if at >= 0 else None
             if batch is None:

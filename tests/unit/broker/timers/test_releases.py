@@ -1,6 +1,6 @@
 """Records of a timer topic become visible when they are due: not earlier, once, in the order of their times."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -478,8 +478,10 @@ def test_what_is_read_of_large_records_at_once_is_bounded(world: BrokerWorld, mo
     asked: list[int] = []
     read = led_timers.read_waiting
 
-    def measured(logs: WaitingLogs, rows: Sequence[DueRow], *, may_wait: bool) -> list[Waiting] | None:
-        found = read(logs, rows, may_wait=may_wait)
+    def measured(
+        logs: WaitingLogs, rows: Sequence[DueRow], ahead: Mapping[int, Waiting], *, may_wait: bool
+    ) -> list[Waiting] | None:
+        found = read(logs, rows, ahead, may_wait=may_wait)
         sizes.append(sum(len(it.record) for it in found or ()))
         asked.append(len(rows))
         return found
