@@ -233,7 +233,7 @@ MUTANTS = (
     TimerMutant(keeps_in_flight_over_a_term, 0, contended_timer_run),
     TimerMutant(forgets_holds, 2),
     TimerMutant(takes_the_upper_median, 10),
-    TimerMutant(drops_missing_readings, 82, contended_timer_run),
+    TimerMutant(drops_missing_readings, 711, contended_timer_run),
     TimerMutant(counts_all_of_the_time_since_a_reading, 5),
     TimerMutant(stamps_by_its_own_clock, 5),
     TimerMutant(takes_arrivals_without_a_limit, 8),
