@@ -68,5 +68,13 @@ class MembershipReconciler:
         )
 
     def _caught_up(self, replica: Replica) -> list[ReplicaKey]:
-        near = [voter for voter, match in replica.matches.items() if replica.commit_index - match <= NEAR_ROWS]
+        """
+        Return the members that are alive and near the end of the log.  Each has an entry of this leader: a log may be
+        so short that a member without any of it would be near its end, and that member may not even be open.
+        """
+        near = [
+            member
+            for member, match in replica.matches.items()
+            if match >= replica.term_start_index and replica.commit_index - match <= NEAR_ROWS
+        ]
         return [replica.me, *filter(self._cluster.is_alive, near)]

@@ -144,8 +144,8 @@ class ClusterCheck:
 
     def may_lose(self, lost: BrokerMachine) -> bool:
         """
-        Return whether, without the machine `lost`, each shard has a majority in any membership that may be in force, and
-        in the planned one: its leader may take the last step towards that before it knows of the loss.
+        Return whether, without the machine `lost`, each shard has a majority in any membership that may be in force,
+        and in the planned one: its leader may take the last step towards that before it knows of the loss.
 
         Lost learners count as voters: a leader may still promote them, because it considers a silent broker alive for
         another two seconds.

@@ -1,13 +1,10 @@
 """A broker keeps its replica of a shard that moves away until the leader says that it is no longer a member."""
 
-from typing import Any
-
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.maintenance.planned import plan
 from tidemill.broker.maintenance import replica_releases
-from tidemill.metadata.reassignments import PlanReplicas
-from tidemill.model.broker_id import BrokerId
 from tidemill.raft.messages import Released
 
 
@@ -19,15 +16,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
     return found
 
 
-def plan(world: ClusterWorld, *brokers: int) -> None:
-    answers: list[Any] = []
-    shard_id = world[1].broker.image.topic("flights").shard_ids[0]
-    command = PlanReplicas(shard_id=shard_id, brokers=tuple(map(BrokerId, brokers)))
-    world.controller.broker.controller.submit(command).then(answers.append)
-    world.until(lambda: bool(answers), "it is planned")
-    assert answers[0].problem is None
-
-
 def is_open(world: ClusterWorld, number: int) -> bool:
     return "flights" in world[number].broker.shard_table.topics
 
@@ -35,10 +23,10 @@ def is_open(world: ClusterWorld, number: int) -> bool:
 def test_a_replica_that_is_not_planned_goes_and_comes_back(world: ClusterWorld) -> None:
     """Its broker closes it, and opens it again when it is planned again, with an empty log, which the leader fills."""
     before = world[3].shard("flights")
-    plan(world, 1, 2)
+    plan(world, "flights", 1, 2)
     world.until(lambda: not is_open(world, 3), "broker 3 closes its replica")
 
-    plan(world, 1, 2, 3)
+    plan(world, "flights", 1, 2, 3)
     world.until(lambda: is_open(world, 3), "broker 3 opens a replica again")
     leader = world[1].shard("flights").replica
     world.until(lambda: len(leader.voters) == 3, "the replica votes again")
@@ -51,7 +39,7 @@ def test_a_replica_is_kept_while_its_leader_is_away(world: ClusterWorld) -> None
     """The image alone does not close it: an entry of the removal may be on no other disk."""
     world.lead("flights", by=2)
     world.cut_off(2)
-    plan(world, 1, 2)
+    plan(world, "flights", 1, 2)
     world.pass_time(500)
     kept = is_open(world, 3)
     world.heal()
@@ -73,7 +61,7 @@ def test_a_replica_that_is_planned_again_is_kept(world: ClusterWorld) -> None:
 
 def test_the_last_shard_of_a_broker_may_leave(world: ClusterWorld) -> None:
     """Its leader removes itself, and then closes its replica, too."""
-    plan(world, 3)
+    plan(world, "flights", 3)
     world.until(lambda: is_open(world, 3) and not is_open(world, 1) and not is_open(world, 2), "only broker 3 is left")
 
     assert world[3].shard("flights").is_serving
